@@ -1,0 +1,197 @@
+"""The main function of a child process: receives jobs through a pipe, runs each, and reports its end.
+
+The child speaks to its worker for everything but transactions: for those it opens a connection of its own, since a
+transaction belongs to one client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import itertools
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
+
+from mainspring.clock import ServerClock
+from mainspring.config import Settings
+from mainspring.engine.context import BlockingJobContext, JobContext
+from mainspring.engine.failure import describe
+from mainspring.engine.portal import Portal
+from mainspring.errors import MainspringError
+from mainspring.handlers import Handler
+from mainspring.model.ending import Completed
+from mainspring.model.job import Job
+from mainspring.store import Store
+from mainspring.store.codec import encode_result
+from mainspring.store.connection import Connection
+from mainspring.store.finish import Finish
+from mainspring.store.transaction import Transaction
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class ChildJob:
+    """All that a child needs to run one job."""
+
+    function: Callable[..., Any]
+    name: str
+    document: dict[str, Any]
+    uri: str | None
+    database: str
+    settings: Settings
+
+
+def serve(pipe: Pipe[Any, Any]) -> None:
+    """Run jobs until the worker says it is enough, or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to handle
+    _die_with_parent()
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError):
+            return
+        except Exception as error:
+            _report(pipe, error)
+            continue
+        if job is None:
+            return
+        asyncio.run(_run(job, pipe))
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _run(job: ChildJob, pipe: Pipe[Any, Any]) -> None:
+    agent = PipeAgent(job, pipe)
+    try:
+        handler = Handler(job.name, job.function)
+        arguments = handler.bind(job.document.get("data") or {})
+        result = await _call(handler, arguments, job, agent)
+        result, note = encode_result(result, job.settings.max_result)
+        agent.send("result", result if note is None else None)
+    except BaseException as error:
+        _report(pipe, error)
+    finally:
+        await agent.close()
+
+
+async def _call(handler: Handler, arguments: dict[str, Any], job: ChildJob, agent: PipeAgent) -> Any:
+    if handler.is_async:
+        if handler.context_parameter is not None:
+            arguments[handler.context_parameter] = JobContext(job.document, agent)
+        return await handler.function(**arguments)
+    loop = asyncio.get_running_loop()
+    if handler.context_parameter is not None:
+        arguments[handler.context_parameter] = BlockingJobContext(job.document, agent, Portal(loop))
+    return await loop.run_in_executor(None, lambda: handler.function(**arguments))
+
+
+def _report(pipe: Pipe[Any, Any], error: BaseException) -> None:
+    described = describe(error)
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = None
+    pipe.send(("raised", described.type, described.message, described.stack, pickled))
+
+
+class PipeAgent:
+    """Serves a handler's context from a child process."""
+
+    def __init__(self, job: ChildJob, pipe: Pipe[Any, Any]) -> None:
+        self._job = job
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._requests = itertools.count()
+        self._asking = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    def send(self, *message: Any) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+    def note_progress(self, percent: float, note: str | None) -> None:
+        self.send("progress", percent, note)
+
+    def note_log(self, line: str) -> None:
+        self.send("log", line)
+
+    def is_stopping(self) -> bool:
+        return False  # a child that should stop is killed
+
+    async def schedule(self, name: str, data: Any, options: dict[str, Any]) -> Job:
+        job: Job = await self._ask("schedule", name, data, options)
+        return job
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        store = await self._store()
+        await self._ask("freeze")
+        completed: Completed | None = None
+        try:
+            async with store.transactions.open() as transaction:
+                yield transaction
+                finish = self._finish(transaction, store)
+                await store.transactions.complete_in(transaction, finish)
+            assert isinstance(finish.ending, Completed)
+            completed = finish.ending
+        finally:
+            self.send("thaw", completed)
+
+    def _finish(self, transaction: Transaction, store: Store) -> Finish:
+        document = self._job.document
+        result, note = encode_result(transaction.result, self._job.settings.max_result)
+        now = store.clock.now()
+        return Finish(
+            document["_id"],
+            document["token"],
+            document["tries"],
+            document["worker"],
+            document.get("claimed_at") or now,
+            now,
+            Completed(result, note),
+        )
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _store(self) -> Store:
+        if self._job.uri is None:
+            raise MainspringError(
+                "transaction() in a process of its own needs the server's address; "
+                "give Scheduler the uri beside the client."
+            )
+        if self._connection is None:
+            settings = replace(self._job.settings, database=self._job.database)
+            self._connection = await Connection.open(settings, ServerClock(), uri=self._job.uri)
+        return Store(self._connection)
+
+    async def _ask(self, kind: str, *arguments: Any) -> Any:
+        """Put a request to the worker and wait for its answer; one at a time, so that answers come in order."""
+        async with self._asking:
+            request = next(self._requests)
+            self.send(kind, request, *arguments)
+            answered, result, error = await asyncio.to_thread(self._pipe.recv)
+            assert answered == request
+            if error is not None:
+                raise error
+            return result

@@ -1,0 +1,46 @@
+"""What a chore is: one bounded pass of slow work, done every so often by some worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mainspring.config import Settings
+from mainspring.engine.events import Events
+from mainspring.engine.holdings import Holdings
+from mainspring.engine.peers import Peers
+from mainspring.engine.slots import Slots
+from mainspring.handlers import Handlers
+from mainspring.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All that a chore may need."""
+
+    store: Store
+    settings: Settings
+    events: Events
+    handlers: Handlers
+    holdings: Holdings
+    slots: Slots
+    peers: Peers
+    worker: str
+
+
+class Chore:
+    """One kind of chore. `exclusive`: one worker at a time is enough, which a lock sees to."""
+
+    name = ""
+    exclusive = False
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    @property
+    def every(self) -> float:
+        """Seconds between two passes."""
+        return 10.0
+
+    async def run_once(self) -> bool:
+        """One pass. True when there is more to do and the next pass should follow at once."""
+        raise AssertionError("a chore says what it does")

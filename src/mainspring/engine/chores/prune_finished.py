@@ -1,0 +1,27 @@
+"""Deletes finished jobs, dedupe keys and workers that have been kept long enough, a small batch at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.engine.chores.chore import Chore
+from mainspring.store.tending import keep_times
+
+_BATCH = 500
+_KEY_AGE = timedelta(hours=1)
+
+
+class PruneFinished(Chore):
+    name = "prune_finished"
+    exclusive = True
+
+    @property
+    def every(self) -> float:
+        return 60.0
+
+    async def run_once(self) -> bool:
+        store, settings = self._around.store, self._around.settings
+        deleted = await store.tending.prune(keep_times(settings.keep_finished, settings.keep_failed), _BATCH)
+        dropped = await store.keys.prune(store.clock.now() - _KEY_AGE, _BATCH)
+        await store.workers.forget_dead()
+        return deleted >= _BATCH or dropped >= _BATCH

@@ -1,0 +1,35 @@
+"""Stores progress and log lines of running jobs, all with one write, and announces progress once it is stored."""
+
+from __future__ import annotations
+
+from mainspring.engine.chores.chore import Chore
+from mainspring.store.codec import MAX_LOG_LINES, decode_job
+
+
+class WriteNotes(Chore):
+    name = "write_notes"
+
+    @property
+    def every(self) -> float:
+        return 0.5
+
+    async def run_once(self) -> bool:
+        noted = [
+            holding
+            for holding in self._around.holdings.all()
+            if (holding.progress_new or holding.unwritten) and not holding.frozen
+        ]
+        if not noted:
+            return False
+        notes = []
+        moved = [holding for holding in noted if holding.progress_new]
+        for holding in noted:
+            lines, holding.unwritten = holding.unwritten, []
+            progress = holding.progress if holding.progress_new else None
+            holding.progress_new = False
+            notes.append((holding.id, holding.token, progress, lines))
+        await self._around.store.notes.write(notes, MAX_LOG_LINES)
+        if self._around.events.wanted("job:progress"):
+            for holding in moved:
+                self._around.events.emit("job:progress", decode_job({**holding.document, "progress": holding.progress}))
+        return False

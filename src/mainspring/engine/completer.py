@@ -1,0 +1,132 @@
+"""Writing the ends of attempts, in company.
+
+What ends while a write is under way goes with the next one, so that a worker that runs thousands of short jobs writes
+their ends by the hundred and one that runs a few long ones waits for nobody. Until its end is known to be stored, a
+job stays among the holdings and its lease is renewed; the events are announced after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from mainspring.clock import EPOCH
+from mainspring.engine.events import Events
+from mainspring.engine.holdings import Holding, Holdings
+from mainspring.errors import Unavailable
+from mainspring.model.ending import Committed, Ending, Lost
+from mainspring.store import Store
+from mainspring.store.codec import decode_job
+from mainspring.store.finish import Finish
+
+logger = logging.getLogger("mainspring")
+
+_LARGEST = 1000
+_FLIGHTS = 2
+# From this many ends in one write on, their times are rounded to a common grid, so that jobs that ended alike at
+# about the same time end in one statement (one statement per job halves the rate).
+_CROWD = 64
+_GRID = timedelta(milliseconds=20)
+_GATHER = 0.004
+
+
+class Completer:
+    """Takes endings from the executor and stores them, each exactly once."""
+
+    def __init__(
+        self, store: Store, holdings: Holdings, events: Events, worker: str, failed: Callable[[Exception], None]
+    ) -> None:
+        self._store = store
+        self._holdings = holdings
+        self._events = events
+        self._worker = worker
+        self._failed = failed
+        self._waiting: list[tuple[Holding, Ending, datetime]] = []
+        self._flights: set[asyncio.Task[None]] = set()
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, holding: Holding, ending: Ending) -> None:
+        """Store this ending as soon as possible."""
+        if isinstance(ending, Lost | Committed):
+            self._done(holding, ending)
+            return
+        self._waiting.append((holding, ending, self._store.clock.now()))
+        if not self._flights or (len(self._flights) < _FLIGHTS and len(self._waiting) >= _CROWD):
+            flight = asyncio.create_task(self._fly())
+            self._flights.add(flight)
+            flight.add_done_callback(self._flights.discard)
+
+    async def drain(self) -> None:
+        """Wait until everything is stored."""
+        while self._flights:
+            await asyncio.wait(list(self._flights))
+
+    async def _fly(self) -> None:
+        while self._waiting:
+            if self._last >= _CROWD and len(self._waiting) < _CROWD:
+                await asyncio.sleep(_GATHER)  # there is a crowd: the next ones are a moment away
+            taken, self._waiting = self._waiting[:_LARGEST], self._waiting[_LARGEST:]
+            self._last = len(taken)
+            if taken:
+                await self._store_all(taken)
+
+    async def _store_all(self, taken: list[tuple[Holding, Ending, datetime]]) -> None:
+        crowd = len(taken) >= _CROWD
+        finishes = [self._finish(holding, ending, ended, crowd) for holding, ending, ended in taken]
+        pause = 0.05
+        while True:
+            try:
+                endings = await self._store.finishing.finish(finishes)
+                break
+            except Unavailable as error:
+                self._failed(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+            except Exception as error:
+                if len(taken) == 1:
+                    self._failed(error)
+                    logger.exception("The end of job %s cannot be stored; its lease will run out", taken[0][0].id)
+                    endings = [Lost()]
+                    break
+                for one in taken:
+                    await self._store_all([one])
+                return
+        for (holding, _, _), ending in zip(taken, endings, strict=True):
+            self._done(holding, ending)
+
+    def _finish(self, holding: Holding, ending: Ending, ended: datetime, crowd: bool) -> Finish:
+        document = holding.document
+        started = holding.started_at or ended
+        if crowd:
+            started, ended = _on_grid(started), _on_grid(ended)
+        log = tuple(holding.log)
+        if holding.log_cut:
+            log = (f"… ({holding.log_cut} earlier lines cut)", *log)
+        return Finish(document["_id"], document["token"], document["tries"], self._worker, started, ended, ending, log)
+
+    def _done(self, holding: Holding, ending: Ending) -> None:
+        self._holdings.remove(holding)
+        if isinstance(ending, Lost):
+            logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
+        if ending.event is not None and self._events.wanted(ending.event):
+            task = asyncio.create_task(self._announce(holding, ending))
+            self._flights.add(task)
+            task.add_done_callback(self._flights.discard)
+
+    async def _announce(self, holding: Holding, ending: Ending) -> None:
+        """Tell the listeners, with the job as it is stored now."""
+        assert ending.event is not None
+        try:
+            job = decode_job(await self._store.jobs.get(holding.id))
+        except Exception:
+            job = decode_job(holding.document)
+        self._events.emit(ending.event, job)
+
+
+def _on_grid(instant: datetime) -> datetime:
+    return instant - (instant - EPOCH) % _GRID

@@ -1,0 +1,172 @@
+"""What a handler is given: the facts of its job, and what it can do about it.
+
+`JobContext` is the async one, `BlockingJobContext` its face for sync handlers. Both speak to an `Agent`: the worker
+itself, or, in a process of its own, the pipe to the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol
+
+from mainspring.engine.portal import BlockingContext, Portal
+from mainspring.errors import ConfigurationError
+from mainspring.handlers import ContextMarker
+from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
+from mainspring.store.blocking import Blocking, unwrap
+from mainspring.store.transaction import Transaction
+
+
+class Agent(Protocol):
+    """Who carries out what a handler asks for."""
+
+    def note_progress(self, percent: float, note: str | None) -> None: ...
+
+    def note_log(self, line: str) -> None: ...
+
+    def is_stopping(self) -> bool: ...
+
+    async def schedule(self, name: str, data: Any, options: dict[str, Any]) -> Job: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+
+class Noted:
+    """What `progress()` and `log()` return: nothing, but it may be awaited."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_NOTED = Noted()
+
+
+class _Facts(ContextMarker):
+    """The facts of the job being run. `attempt` counts from 1; `token` is the fence of this claim."""
+
+    __slots__ = ("_agent", "_document")
+
+    def __init__(self, document: Mapping[str, Any], agent: Agent) -> None:
+        self._document = document
+        self._agent = agent
+
+    @property
+    def id(self) -> str:
+        return str(self._document["_id"])
+
+    @property
+    def name(self) -> str:
+        name: str = self._document["name"]
+        return name
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        return self._document.get("data") or {}
+
+    @property
+    def queue(self) -> str:
+        queue: str = self._document.get("queue", DEFAULT_QUEUE)
+        return queue
+
+    @property
+    def priority(self) -> int:
+        priority: int = self._document.get("priority", DEFAULT_PRIORITY)
+        return priority
+
+    @property
+    def attempt(self) -> int:
+        tries: int = self._document["tries"]
+        return tries
+
+    @property
+    def token(self) -> int:
+        token: int = self._document["token"]
+        return token
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self._document.get("tags") or ())
+
+    @property
+    def run_at(self) -> datetime:
+        run_at: datetime = self._document["run_at"]
+        return run_at
+
+    @property
+    def schedule_id(self) -> str | None:
+        return self._document.get("schedule_id")
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        return self._document.get("scheduled_for")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether this handler should stop: cancelled, timed out, claim lost, or the worker shuts down."""
+        return self._agent.is_stopping()
+
+    def progress(self, percent: float, note: str | None = None) -> Noted:
+        """Say how far the job is, 0 to 100. Stored within about half a second; need not be awaited."""
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
+            raise ConfigurationError(f"progress is a number from 0 to 100, not {percent!r}.")
+        self._agent.note_progress(float(percent), None if note is None else str(note))
+        return _NOTED
+
+    def log(self, line: str) -> Noted:
+        """Add a line to this attempt's log. Stored within about half a second; need not be awaited."""
+        self._agent.note_log(str(line))
+        return _NOTED
+
+
+class JobContext(_Facts):
+    """The context of an async handler."""
+
+    __slots__ = ()
+
+    async def schedule(self, name: str, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        return await self._agent.schedule(name, data, options)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        return self._agent.transaction()
+
+
+class BlockingTransaction:
+    """An open transaction as a sync handler sees it: `session`, `db`, and `result` to be set."""
+
+    def __init__(self, inner: Transaction, portal: Portal) -> None:
+        self._inner = inner
+        self.session = Blocking(inner.session, portal.call)
+        self.db = Blocking(inner.db, portal.call)
+
+    @property
+    def result(self) -> Any:
+        return self._inner.result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._inner.result = value
+
+
+class BlockingJobContext(_Facts):
+    """The context of a sync handler: the same, and what it does it waits for."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(self, document: Mapping[str, Any], agent: Agent, portal: Portal) -> None:
+        super().__init__(document, agent)
+        self._portal = portal
+
+    def schedule(self, name: str, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        plain = {key: unwrap(value) for key, value in options.items()}
+        return self._portal.call(self._agent.schedule(name, data, plain))
+
+    def transaction(self) -> BlockingContext[BlockingTransaction]:
+        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        portal = self._portal
+        return BlockingContext(portal, self._agent.transaction(), lambda inner: BlockingTransaction(inner, portal))

@@ -1,0 +1,42 @@
+"""What this worker knows of the other live ones. Always a little old; nothing but speed depends on it."""
+
+from __future__ import annotations
+
+from mainspring.clock import monotonic
+from mainspring.store import Store
+from mainspring.store.workers import Peer
+
+
+class Peers:
+    """The live workers, as the registry had them a few seconds ago."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._live: list[Peer] = []
+        self._refreshed_at = float("-inf")
+
+    @property
+    def age(self) -> float:
+        return monotonic() - self._refreshed_at
+
+    async def refresh(self) -> None:
+        self._live = await self._store.workers.live()
+        self._refreshed_at = monotonic()
+
+    def rank(self, queue: str | None) -> tuple[int, int]:
+        """This worker's place among those that serve a queue, and their number."""
+        serving = [peer.id for peer in self._live if queue is None or peer.queues is None or queue in peer.queues]
+        return (serving.index(self._worker), len(serving)) if self._worker in serving else (0, 1)
+
+    def idle_slots(self, queue: str) -> int:
+        """How many jobs the other workers of a queue could start at once."""
+        return sum(
+            max(0, peer.concurrency - peer.running)
+            for peer in self._live
+            if peer.id != self._worker and (peer.queues is None or queue in peer.queues)
+        )
+
+    def somebody_serves(self, queue: str, name: str) -> bool:
+        """Whether another worker can run jobs of this name from this queue."""
+        return any(peer.serves(queue, name) for peer in self._live if peer.id != self._worker)

@@ -1,0 +1,370 @@
+"""Getting jobs: when to look, how many to claim, and from which queue.
+
+One free slot costs one or two round trips, hundreds cost the same few: candidates are read and claimed in batches. A
+little more than the free slots is claimed when jobs are so short that a slot would otherwise wait for the next round
+trip, but only while the queue holds more than the idle workers together could take. When several workers meet at the
+head of the same queue, each takes its own share of a common window instead of what the others will win.
+
+Between looks the producer sleeps until the next job is due, a hint arrives, a slot becomes free, or the poll interval
+has passed, whichever is first. Hints save time; the poll is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import zlib
+from collections import defaultdict
+from collections.abc import Callable
+
+from mainspring.clock import monotonic
+from mainspring.config import Settings
+from mainspring.engine.completer import Completer
+from mainspring.engine.events import Events
+from mainspring.engine.holdings import Holding, Holdings
+from mainspring.engine.peers import Peers
+from mainspring.engine.policy import Policies
+from mainspring.engine.slots import Slots
+from mainspring.handlers import Handlers
+from mainspring.store import Store
+from mainspring.store.claim import Batch, ClaimUnclear
+from mainspring.store.codec import decode_job
+from mainspring.store.connection import Document
+from mainspring.store.tending import NO_HANDLER, overdue
+from mainspring.store.watch import Hint
+
+logger = logging.getLogger("mainspring")
+
+_LARGEST_CLAIM = 1000
+_LARGEST_WINDOW = 8000
+_BACKLOG_OF_ENDS = 4000
+_CONTENDED_FOR = 2.0
+_MIXED_FOR = 30.0
+_QUEUES_FOR = 5.0
+
+
+class Producer:
+    """Claims jobs for the slots of one worker."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: Settings,
+        handlers: Handlers,
+        policies: Policies,
+        holdings: Holdings,
+        slots: Slots,
+        completer: Completer,
+        peers: Peers,
+        events: Events,
+        worker: str,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._handlers = handlers
+        self._policies = policies
+        self._holdings = holdings
+        self._slots = slots
+        self._completer = completer
+        self._peers = peers
+        self._events = events
+        self._worker = worker
+        self._failed = failed
+        self._awake = asyncio.Event()
+        self._stopping = False
+        self._hinted = True
+        self._deep = False
+        self._last_batch = 0
+        self._claim_time = 0.01
+        self._barren = 0
+        self._contended_until = float("-inf")
+        self._mixed_until: dict[str, float] = {}
+        self._unclear: list[tuple[Batch, float]] = []
+        self._found_queues: list[str] = []
+        self._found_queues_at = float("-inf")
+        self.idle = asyncio.Event()
+
+    # -- waking ----------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._hinted = True
+        self._awake.set()
+
+    def room(self) -> None:
+        """A slot has become free."""
+        if self._deep:
+            self._hinted = True
+        self._awake.set()
+
+    def hint(self, hint: Hint) -> None:
+        """A job was inserted somewhere: look when it is due."""
+        queue = hint.queue
+        if queue is not None and not self._serves(queue):
+            return
+        if queue is not None and self._settings.queues is None and queue not in self._found_queues:
+            self._found_queues.append(queue)
+        wait = 0.0 if hint.run_at is None else (hint.run_at - self._store.clock.now()).total_seconds()
+        if wait > self._settings.poll_interval:
+            return
+        if not self._mine(hint):
+            wait = max(wait, 0.0) + 0.01  # another worker is first in line for this one
+        if wait <= 0:
+            self.wake()
+        else:
+            asyncio.get_running_loop().call_later(wait + 0.001, self.wake)
+
+    def _mine(self, hint: Hint) -> bool:
+        return self._share(str(hint.id), *self._peers.rank(hint.queue))
+
+    @staticmethod
+    def _share(job_id: str, rank: int, count: int) -> bool:
+        return count <= 1 or zlib.crc32(job_id.encode()) % count == rank
+
+    def _serves(self, queue: str) -> bool:
+        return self._settings.queues is None or queue in self._settings.queues
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Look for jobs until told to stop. No error ends it."""
+        failures = 0
+        while not self._stopping:
+            self._awake.clear()
+            try:
+                wait = await self.run_once()
+                failures = 0
+            except Exception as error:
+                failures += 1
+                wait = random.uniform(0.5, 1.0) * min(0.1 * 2**failures, 5.0)
+                self._failed(error)
+            await self._sleep(wait)
+
+    async def _sleep(self, wait: float) -> None:
+        if self._stopping:
+            return
+        if wait <= 0:
+            await asyncio.sleep(0)
+            return
+        self.idle.set()
+        try:
+            async with asyncio.timeout(wait):
+                await self._awake.wait()
+        except TimeoutError:
+            pass
+        self.idle.clear()
+
+    async def run_once(self) -> float:
+        """One look; returns for how many seconds there is nothing to do unless something happens."""
+        await self._settle_unclear()
+        want = self._want()
+        if want <= 0:
+            return self._settings.poll_interval
+        if not self._hinted:
+            wait = await self._until_due()
+            if wait > 0:
+                return wait
+        self._hinted = False
+        got = await self._claim(want)
+        self._deep = got >= want
+        if got:
+            self._barren = 0
+            return 0.0 if self._deep else await self._until_due()
+        wait = await self._until_due()
+        if wait <= 0:
+            # Something is due that this worker cannot have; do not ask for it in a circle.
+            self._barren += 1
+            wait = min(self._settings.poll_interval, 0.005 * 2 ** min(self._barren, 10))
+        return wait
+
+    def _want(self) -> int:
+        """How many jobs to claim now: the free slots, and what keeps them busy during the next round trip."""
+        free, waiting = self._slots.free, len(self._slots.waiting)
+        ahead = self._ahead()
+        self._slots.low_water = ahead // 2
+        if len(self._completer) > _BACKLOG_OF_ENDS:
+            return 0
+        if free > waiting:
+            return min(free - waiting + ahead, _LARGEST_CLAIM)
+        return min(ahead - waiting, _LARGEST_CLAIM) if waiting <= ahead // 2 else 0
+
+    def _ahead(self) -> int:
+        if not self._deep:
+            return 0
+        meanwhile = self._slots.concurrency * 1.5 * self._claim_time / max(self._slots.duration, 1e-6)
+        if meanwhile < 1:
+            return 0
+        return min(self._settings.prefetch, int(meanwhile), 2 * self._last_batch + self._slots.concurrency)
+
+    async def _until_due(self) -> float:
+        """Seconds until the next job of our queues is due, at most the poll interval; 0 when one is."""
+        interval = self._settings.poll_interval * random.uniform(0.9, 1.2)
+        queues = await self._queues()
+        if not queues:
+            return interval
+        first = await self._store.claims.next_run_at(queues)
+        if first is None:
+            return interval
+        wait = (first[0] - self._store.clock.now()).total_seconds()
+        return 0.0 if wait <= 0 else min(interval, wait + 0.001)
+
+    async def _queues(self) -> list[str]:
+        """The queues to look into; those that have ready jobs, when the worker serves all."""
+        if self._settings.queues is not None:
+            return list(self._settings.queues)
+        if not self._found_queues or monotonic() - self._found_queues_at > _QUEUES_FOR:
+            self._found_queues = await self._store.claims.queues()
+            self._found_queues_at = monotonic()
+        return self._found_queues
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    async def _claim(self, want: int) -> int:
+        """Claim up to `want` jobs from our queues, fairly; returns how many became ours."""
+        queues = await self._queues()
+        if len(queues) <= 1:
+            return await self._claim_from(queues[0], want) if queues else 0
+        got = 0
+        heads = await self._store.claims.heads(queues)
+        for round_ in range(2):
+            # Equal shares, the queue whose first job waits longest first; what one leaves goes to the others.
+            for position, (_, queue) in enumerate(heads):
+                share = want - got if round_ else -(-(want - got) // (len(heads) - position))
+                if share > 0 and got < want:
+                    got += await self._claim_from(queue, share)
+            if got >= want or len(heads) <= 1:
+                break
+        return got
+
+    async def _claim_from(self, queue: str, want: int) -> int:
+        started = monotonic()
+        candidates = await self._candidates(queue, want)
+        runnable = await self._triage(queue, candidates)
+        if not runnable:
+            return 0
+        asked = monotonic()
+        try:
+            batch = await self._store.claims.claim(
+                runnable, self._worker, self._settings.lease, self._policies.attempts
+            )
+        except ClaimUnclear as unclear:
+            self._unclear.append((unclear.batch, asked))
+            raise
+        self._note(batch, len(runnable), monotonic() - started)
+        self._admit(batch, asked)
+        return len(batch.documents)
+
+    def _note(self, batch: Batch, asked: int, took: float) -> None:
+        self._last_batch = len(batch.documents)
+        self._claim_time += (took - self._claim_time) * 0.3
+        if batch.lost > 1 and batch.lost * 10 > asked:
+            self._contended_until = monotonic() + _CONTENDED_FOR
+
+    async def _candidates(self, queue: str, want: int) -> list[Document]:
+        names = self._handlers.names
+        if self._mixed_until.get(queue, 0.0) > monotonic() and names is not None:
+            return await self._store.claims.candidates(queue, want, names=names)
+        rank, count = self._peers.rank(queue)
+        if monotonic() < self._contended_until and count > 1:
+            return await self._share_of_window(queue, want, rank, count)
+        # Leave to idle workers what they could run at once.
+        free = max(0, self._slots.free - len(self._slots.waiting))
+        spare = self._peers.idle_slots(queue) if want > free else 0
+        found = await self._store.claims.candidates(queue, want + spare)
+        return found[: max(free, min(want, len(found) - spare))]
+
+    async def _share_of_window(self, queue: str, want: int, rank: int, count: int) -> list[Document]:
+        """This worker's share of the first jobs of a queue, so that workers do not fight over the very first."""
+        window = min(want * count, _LARGEST_WINDOW)
+        ids = await self._store.claims.candidate_ids(queue, window)
+        mine = [job_id for job_id in ids if self._share(str(job_id), rank, count)]
+        if len(mine) < self._slots.free:
+            others = [job_id for job_id in ids if not self._share(str(job_id), rank, count)]
+            mine += others[: self._slots.free - len(mine)]
+        return await self._store.claims.candidates_by_id(mine[:want]) if mine else []
+
+    def _admit(self, batch: Batch, asked: float) -> None:
+        valid_until = asked + self._settings.lease - self._settings.fence_margin
+        holdings = []
+        for document in batch.documents:
+            handler = self._handlers.get(document["name"])
+            assert handler is not None
+            holding = Holding(document, batch.claim, handler, asked, valid_until)
+            self._holdings.add(holding)
+            holdings.append(holding)
+        self._slots.admit(holdings)
+
+    async def _settle_unclear(self) -> None:
+        """Learn what became of claims whose reply was lost; what is ours is run, and nothing leaks."""
+        while self._unclear:
+            batch, asked = self._unclear[0]
+            settled = await self._store.claims.resolve(batch)
+            self._unclear.pop(0)
+            if monotonic() < asked + self._settings.lease - self._settings.fence_margin:
+                self._admit(settled, asked)
+
+    # -- what cannot be claimed ------------------------------------------------------------------------------------
+
+    async def _triage(self, queue: str, candidates: list[Document]) -> list[Document]:
+        """Those candidates that can be run here; the others are expired, failed or held, or left to their workers."""
+        now = self._store.clock.now()
+        runnable: list[Document] = []
+        late: list[Document] = []
+        unknown: dict[str, list[Document]] = defaultdict(list)
+        for document in candidates:
+            problem = _undecodable(document)
+            if problem is not None:
+                await self._store.tending.fail_undecodable(document, problem)
+            elif overdue(document, now):
+                late.append(document)
+            elif self._handlers.get(document["name"]) is None:
+                unknown[document["name"]].append(document)
+            else:
+                runnable.append(document)
+        if late:
+            for document in await self._store.tending.expire_these(late):
+                if self._events.wanted("job:expire"):
+                    self._events.emit("job:expire", decode_job(document))
+        if unknown:
+            await self._set_aside(queue, unknown)
+        return runnable
+
+    async def _set_aside(self, queue: str, unknown: dict[str, list[Document]]) -> None:
+        """Hold jobs that no live worker can run; leave the others to the workers that can."""
+        await self._peers.refresh()
+        held: list[str] = []
+        for name, documents in unknown.items():
+            if self._peers.somebody_serves(queue, name):
+                self._mixed_until[queue] = monotonic() + _MIXED_FOR
+                continue
+            note = f"No live worker that serves the queue {queue!r} has a handler for {name!r}."
+            await self._store.tending.hold([d["_id"] for d in documents], NO_HANDLER, note)
+            held.append(name)
+        if held:
+            logger.warning("Nobody has a handler for %s; these jobs wait", ", ".join(map(repr, held)))
+            # A worker that came meanwhile has registered itself before it looked for held jobs, so either it has
+            # released these or it is seen now.
+            await self._peers.refresh()
+            late = [name for name in held if self._peers.somebody_serves(queue, name)]
+            if late:
+                await self._store.tending.release(NO_HANDLER, late)
+        self._hinted = True
+
+
+def _undecodable(document: Document) -> str | None:
+    """What keeps a document from being run at all, if anything; most were checked when they were stored."""
+    for key in ("rev", "token", "tries"):
+        if not isinstance(document.get(key), int):
+            return f"{key} must be a whole number, not {document.get(key)!r}."
+    if not isinstance(document.get("name"), str):
+        return f"name must be text, not {document.get('name')!r}."
+    if not isinstance(document.get("data", {}), dict):
+        return f"data must be a document, not {document.get('data')!r}."
+    return None

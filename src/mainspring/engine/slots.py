@@ -1,0 +1,72 @@
+"""How many jobs run at once, and the few that wait here for a slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from mainspring.clock import monotonic
+from mainspring.engine.completer import Completer
+from mainspring.engine.executor import Executor
+from mainspring.engine.holdings import Holding
+from mainspring.model.ending import Released
+
+_FORGET = 0.05
+
+
+class Slots:
+    """Starts claimed jobs as slots become free; tells `on_room` when more could be claimed."""
+
+    def __init__(self, concurrency: int, executor: Executor, completer: Completer, on_room: Callable[[], None]) -> None:
+        self.concurrency = concurrency
+        self._executor = executor
+        self._completer = completer
+        self._on_room = on_room
+        self.running: set[Holding] = set()
+        self.waiting: deque[Holding] = deque()
+        self.low_water = 0
+        self.duration = 1.0
+        """The usual time that a job takes, in seconds; recent ones count most."""
+
+    @property
+    def free(self) -> int:
+        return self.concurrency - len(self.running)
+
+    def admit(self, holdings: Iterable[Holding]) -> None:
+        """Run these, as soon as there are slots, in this order."""
+        self.waiting.extend(holdings)
+        self._start()
+
+    def give_back_waiting(self, older_than: float = float("inf")) -> int:
+        """Release jobs that have not been started: all, or those claimed before an instant."""
+        count = 0
+        kept: deque[Holding] = deque()
+        for holding in self.waiting:
+            if holding.renewed_at < older_than:
+                self._completer.add(holding, Released())
+                count += 1
+            else:
+                kept.append(holding)
+        self.waiting = kept
+        return count
+
+    def _start(self) -> None:
+        while self.waiting and len(self.running) < self.concurrency:
+            holding = self.waiting.popleft()
+            if holding.lost or holding.cancelled:
+                self._completer.add(holding, Released())  # the fence, or the cancellation, decides what it becomes
+                continue
+            self.running.add(holding)
+            holding.task = asyncio.create_task(self._run(holding))
+
+    async def _run(self, holding: Holding) -> None:
+        ending = await self._executor.run(holding)
+        assert holding.started is not None
+        self.duration += (monotonic() - holding.started - self.duration) * _FORGET
+        self.running.discard(holding)
+        self._completer.add(holding, ending)
+        if self.waiting:
+            self._start()
+        if len(self.waiting) <= self.low_water:
+            self._on_room()

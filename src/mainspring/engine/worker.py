@@ -1,0 +1,267 @@
+"""A worker: the services that together run jobs in this process, with one life.
+
+`start()` brings them up in the order in which they need each other; `stop()` follows the protocol of stopping: claim
+no more, give back what has not been started, let handlers finish within the grace time, cancel and release the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from mainspring.clock import monotonic
+from mainspring.config import Settings
+from mainspring.engine.agent import Schedule
+from mainspring.engine.chores.adopt_raw import AdoptRaw
+from mainspring.engine.chores.chore import Chore, Surroundings
+from mainspring.engine.chores.expire_late import ExpireLate
+from mainspring.engine.chores.keep_company import KeepCompany
+from mainspring.engine.chores.prune_finished import PruneFinished
+from mainspring.engine.chores.release_held import ReleaseHeld
+from mainspring.engine.chores.rescue_lost import RescueLost
+from mainspring.engine.chores.return_idle import ReturnIdle
+from mainspring.engine.chores.write_notes import WriteNotes
+from mainspring.engine.completer import Completer
+from mainspring.engine.events import Events
+from mainspring.engine.executor import Executor, Middleware
+from mainspring.engine.heartbeat import Heartbeat
+from mainspring.engine.holdings import Holdings
+from mainspring.engine.peers import Peers
+from mainspring.engine.policy import Policies
+from mainspring.engine.producer import Producer
+from mainspring.engine.slots import Slots
+from mainspring.engine.watcher import Watcher
+from mainspring.handlers import Handlers
+from mainspring.model.ending import Released
+from mainspring.store import Store
+from mainspring.store.watch import Hint
+
+logger = logging.getLogger("mainspring")
+
+_TICK = 0.25
+_LAST_WRITES = 10.0
+
+
+def new_worker_id() -> str:
+    """Tells where a worker runs, and is never used twice."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class Worker:
+    """Runs jobs in this process, on this event loop."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: Settings,
+        handlers: Handlers,
+        policies: Policies,
+        events: Events,
+        schedule: Schedule,
+        middleware: Sequence[Middleware] = (),
+        version: str = "",
+        id: str | None = None,
+    ) -> None:
+        self.id = id or new_worker_id()
+        self._store = store
+        self._settings = settings
+        self._handlers = handlers
+        self._events = events
+        self._version = version
+        self._started_at = store.clock.now()
+        self.holdings = Holdings()
+        self._peers = Peers(store, self.id)
+        self._executor = Executor(
+            store=store,
+            settings=settings,
+            events=events,
+            policies=policies,
+            worker=self.id,
+            schedule=schedule,
+            middleware=middleware,
+        )
+        self._completer = Completer(store, self.holdings, events, self.id, self._failed)
+        self._slots = Slots(settings.concurrency, self._executor, self._completer, self._room)
+        self._producer = Producer(
+            store=store,
+            settings=settings,
+            handlers=handlers,
+            policies=policies,
+            holdings=self.holdings,
+            slots=self._slots,
+            completer=self._completer,
+            peers=self._peers,
+            events=events,
+            worker=self.id,
+            failed=self._failed,
+        )
+        self._watcher = Watcher(store, self._producer, self._raw_insert)
+        self._heartbeat = Heartbeat(store, settings, self.holdings, self.id, self._facts)
+        around = Surroundings(store, settings, events, handlers, self.holdings, self._slots, self._peers, self.id)
+        kinds: list[type[Chore]] = [
+            WriteNotes,
+            ReturnIdle,
+            KeepCompany,
+            RescueLost,
+            AdoptRaw,
+            ExpireLate,
+            ReleaseHeld,
+            PruneFinished,
+        ]
+        self._chores = [kind(around) for kind in kinds]
+        self._raw_seen = False
+        self._chores_mine = False
+        self._chores_until = float("-inf")
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def running(self) -> int:
+        """How many handlers run now."""
+        return len(self._slots.running)
+
+    def hint(self, hint: Hint) -> None:
+        """A job was stored by this very process."""
+        self._producer.hint(hint)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._producer.wake()
+
+    async def start(self) -> None:
+        """Register, take up what was waiting for this worker, and begin."""
+        loop = asyncio.get_running_loop()
+        renewals = await loop.run_in_executor(None, self._store.renewals)
+        await loop.run_in_executor(None, renewals.beat, self.id, self._facts())
+        await self._peers.refresh()
+        self._heartbeat.start()
+        self._tasks = [
+            self._keep_going("producer", self._producer.run),
+            self._keep_going("watcher", self._watcher.run),
+            self._keep_going("chores", self._do_chores),
+        ]
+        self._events.emit("worker:start", self.id)
+
+    async def stop(self, grace: float) -> None:
+        """Stop claiming, let handlers finish for `grace` seconds, then cancel and release what is left."""
+        self._stopping = True
+        self._producer.stop()
+        self._slots.give_back_waiting()
+        await self._let_finish(grace)
+        await self._cancel_rest()
+        for task in self._tasks[1:]:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
+        self._slots.give_back_waiting()  # what a claim under way has brought meanwhile
+        await self._cancel_rest()
+        try:
+            async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
+                await self._completer.drain()
+                await self._store.workers.leave(self.id)
+        except Exception as error:
+            logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
+        await self._heartbeat.stop()
+        await self._executor.close()
+        self._events.emit("worker:stop", self.id)
+
+    def hurry(self) -> None:
+        """Do not wait for handlers any longer."""
+        for holding in list(self._slots.running):
+            holding.released = True
+            holding.interrupt()
+
+    async def _let_finish(self, grace: float) -> None:
+        until = monotonic() + grace
+        while self._slots.running and monotonic() < until:
+            tasks = [holding.task for holding in self._slots.running if holding.task is not None]
+            await asyncio.wait(tasks, timeout=until - monotonic())
+
+    async def _cancel_rest(self) -> None:
+        rest = list(self._slots.running)
+        if not rest:
+            return
+        self.hurry()
+        tasks = [holding.task for holding in rest if holding.task is not None]
+        await asyncio.wait(tasks, timeout=2.0)
+        for holding in list(self._slots.running):
+            logger.error("Job %s does not stop; it is released, and whatever it still does is refused", holding.id)
+            self._slots.running.discard(holding)
+            self._completer.add(holding, Released(started=True))
+
+    def _keep_going(self, name: str, service: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run a service that must not end before the worker does, whatever happens to it."""
+
+        async def run() -> None:
+            while not self._stopping:
+                try:
+                    await service()
+                    return
+                except asyncio.CancelledError:
+                    if self._stopping:
+                        raise
+                except Exception as error:
+                    logger.exception("The %s failed; it starts again", name)
+                    self._failed(error)
+                await asyncio.sleep(random.uniform(0.2, 0.5))
+
+        return asyncio.create_task(run(), name=f"mainspring-{name}")
+
+    async def _do_chores(self) -> None:
+        due = {chore.name: monotonic() + random.uniform(0, min(1.0, chore.every)) for chore in self._chores}
+        due[ReleaseHeld.name] = due[AdoptRaw.name] = due[RescueLost.name] = monotonic()
+        while not self._stopping:
+            if self._raw_seen:
+                self._raw_seen = False
+                due[AdoptRaw.name] = monotonic()
+            for chore in self._chores:
+                if monotonic() >= due[chore.name]:
+                    again = await self._do(chore)
+                    due[chore.name] = monotonic() + (0.05 if again else chore.every * random.uniform(0.9, 1.1))
+            await asyncio.sleep(min(_TICK, self._settings.lease / 12))
+
+    async def _do(self, chore: Chore) -> bool:
+        try:
+            if chore.exclusive and not await self._may_do_exclusive():
+                return False
+            return await chore.run_once()
+        except Exception as error:
+            self._failed(error)
+            return False
+
+    async def _may_do_exclusive(self) -> bool:
+        """Whether the chores that one worker is enough for are this worker's for now."""
+        now = monotonic()
+        if now >= self._chores_until:
+            hold = max(1.0, min(15.0, self._settings.lease / 2))
+            self._chores_mine = await self._store.workers.lock("chores", self.id, hold)
+            self._chores_until = now + hold * (0.6 if self._chores_mine else 0.4)
+        return self._chores_mine
+
+    def _room(self) -> None:
+        self._producer.room()
+
+    def _raw_insert(self) -> None:
+        self._raw_seen = True
+
+    def _failed(self, error: Exception) -> None:
+        logger.warning("The worker met an error and goes on: %s", error)
+        self._events.emit("scheduler:error", error)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "queues": None if self._settings.queues is None else list(self._settings.queues),
+            "handlers": self._handlers.names,
+            "concurrency": self._settings.concurrency,
+            "running": len(self._slots.running),
+            "started_at": self._started_at,
+            "version": self._version,
+        }

@@ -1,0 +1,133 @@
+"""Every error a user can meet, and the signals a handler can raise.
+
+    MainspringError
+    ├── ConfigurationError      a setting or an argument is wrong; nothing was changed
+    │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
+    │   └── HandlerError        a handler cannot be registered as written
+    ├── JobNotFound             no job has this id
+    ├── JobStateError           the job is in a state that does not allow the verb
+    ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
+    ├── ClaimLost               the claim ran out or was taken; whatever this holder did is not recorded
+    ├── WaitTimeout             the job did not end in the time given to `wait()`
+    ├── Unavailable             MongoDB cannot be reached, or did not answer in time
+    ├── UnsupportedServer       the server is too old, or lacks what was asked for (transactions on a standalone)
+    └── EmbeddedError           the embedded mongod cannot be found, started or used
+
+    Signal                      raised by handlers to choose how an attempt ends; not errors
+    ├── RetryAfter(delay)       try again after `delay`; costs an attempt
+    ├── Snooze(delay)           try again after `delay`; costs no attempt
+    ├── Cancel(reason)          end as cancelled
+    └── Fail(reason)            end as failed now, whatever attempts are left
+
+Each message says what is wrong and what to do about it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class MainspringError(Exception):
+    """The base of all errors raised by Mainspring."""
+
+
+class ConfigurationError(MainspringError, ValueError):
+    """A setting or an argument is wrong. Nothing was changed."""
+
+
+class InvalidJob(ConfigurationError):
+    """A job cannot be scheduled as asked."""
+
+
+class HandlerError(ConfigurationError):
+    """A handler cannot be registered as written."""
+
+
+class JobNotFound(MainspringError, LookupError):
+    """No job has this id: it never existed, was deleted, or its retention ended."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"No job has the id {job_id!r}; it never existed, was deleted, or was kept long enough.")
+        self.job_id = job_id
+
+
+class JobStateError(MainspringError):
+    """The job's state does not allow what was asked of it."""
+
+    def __init__(self, job_id: str, state: str, verb: str, allowed: str) -> None:
+        super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only.")
+        self.job_id = job_id
+        self.state = state
+
+
+class BulkError(MainspringError):
+    """Some items of a bulk were refused; the others are stored.
+
+    `jobs` holds one entry per item, in order: the job, or None where it was refused.
+    `errors` maps the position of each refused item to the reason.
+    """
+
+    def __init__(self, jobs: list[object | None], errors: dict[int, Exception]) -> None:
+        first = next(iter(sorted(errors.items())))
+        super().__init__(
+            f"{len(errors)} of {len(jobs)} items were refused, the others are stored; "
+            f"the first refused is item {first[0]}: {first[1]}"
+        )
+        self.jobs = jobs
+        self.errors = errors
+
+
+class ClaimLost(MainspringError):
+    """The claim on this job ran out or was taken by somebody else; this holder's result was not recorded."""
+
+
+class WaitTimeout(MainspringError, TimeoutError):
+    """The job did not end in time. It goes on; wait again, or cancel it."""
+
+
+class Unavailable(MainspringError, ConnectionError):
+    """MongoDB cannot be reached or did not answer in time."""
+
+
+class UnsupportedServer(MainspringError):
+    """The MongoDB server is too old or lacks what was asked for."""
+
+
+class EmbeddedError(MainspringError):
+    """The embedded mongod cannot be found, started or used."""
+
+
+class Signal(Exception):
+    """The base of what a handler raises to choose how its attempt ends."""
+
+
+class _Delayed(Signal):
+    def __init__(self, delay: float | timedelta, reason: str = "") -> None:
+        super().__init__(reason)
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[_Delayed], tuple[timedelta, str]]:
+        return type(self), (self.delay, self.reason)
+
+
+class RetryAfter(_Delayed):
+    """End this attempt as failed and try again after `delay`, while attempts are left."""
+
+
+class Snooze(_Delayed):
+    """Put the job back and run it again after `delay`; this try costs no attempt."""
+
+
+class _Reasoned(Signal):
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Cancel(_Reasoned):
+    """End the job as cancelled."""
+
+
+class Fail(_Reasoned):
+    """End the job as failed now, whatever attempts are left."""

@@ -1,0 +1,116 @@
+"""The way to the database: lazily opened, opened anew on another event loop or after a fork, watched over.
+
+Used by the Scheduler only. It knows the two kinds of server (somebody's, and the embedded one, which it starts and
+lets go) so that nothing else has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from mainspring.clock import Clock
+from mainspring.config import EMBEDDED, Settings
+from mainspring.errors import ConfigurationError, MainspringError
+from mainspring.store import Store
+from mainspring.store.connection import Connection, check_client
+
+logger = logging.getLogger("mainspring")
+
+_LOOK_EVERY = 1.0
+
+
+class Link:
+    """One Scheduler's connection. `store()` gives the store, connecting first if need be."""
+
+    def __init__(self, uri: str | None, client: Any, settings: Settings, clock: Clock) -> None:
+        if client is not None:
+            check_client(client)
+        self._given_uri = uri
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._embedded: Any = None
+        self._folder = Path(uri[len(EMBEDDED) :]).expanduser().absolute() if uri and uri.startswith(EMBEDDED) else None
+        if uri == EMBEDDED:
+            raise ConfigurationError(f"{EMBEDDED} needs a folder, such as {EMBEDDED}./data")
+        self._opened: Store | None = None
+        self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._opening: asyncio.Lock | None = None
+        self._guard: asyncio.Task[None] | None = None
+
+    @property
+    def uri(self) -> str | None:
+        if self._embedded is not None:
+            uri: str = self._embedded.uri
+            return uri
+        return self._given_uri
+
+    def open_store(self) -> Store:
+        """The store that is open; to be used where nothing can be awaited."""
+        if self._opened is None:
+            raise MainspringError("The scheduler is not connected yet; await scheduler.connect() first.")
+        return self._opened
+
+    async def store(self) -> Store:
+        here = (os.getpid(), asyncio.get_running_loop())
+        if self._opened is not None and self._owner == here:
+            return self._opened
+        if self._owner != here:
+            # Another process or loop: what was opened there cannot be used, nor closed, from here.
+            self._opened, self._owner, self._opening = None, here, asyncio.Lock()
+        assert self._opening is not None
+        async with self._opening:
+            if self._opened is None:
+                self._opened = Store(await self._connect())
+        return self._opened
+
+    async def close(self) -> None:
+        """Close the connection, and let the embedded server go."""
+        if self._guard is not None:
+            self._guard.cancel()
+            self._guard = None
+        opened, self._opened = self._opened, None
+        if opened is not None and self._owner == (os.getpid(), asyncio.get_running_loop()):
+            await opened.connection.close()
+        embedded, self._embedded = self._embedded, None
+        if embedded is not None:
+            await asyncio.to_thread(embedded.close)
+
+    def watch_over(self) -> None:
+        """Bring the embedded server back, should it die while this process needs it."""
+        if self._embedded is not None and self._guard is None:
+            self._guard = asyncio.create_task(self._keep_embedded())
+
+    async def _keep_embedded(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            try:
+                await asyncio.to_thread(self._embedded.ensure)
+            except Exception as error:
+                logger.warning("The embedded MongoDB is down and could not be started again: %s", error)
+
+    async def _connect(self) -> Connection:
+        if self._folder is not None:
+            await self._start_embedded(self._folder)
+        return await Connection.open(self._settings, self._clock, uri=self.uri, client=self._client)
+
+    async def _start_embedded(self, folder: Path) -> None:
+        from mainspring.mongod import open_server
+
+        if self._embedded is None:
+            self._embedded = await asyncio.to_thread(open_server, folder, progress=_show)
+        else:
+            await asyncio.to_thread(self._embedded.ensure)
+
+
+def _show(line: str) -> None:
+    """Progress of a slow start, for people at a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"mainspring: {line}\n")
+    else:
+        logger.info(line)

@@ -1,0 +1,130 @@
+"""A job that somebody wants, checked but not stored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from mainspring.config import check_name
+from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
+from mainspring.model.retry import Retry, Seconds, seconds
+
+
+@dataclass(slots=True)
+class Draft:
+    """What `schedule()` was asked for. Durations are seconds; `run_at` None means now plus `delay`."""
+
+    name: str
+    data: Any
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    run_at: datetime | None = None
+    delay: float = 0.0
+    expires_at: datetime | None = None
+    start_within: float | None = None
+    timeout: float | None = None
+    retry: dict[str, Any] | None = None
+    tags: list[str] | None = None
+    dedupe_key: str | None = None
+    dedupe_window: float | None = None
+    parent_id: str | None = None
+
+
+def make_draft(
+    name: str,
+    data: Any,
+    *,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    priority: int | None = None,
+    queue: str | None = None,
+    dedupe_key: str | None = None,
+    dedupe_window: Seconds | None = None,
+    expires_at: datetime | None = None,
+    start_within: Seconds | None = None,
+    timeout: Seconds | None = None,
+    retry: Retry | int | None = None,
+    tags: Sequence[str] | None = None,
+    parent_id: str | None = None,
+) -> Draft:
+    """Check what was asked for, naming the first thing that is wrong and its cure."""
+    if run_at is not None and delay is not None:
+        raise InvalidJob("Give run_at or delay, not both.")
+    if dedupe_window is not None and dedupe_key is None:
+        raise InvalidJob("dedupe_window needs a dedupe_key.")
+    draft = Draft(check_name(name, "a job's name"), data, parent_id=parent_id)
+    if queue is not None:
+        draft.queue = check_name(queue, "a queue's name")
+    if priority is not None:
+        draft.priority = check_priority(priority)
+    if run_at is not None:
+        draft.run_at = check_instant(run_at, "run_at")
+    if delay is not None:
+        draft.delay = seconds(delay, "delay")
+    if expires_at is not None:
+        draft.expires_at = check_instant(expires_at, "expires_at")
+    if start_within is not None:
+        draft.start_within = seconds(start_within, "start_within")
+    if timeout is not None:
+        draft.timeout = check_timeout(timeout)
+    if retry is not None:
+        draft.retry = check_retry(retry).to_document()
+    if tags is not None:
+        draft.tags = check_tags(tags)
+    if dedupe_key is not None:
+        draft.dedupe_key = check_name(dedupe_key, "dedupe_key")
+        draft.dedupe_window = None if dedupe_window is None else seconds(dedupe_window, "dedupe_window")
+    return draft
+
+
+def check_instant(value: object, name: str) -> datetime:
+    """An aware datetime; a naive one is refused, for nobody can tell which instant it means."""
+    if not isinstance(value, datetime):
+        raise InvalidJob(f"{name} must be an aware datetime, not {value!r}.")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidJob(
+            f"{name}={value.isoformat()} has no time zone, so that it names no instant; "
+            "use datetime.now(UTC) + …, or .replace(tzinfo=ZoneInfo('Europe/Paris'))."
+        )
+    return value
+
+
+def check_priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not FIRST_PRIORITY <= value <= LAST_PRIORITY:
+        raise InvalidJob(f"priority must be a whole number from 1 (first) to 10 (last), not {value!r}.")
+    return value
+
+
+def check_timeout(value: Seconds) -> float:
+    limit = seconds(value, "timeout")
+    if limit == 0:
+        raise InvalidJob("timeout must be more than 0 seconds; leave it out for no limit.")
+    return limit
+
+
+def check_retry(value: Retry | int) -> Retry:
+    """A policy, or the number of all tries as a short form of one."""
+    if isinstance(value, Retry):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Retry(attempts=value)
+    if isinstance(value, Mapping):
+        raise ConfigurationError("retry must be a Retry, such as Retry(attempts=5, delay=10), not a mapping.")
+    raise ConfigurationError(f"retry must be a Retry or a number of attempts, not {value!r}.")
+
+
+def check_tags(value: Sequence[str]) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > 50:
+        raise InvalidJob(f"tags must be a list of at most 50 texts, not {value!r}.")
+    return [check_name(tag, "a tag") for tag in dict.fromkeys(value)]
+
+
+def start_by(run_at: datetime, expires_at: datetime | None, start_within: float | None) -> datetime | None:
+    """The instant after which a job must not be started any more, if there is one."""
+    limits = [] if expires_at is None else [expires_at]
+    if start_within is not None:
+        limits.append(run_at + timedelta(seconds=start_within))
+    return min(limits, default=None)

@@ -1,0 +1,510 @@
+"""Scheduler: the user's face. Registers handlers, schedules and queries jobs, starts and stops the worker.
+
+It connects lazily, on the event loop that first uses it; everything but running jobs works before `start()`. What it
+does itself is little: it checks arguments, hands over to the store's verbs, and owns the worker's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from mainspring.clock import Clock, ServerClock
+from mainspring.config import Settings, choose_uri, make_settings
+from mainspring.engine.events import Callback, Events
+from mainspring.engine.executor import Middleware
+from mainspring.engine.policy import Policies
+from mainspring.engine.waiting import Waiting
+from mainspring.engine.worker import Worker
+from mainspring.errors import BulkError, ConfigurationError, InvalidJob, MainspringError, WaitTimeout
+from mainspring.handlers import Handler, Handlers, check_data
+from mainspring.link import Link
+from mainspring.model.draft import (
+    Draft,
+    check_instant,
+    check_priority,
+    check_retry,
+    check_tags,
+    check_timeout,
+    make_draft,
+)
+from mainspring.model.job import STATES, Job
+from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.store import Store
+from mainspring.store.codec import decode_job, document_id, encode_data
+from mainspring.store.connection import Document
+from mainspring.store.transaction import Transaction
+from mainspring.store.watch import Hint
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _version() -> str:
+    try:
+        return version("mainspring")
+    except PackageNotFoundError:
+        return "0"
+
+
+class Scheduler:
+    """Schedules jobs on MongoDB and, once started, runs them.
+
+    With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
+    `./.mainspring` (`embedded:PATH` chooses another folder). An AsyncMongoClient of yours may be handed in instead.
+    `handler` receives every job that has no handler of its own. The other options are listed in `config.Settings`.
+    """
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        client: Any = None,
+        handler: Callable[..., Any] | None = None,
+        retry: Retry | int | None = None,
+        clock: Clock | None = None,
+        **options: Any,
+    ) -> None:
+        self.settings: Settings = make_settings(options)
+        self._clock: Clock = clock or ServerClock()
+        self._link = Link(uri if client is not None else choose_uri(uri), client, self.settings, self._clock)
+        self._handlers = Handlers()
+        self._policies = Policies(
+            self._handlers, check_retry(retry) if retry is not None else Retry(), self.settings.timeout
+        )
+        if handler is not None:
+            self._handlers.catch_all = Handler("*", handler)
+        self._events = Events()
+        self._middleware: list[Middleware] = []
+        self._on_start: list[Callable[[], Any]] = []
+        self._on_stop: list[Callable[[], Any]] = []
+        self._worker: Worker | None = None
+        self._stopping: Worker | None = None
+        self._waiting: Waiting | None = None
+
+    # -- registering -----------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        name: str | None = None,
+        *,
+        retry: Retry | int | None = None,
+        timeout: Seconds | None = None,
+        isolation: str = "auto",
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
+
+        Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
+        of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
+        """
+        if callable(name):
+            raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
+
+        def register(function: F) -> F:
+            self._handlers.add(
+                Handler(
+                    name if name is not None else str(getattr(function, "__name__", "")),
+                    function,
+                    retry=None if retry is None else check_retry(retry),
+                    timeout=None if timeout is None else check_timeout(timeout),
+                    isolation=isolation,
+                    queue=queue,
+                    priority=None if priority is None else check_priority(priority),
+                )
+            )
+            return function
+
+        return register
+
+    @overload
+    def on(self, event: str) -> Callable[[F], F]: ...
+    @overload
+    def on(self, event: str, callback: F) -> F: ...
+    def on(self, event: str, callback: Callback | None = None) -> Any:
+        """Call a function whenever something happens in this process; also usable as a decorator."""
+
+        def register(function: F) -> F:
+            self._events.on(event, function)
+            return function
+
+        return register if callback is None else register(callback)
+
+    def off(self, event: str, callback: Callback) -> None:
+        """Stop calling a function that `on` has registered."""
+        self._events.off(event, callback)
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every run: `async def around(ctx, run): …; result = await run(); …; return result`."""
+        self._middleware.append(function)
+        return function
+
+    def on_start(self, function: F) -> F:
+        """Call a function, plain or async, before the worker of this process claims its first job."""
+        self._on_start.append(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Call a function, plain or async, after the worker of this process has ended its last job."""
+        self._on_stop.append(function)
+        return function
+
+    # -- scheduling ------------------------------------------------------------------------------------------------
+
+    async def schedule(
+        self,
+        name: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        dedupe_key: str | None = None,
+        dedupe_window: Seconds | None = None,
+        expires_at: datetime | None = None,
+        start_within: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | int | None = None,
+        tags: Sequence[str] | None = None,
+        session: Any = None,
+        parent_id: str | None = None,
+    ) -> Job:
+        """Store a job. When this returns, the job survives the loss of any one node.
+
+        With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
+        its `deduplicated` is True. With `session`, the job exists if and only if your transaction commits.
+        """
+        draft = self._draft(
+            name,
+            data,
+            {
+                "run_at": run_at,
+                "delay": delay,
+                "priority": priority,
+                "queue": queue,
+                "dedupe_key": dedupe_key,
+                "dedupe_window": dedupe_window,
+                "expires_at": expires_at,
+                "start_within": start_within,
+                "timeout": timeout,
+                "retry": retry,
+                "tags": tags,
+                "parent_id": parent_id,
+            },
+        )
+        store = await self._store()
+        if session is not None:
+            ((document, fresh),) = await store.inserts.insert_in(store.transactions.check_session(session), [draft])
+            return _stored(document, draft, fresh)
+        document, fresh = await store.inserts.insert(draft)
+        job = _stored(document, draft, fresh)
+        if fresh:
+            self._announce(document, job)
+        return job
+
+    async def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = None) -> list[Job]:
+        """Store many jobs, each given as a mapping of what `schedule` takes: name, data and options.
+
+        When some are refused, the others are stored all the same and BulkError tells, item by item, what became of
+        each. With `session`, all are checked first and nothing is stored when one is refused.
+        """
+        drafts: list[Draft] = []
+        places: list[int] = []
+        errors: dict[int, Exception] = {}
+        for place, item in enumerate(items):
+            try:
+                drafts.append(self._draft_item(item))
+                places.append(place)
+            except ConfigurationError as error:
+                errors[place] = error
+        jobs: list[Job | None] = [None] * (len(drafts) + len(errors))
+        store = await self._store()
+        if session is not None:
+            if errors:
+                raise BulkError(list(jobs), errors)
+            stored = await store.inserts.insert_in(store.transactions.check_session(session), drafts)
+            return [_stored(document, draft, fresh) for (document, fresh), draft in zip(stored, drafts, strict=True)]
+        outcomes = await store.inserts.insert_many(drafts)
+        for place, draft, outcome in zip(places, drafts, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                errors[place] = outcome
+                continue
+            document, fresh = outcome
+            job = jobs[place] = _stored(document, draft, fresh)
+            if fresh and self._events.wanted("job:created"):
+                self._events.emit("job:created", job)
+        if self._worker is not None and outcomes:
+            self._worker.wake()
+        if errors:
+            raise BulkError(list(jobs), errors)
+        return jobs  # type: ignore[return-value]
+
+    def _draft_item(self, item: Mapping[str, Any]) -> Draft:
+        if not isinstance(item, Mapping) or "name" not in item:
+            raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {item!r}.")
+        options = {key: value for key, value in item.items() if key not in ("name", "data")}
+        return self._draft(item["name"], item.get("data"), options)
+
+    def _draft(self, name: str, data: Any, options: dict[str, Any]) -> Draft:
+        handler = self._handlers.own(name) if isinstance(name, str) else None
+        if handler is not None:
+            check_data(handler, data)
+            if options.get("queue") is None:
+                options["queue"] = handler.queue
+            if options.get("priority") is None:
+                options["priority"] = handler.priority
+        try:
+            return make_draft(name, data, **options)
+        except TypeError as error:
+            raise InvalidJob(f"A job cannot be scheduled with these options: {error}") from None
+
+    def _announce(self, document: Document, job: Job) -> None:
+        if self._events.wanted("job:created"):
+            self._events.emit("job:created", job)
+        if self._worker is not None:
+            self._worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
+
+    # -- looking at jobs and changing them -------------------------------------------------------------------------
+
+    async def get_job(self, job_id: str) -> Job:
+        """The job as it is stored now. Raises JobNotFound."""
+        store = await self._store()
+        return decode_job(await store.jobs.get(document_id(job_id)))
+
+    async def jobs(
+        self,
+        *,
+        state: str | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Job]:
+        """Jobs that match, one after the other: finished ones newest first, pending ones in their order."""
+        if state is not None and state not in STATES:
+            raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
+        if limit is not None and limit < 0:
+            raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
+        store = await self._store()
+        async for document in store.jobs.find(state, name, queue, tag, limit):
+            yield decode_job(document)
+
+    async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
+        """Wait until a job has ended, in whatever way, and return it. Raises WaitTimeout, and JobNotFound."""
+        store = await self._store()
+        waiting = self._waiting = self._waiting or Waiting(store)
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                return await waiting.wait(document_id(job_id))
+        except TimeoutError:
+            raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s; it goes on.") from None
+
+    async def cancel(self, job_id: str, reason: str = "") -> Job:
+        """Cancel a pending job at once, or ask a running one to stop (it is told within two seconds).
+
+        A job that has ended already is returned as it is.
+        """
+        store = await self._store()
+        document, ended = await store.jobs.cancel(document_id(job_id), reason)
+        job = decode_job(document)
+        if ended:
+            self._events.emit("job:cancel", job)
+        return job
+
+    async def retry(self, job_id: str) -> Job:
+        """Run a failed, cancelled or completed job again, as a new round of attempts."""
+        return await self._again((await self._store()).jobs.retry(document_id(job_id)))
+
+    async def run_now(self, job_id: str) -> Job:
+        """Make a pending job due at once."""
+        return await self._again((await self._store()).jobs.run_now(document_id(job_id)))
+
+    async def update(
+        self,
+        job_id: str,
+        *,
+        data: Mapping[str, Any] | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires_at: datetime | None = None,
+        start_within: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | int | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> Job:
+        """Change a pending job. What is not given stays as it is."""
+        store = await self._store()
+        if data is not None:
+            job = await self.get_job(job_id)
+            check_data(self._handlers.own(job.name), data)
+        draft = make_draft(
+            "update",
+            None,
+            run_at=run_at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires_at=None if expires_at is None else check_instant(expires_at, "expires_at"),
+            start_within=start_within,
+            timeout=timeout,
+            retry=retry,
+            tags=None if tags is None else check_tags(tags),
+        )
+        fields = store.inserts.changes(draft)
+        given: dict[str, Any] = {
+            "run_at": run_at if run_at is not None else delay,
+            "priority": priority,
+            "queue": queue,
+            "expires_at": expires_at,
+            "start_within": start_within,
+            "timeout": timeout,
+            "retry": retry,
+            "tags": tags,
+        }
+        changed = {key: fields[key] for key, value in given.items() if value is not None}
+        if data is not None:
+            changed["data"] = encode_data(data, self.settings.max_data)
+        if not changed:
+            return await self.get_job(job_id)
+        return await self._again(store.jobs.edit(document_id(job_id), changed))
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job that is not running."""
+        store = await self._store()
+        await store.jobs.delete(document_id(job_id))
+
+    async def _again(self, change: Any) -> Job:
+        document: Document = await change
+        if self._worker is not None and document.get("ready"):
+            self._worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
+        return decode_job(document)
+
+    # -- transactions and the connection ---------------------------------------------------------------------------
+
+    async def connect(self) -> Self:
+        """Connect now instead of at the first use."""
+        await self._store()
+        return self
+
+    @property
+    def uri(self) -> str | None:
+        """The URI in use, for any MongoDB client; before the embedded server is started, `embedded:` and its folder."""
+        return self._link.uri
+
+    @property
+    def client(self) -> Any:
+        """The AsyncMongoClient in use; for `session=`, and to look inside."""
+        return self._link.open_store().connection.client
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then `tx.session`."""
+        return self._link.open_store().transactions.open()
+
+    async def _store(self) -> Store:
+        store = await self._link.store()
+        if self._waiting is not None and self._waiting.store is not store:
+            self._waiting = None
+        return store
+
+    # -- the worker's life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start running jobs in this process, on this event loop. Returns once the worker is up."""
+        if self._worker is not None:
+            raise MainspringError("This scheduler is running already.")
+        store = await self._store()
+        for hook in self._on_start:
+            await _maybe_await(hook())
+        worker = Worker(
+            store=store,
+            settings=self.settings,
+            handlers=self._handlers,
+            policies=self._policies,
+            events=self._events,
+            schedule=lambda name, data, options: self.schedule(name, data, **options),
+            middleware=self._middleware,
+            version=_version(),
+            id=os.environ.get("MAINSPRING_WORKER_ID"),
+        )
+        await worker.start()
+        self._worker = worker
+        self._link.watch_over()
+        self._events.emit("scheduler:start")
+
+    async def stop(self, graceful: bool = True, timeout: Seconds = 30) -> None:
+        """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._stopping = worker
+            try:
+                await worker.stop(seconds(timeout, "timeout") if graceful else 0.0)
+            finally:
+                self._stopping = None
+                for hook in self._on_stop:
+                    await _maybe_await(hook())
+                self._events.emit("scheduler:stop")
+        await self._events.settle(5.0)
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
+        await self._link.close()
+
+    def hurry(self) -> None:
+        """While stopping: do not wait for handlers any longer, cancel and release them."""
+        if self._stopping is not None:
+            self._stopping.hurry()
+
+    async def run(self) -> None:
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def on_signal() -> None:
+            if told.is_set():
+                self.hurry()
+            told.set()
+
+        handled = [signal.SIGTERM, signal.SIGINT]
+        for number in handled:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            await self.start()
+            await told.wait()
+        finally:
+            await self.stop(timeout=self.settings.grace)
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Scheduler {'running' if self._worker else 'stopped'}>"
+
+
+async def _maybe_await(outcome: Any) -> None:
+    if asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future):
+        await outcome
+
+
+def _stored(document: Document, draft: Draft, fresh: bool) -> Job:
+    if not fresh:
+        return decode_job(document, deduplicated=True)
+    return decode_job({**document, "data": dict(draft.data or {})})

@@ -1,0 +1,40 @@
+"""Everything that is said to MongoDB, as our verbs. One store, no other behind an interface."""
+
+from __future__ import annotations
+
+from mainspring.store.claim import Claims
+from mainspring.store.connection import Connection
+from mainspring.store.finish import Finishing
+from mainspring.store.inserts import Inserts
+from mainspring.store.jobs import Jobs
+from mainspring.store.keys import Keys
+from mainspring.store.leases import Notes, Renewals, Rescues
+from mainspring.store.tending import Tending
+from mainspring.store.transaction import Transactions
+from mainspring.store.watch import Watch
+from mainspring.store.workers import Workers
+
+__all__ = ["Store"]
+
+
+class Store:
+    """The verbs, by subject, over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.clock = connection.clock
+        self.keys = Keys(connection)
+        self.inserts = Inserts(connection, self.keys)
+        self.jobs = Jobs(connection, self.keys)
+        self.claims = Claims(connection)
+        self.finishing = Finishing(connection)
+        self.rescues = Rescues(connection)
+        self.notes = Notes(connection)
+        self.tending = Tending(connection)
+        self.workers = Workers(connection)
+        self.watch = Watch(connection)
+        self.transactions = Transactions(connection)
+
+    def renewals(self) -> Renewals:
+        """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""
+        return Renewals(self.connection)

@@ -1,0 +1,207 @@
+"""Finding due jobs and claiming them.
+
+The claim is two statements whatever the number of jobs: read candidates by the claim's index, then take them with one
+update that compares the `rev` each was read with. When as many were taken as were asked for, every candidate is ours
+just as it was read, and nothing needs reading back; otherwise the claim's id tells which are ours. The same id settles
+what an ambiguous error (lost reply, failover) left open: see `resolve`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pymongo import UpdateMany
+from pymongo.errors import BulkWriteError
+
+from mainspring.errors import Unavailable
+from mainspring.model.job import FIRST_PRIORITY, LAST_PRIORITY, RUNNING
+from mainspring.store.codec import DocumentId
+from mainspring.store.collections import CLAIM
+from mainspring.store.connection import Connection, Document
+
+PRIORITIES = list(range(FIRST_PRIORITY, LAST_PRIORITY + 1))
+ORDER = [("priority", 1), ("run_at", 1)]
+# More scans than this and the server would sort in memory instead of merging them.
+QUEUES_PER_PEEK = 20
+# What no claim needs: history, and what an earlier round left behind.
+UNREAD = {"attempts": 0, "log": 0, "result": 0, "error": 0, "progress": 0, "created_at": 0}
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one claim got: its id, the documents that are ours, and how many others were faster."""
+
+    claim: str
+    documents: list[Document] = field(default_factory=list)
+    lost: int = 0
+
+
+class ClaimUnclear(Exception):
+    """The claim's outcome could not be learned yet; `batch` is what to ask for again."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(f"the outcome of claim {batch.claim} is not known yet")
+        self.batch = batch
+
+
+class Claims:
+    """The store's verbs around claiming."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def queues(self) -> list[str]:
+        """The queues that have ready jobs, due or not. One seek in the index per queue."""
+        with self._connection.deadline():
+            names = await self._connection.jobs.distinct("queue", {"ready": True})
+        return [name for name in names if isinstance(name, str)]
+
+    async def next_run_at(self, queues: Sequence[str]) -> tuple[datetime, str] | None:
+        """The earliest `run_at` of a ready job in these queues, and its queue; one seek per queue and priority."""
+        earliest: tuple[datetime, str] | None = None
+        for start in range(0, len(queues), QUEUES_PER_PEEK):
+            chunk = list(queues[start : start + QUEUES_PER_PEEK])
+            with self._connection.deadline():
+                first = await self._connection.jobs.find_one(
+                    {"ready": True, "queue": {"$in": chunk}, "priority": {"$in": PRIORITIES}},
+                    {"_id": 0, "run_at": 1, "queue": 1},
+                    sort=[("run_at", 1)],
+                    hint=CLAIM,
+                )
+            if first is not None and (earliest is None or first["run_at"] < earliest[0]):
+                earliest = (first["run_at"], first["queue"])
+        return earliest
+
+    async def heads(self, queues: Sequence[str]) -> list[tuple[datetime, str]]:
+        """The first due job of each queue that has one, as (run_at, queue), longest waiting first."""
+        found = []
+        for queue in queues:
+            with self._connection.deadline():
+                first = await self._connection.jobs.find_one(
+                    self._due(queue), {"_id": 0, "run_at": 1}, sort=ORDER, hint=CLAIM
+                )
+            if first is not None:
+                found.append((first["run_at"], queue))
+        return sorted(found)
+
+    async def candidates(self, queue: str, limit: int, *, names: Sequence[str] | None = None) -> list[Document]:
+        """Up to `limit` due jobs of a queue in their order; with `names`, only jobs of those names."""
+        filter = self._due(queue)
+        if names is not None:
+            filter["name"] = {"$in": list(names)}
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(filter, UNREAD, sort=ORDER, hint=CLAIM, limit=limit)
+            return await cursor.to_list(limit)
+
+    async def candidate_ids(self, queue: str, limit: int) -> list[DocumentId]:
+        """The ids of up to `limit` due jobs of a queue in their order, for workers that share out a window."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(self._due(queue), {"_id": 1}, sort=ORDER, hint=CLAIM, limit=limit)
+            return [document["_id"] for document in await cursor.to_list(limit)]
+
+    async def candidates_by_id(self, ids: Sequence[DocumentId]) -> list[Document]:
+        """The named jobs that are still there to be claimed, in their order."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, UNREAD)
+            found = await cursor.to_list(len(ids))
+        return sorted(found, key=lambda document: (document["priority"], document["run_at"]))
+
+    async def claim(
+        self, candidates: Sequence[Document], worker: str, lease: float, attempts: Callable[[Document], int]
+    ) -> Batch:
+        """Take the candidates that nobody else has taken or changed since they were read.
+
+        `attempts` tells how often a job may be tried; the claim notes it, so that whoever rescues the job knows.
+        """
+        batch = Batch(secrets.token_hex(8), list(candidates))
+        if not candidates:
+            return batch
+        try:
+            with self._connection.deadline():
+                taken = await self._connection.jobs.bulk_write(
+                    self._statements(batch, worker, lease, attempts), ordered=False
+                )
+        except (Unavailable, BulkWriteError):
+            return await self.resolve(batch)
+        if taken.modified_count < len(candidates):
+            return await self.resolve(batch)
+        for document in batch.documents:
+            _as_claimed(document, batch.claim, worker)
+        return batch
+
+    async def resolve(self, batch: Batch) -> Batch:
+        """Learn by the claim's id which of a batch's documents are ours."""
+        ids = [document["_id"] for document in batch.documents]
+        try:
+            with self._connection.deadline():
+                cursor = self._connection.jobs.find(
+                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, UNREAD
+                )
+                ours = {document["_id"]: document for document in await cursor.to_list(len(ids))}
+        except Unavailable as error:
+            raise ClaimUnclear(batch) from error
+        lost = len(ids) - len(ours)
+        return Batch(batch.claim, [ours[job_id] for job_id in ids if job_id in ours], lost)
+
+    async def renew_one(self, job_id: DocumentId, token: int, lease: float) -> bool:
+        """Renew one claim now; False when it is not ours any more."""
+        until = {"$add": [self._connection.clock.expression(), int(lease * 1000)]}
+        with self._connection.deadline():
+            renewed = await self._connection.jobs.update_one(
+                {"_id": job_id, "state": RUNNING, "token": token}, [{"$set": {"lease_until": until}}]
+            )
+        return renewed.matched_count == 1
+
+    def _due(self, queue: str) -> dict[str, Any]:
+        now = self._connection.clock.expression()
+        return {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
+
+    def _statements(
+        self, batch: Batch, worker: str, lease: float, attempts: Callable[[Document], int]
+    ) -> list[UpdateMany]:
+        alike: dict[tuple[int, int], list[DocumentId]] = defaultdict(list)
+        for document in batch.documents:
+            alike[document["rev"], attempts(document)].append(document["_id"])
+        now = self._connection.clock.expression()
+        return [
+            UpdateMany(
+                {"_id": {"$in": ids}, "ready": True, "rev": rev},
+                taking_stage(now, batch.claim, worker, lease, limit),
+            )
+            for (rev, limit), ids in alike.items()
+        ]
+
+
+def taking_stage(now: Any, claim: str, worker: str, lease: float, attempts: int) -> list[dict[str, Any]]:
+    """The update that makes ready jobs ours for the length of a lease."""
+    return [
+        {
+            "$set": {
+                "state": RUNNING,
+                "ready": "$$REMOVE",
+                "claim": claim,
+                "worker": worker,
+                "claimed_at": now,
+                "lease_until": {"$add": [now, int(lease * 1000)]},
+                "token": {"$add": ["$token", 1]},
+                "tries": {"$add": ["$tries", 1]},
+                "rev": {"$add": ["$rev", 1]},
+                "max_attempts": attempts,
+            }
+        }
+    ]
+
+
+def _as_claimed(document: Document, claim: str, worker: str) -> None:
+    """Bring a candidate up to what the claim made of it."""
+    document["state"] = RUNNING
+    document["claim"] = claim
+    document["worker"] = worker
+    document["token"] += 1
+    document["tries"] += 1
+    document["rev"] += 1

@@ -1,0 +1,92 @@
+"""The collections, every field in them, and the indexes with their reasons.
+
+With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` and `jobs.locks`.
+
+## jobs: one document per job
+
+| field         | type            | meaning |
+|---------------|-----------------|---------|
+| _id           | ObjectId/string | the job's id; a string of 24 hex digits is always meant as the ObjectId |
+| v             | int             | layout of this document (1); missing on a raw insert that has not been adopted yet |
+| name          | string          | which handler runs it |
+| data          | document        | the handler's arguments |
+| queue         | string          | the line it stands in |
+| priority      | int 1..10       | 1 first |
+| state         | string          | pending, running, completed, failed, cancelled, expired, blocked |
+| ready         | true            | only on pending jobs that may be claimed: the claim's index |
+| held          | document        | why a pending job is not ready: by, note, since |
+| run_at        | date            | not before |
+| created_at    | date            | |
+| rev           | int             | rises with every write that changes what a claim would read; the claim compares it |
+| token         | int             | the fence: rises by one with every claim, for ever |
+| tries         | int             | attempts used in this round: raised by the claim, lowered by snooze and release |
+| attempts      | array           | per ended attempt: n, token, outcome, worker, started_at, ended_at, error, log |
+| attempts_cut  | int             | how many older attempts were dropped from that array |
+| tags          | array           | |
+| retry         | document        | attempts, delay, backoff, max_delay, jitter; the handler's policy when missing |
+| timeout       | double          | seconds an attempt may take; the handler's when missing |
+| expires_at    | date            | not to be started after |
+| start_within  | double          | seconds after run_at within which it must be started |
+| start_by      | date            | the earlier of both, kept up to date with run_at |
+| dedupe_key    | string          | |
+| parent_id     | string          | the job whose handler scheduled this one |
+| schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
+| suspect       | true            | it was running when its worker died: run it in a process of its own |
+| claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
+| max_attempts  | int             | how often it may be tried, noted by the last claim for whoever rescues it |
+| cancel        | document        | a request to stop a running job: at, reason |
+| progress      | document        | percent, note |
+| log           | array           | lines of the running attempt, moved into its entry at the end |
+| result, result_note, error, finished_at | | how it ended |
+
+## jobs.keys: one document per dedupe key in force
+
+| _id | the key | job | the id of the job it stands for | until | end of a stated window | at | when it was taken |
+
+## jobs.workers: one document per live worker process
+
+| _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, version |
+
+## jobs.locks: which worker does a chore that one is enough for
+
+| _id | the chore | owner | until |
+
+A lock only saves work: every chore is safe when several do it.
+"""
+
+from __future__ import annotations
+
+from pymongo import ASCENDING, IndexModel
+
+from mainspring.model.job import FINISHED, PENDING, RUNNING
+
+LAYOUT = 1
+
+CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD = (
+    "claim",
+    "lease",
+    "finished",
+    "raw",
+    "start_by",
+    "cancel",
+    "held",
+)
+
+
+def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
+    return IndexModel([(key, ASCENDING) for key in keys], name=name, partialFilterExpression=filter)
+
+
+# A pending job is in `claim` only, a running one in `lease` only, a finished one in `finished` only: a transition
+# leaves one index and enters one other. The rest hold the few documents that concern them and are empty otherwise.
+JOB_INDEXES = [
+    _partial(CLAIM, {"ready": True}, "ready", "queue", "priority", "run_at"),
+    _partial(LEASE, {"state": RUNNING}, "state", "lease_until"),
+    _partial(FINISHED_INDEX, {"state": {"$in": list(FINISHED)}}, "state", "finished_at"),
+    _partial(RAW, {"v": None}, "v"),
+    _partial(START_BY, {"state": PENDING, "start_by": {"$type": "date"}}, "start_by"),
+    _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
+    _partial(HELD, {"held.by": {"$exists": True}}, "held.by", "name"),
+]
+KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
+WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]

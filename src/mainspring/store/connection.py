@@ -1,0 +1,285 @@
+"""One connection to MongoDB: its client, its collections with their write concerns, what the server can do.
+
+Made by the Scheduler, once per process and event loop (the driver's client belongs to both). Keeps true: every handle
+writes with `w: "majority", j: true` and reads from the primary, whatever the URI or the server says; every operation
+has a deadline; the server is 6.0 or newer; the indexes exist.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pymongo
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
+from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.collection import Collection
+from pymongo.errors import (
+    ConfigurationError as DriverConfigurationError,
+)
+from pymongo.errors import (
+    ConnectionFailure,
+    ExecutionTimeout,
+    InvalidURI,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+    WTimeoutError,
+)
+from pymongo.operations import IndexModel
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from mainspring import clock as clocks
+from mainspring.clock import Clock, ServerClock
+from mainspring.config import DEFAULT_DATABASE, Settings
+from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
+from mainspring.store.collections import JOB_INDEXES, KEY_INDEXES, WORKER_INDEXES
+
+Document = dict[str, Any]
+logger = logging.getLogger("mainspring")
+
+OLDEST_SERVER = (6, 0)
+DURABLE = WriteConcern("majority", j=True)
+CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, tzinfo=UTC, uuid_representation=UuidRepresentation.STANDARD)
+_HANDLE: dict[str, Any] = {
+    "codec_options": CODEC,
+    "write_concern": DURABLE,
+    "read_preference": ReadPreference.PRIMARY,
+    "read_concern": ReadConcern("local"),
+}
+_OUTAGE = (
+    ConnectionFailure,
+    NetworkTimeout,
+    NotPrimaryError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+    ExecutionTimeout,
+    WTimeoutError,
+)
+_UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Bound every operation inside, and turn an outage of whatever kind into `Unavailable`."""
+    try:
+        with pymongo.timeout(seconds):
+            yield
+    except _OUTAGE as error:
+        raise Unavailable(f"MongoDB did not answer within {seconds:g} s or cannot be reached: {error}") from error
+    except OperationFailure as error:
+        if error.has_error_label("RetryableWriteError") or error.code in (11600, 11602, 91, 189, 50, 262):
+            raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
+        raise
+
+
+class Connection:
+    """The open connection. `await Connection.open(…)` makes one."""
+
+    def __init__(
+        self,
+        client: AsyncMongoClient[Document],
+        settings: Settings,
+        clock: Clock,
+        *,
+        owned: bool,
+        uri: str | None,
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self.clock = clock
+        self.uri = uri
+        self._owned = owned
+        self._beat_client: MongoClient[Document] | None = None
+        self.replica_set = False
+        self.sharded = False
+        self.version: tuple[int, ...] = ()
+        self.db: AsyncDatabase[Document] = client.get_database(_database_name(client, settings), **_HANDLE)
+        base = settings.collection
+        self.jobs: AsyncCollection[Document] = self.db[base]
+        self.keys: AsyncCollection[Document] = self.db[f"{base}.keys"]
+        self.workers: AsyncCollection[Document] = self.db[f"{base}.workers"]
+        self.locks: AsyncCollection[Document] = self.db[f"{base}.locks"]
+
+    @classmethod
+    async def open(
+        cls,
+        settings: Settings,
+        clock: Clock,
+        *,
+        uri: str | None = None,
+        client: AsyncMongoClient[Document] | None = None,
+    ) -> Connection:
+        """Connect, check the server and make sure of the indexes."""
+        owned = client is None
+        if client is None:
+            client = _make_client(uri or "", settings)
+        self = cls(client, settings, clock, owned=owned, uri=uri)
+        try:
+            with deadline(settings.operation_timeout):
+                await self._check_server()
+                await self._make_indexes()
+        except PyMongoError as error:
+            await self.close()
+            raise _explain(error) from error
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close what this connection opened; a client that was handed in stays open."""
+        if self._beat_client is not None:
+            self._beat_client.close()
+            self._beat_client = None
+        if self._owned:
+            await self.client.close()
+
+    def deadline(self) -> Any:
+        """The deadline of an ordinary operation."""
+        return deadline(self.settings.operation_timeout)
+
+    @property
+    def supports_transactions(self) -> bool:
+        return self.replica_set or self.sharded
+
+    async def read_clock(self) -> None:
+        """Ask the server for its time, so that the clock stays true to it."""
+        sent = clocks.monotonic()
+        hello = await self.client.admin.command("hello")
+        self._learn(hello, sent)
+
+    def beat_handles(self) -> tuple[Collection[Document], Collection[Document]]:
+        """The jobs and workers collections on a client of the heartbeat's own, for use in its thread."""
+        if self._beat_client is None:
+            self._beat_client = self._make_beat_client()
+        db = self._beat_client.get_database(self.db.name, **_HANDLE)
+        return db[self.jobs.name], db[self.workers.name]
+
+    def _make_beat_client(self) -> MongoClient[Document]:
+        limit = int(self.settings.renew_timeout * 1000)
+        options: dict[str, Any] = {
+            "maxPoolSize": 2,
+            "serverSelectionTimeoutMS": limit,
+            "connectTimeoutMS": limit,
+        }
+        if self.uri is not None:
+            return MongoClient(self.uri, **options, appname="mainspring-heartbeat")
+        given = dict(getattr(self.client, "_init_kwargs", {}))
+        if not given:
+            raise ConfigurationError("This client's address cannot be read; give Scheduler the uri as well.")
+        given.pop("_connect", None)
+        return MongoClient(**{**given, **options})
+
+    async def _check_server(self) -> None:
+        sent = clocks.monotonic()
+        hello = await self.client.admin.command("hello")
+        self._learn(hello, sent)
+        self.replica_set = "setName" in hello
+        self.sharded = hello.get("msg") == "isdbgrid"
+        info = await self.client.admin.command("buildInfo")
+        self.version = tuple(info["versionArray"][:3])
+        if self.version < OLDEST_SERVER:
+            raise UnsupportedServer(
+                f"MongoDB {info['version']} is too old; Mainspring needs 6.0 or newer. Upgrade the server, "
+                "or leave the URI out to use the embedded one."
+            )
+
+    def _learn(self, hello: Mapping[str, Any], sent: float) -> None:
+        local_time: datetime = hello["localTime"]
+        if local_time.tzinfo is None:
+            local_time = local_time.replace(tzinfo=UTC)
+        self.clock.learn(local_time, sent, clocks.monotonic())
+
+    async def keep_clock(self, max_age: float = 30.0) -> None:
+        """Read the server's clock again when the last reading is old."""
+        if isinstance(self.clock, ServerClock) and self.clock.age > max_age:
+            with self.deadline():
+                await self.read_clock()
+
+    async def _make_indexes(self) -> None:
+        for collection, indexes in (
+            (self.jobs, JOB_INDEXES),
+            (self.keys, KEY_INDEXES),
+            (self.workers, WORKER_INDEXES),
+        ):
+            try:
+                await collection.create_indexes(indexes)
+            except OperationFailure as error:
+                await self._excuse(collection, indexes, error)
+
+    async def _excuse(
+        self, collection: AsyncCollection[Document], indexes: list[IndexModel], error: OperationFailure
+    ) -> None:
+        """Without the right to make indexes it is enough that they are there."""
+        if error.code == _UNAUTHORIZED:
+            try:
+                present = await collection.index_information()
+            except OperationFailure:
+                present = {}
+            missing = [index.document["name"] for index in indexes if index.document["name"] not in present]
+            if not missing:
+                return
+            raise ConfigurationError(
+                f"This MongoDB user may not create indexes, and {collection.name} lacks {', '.join(missing)}; "
+                "grant createIndex on it, or let an administrator start Mainspring once."
+            ) from error
+        if error.code in _INDEX_CONFLICTS:
+            raise ConfigurationError(
+                f"{collection.full_name} has an index of the same name as one of Mainspring's but of another shape; "
+                f"drop it, or choose another collection: {error.details and error.details.get('errmsg')}"
+            ) from error
+        raise error
+
+
+def check_client(client: Any) -> None:
+    """Refuse a client that cannot be used, before anything is asked of it."""
+    if isinstance(client, MongoClient):
+        raise ConfigurationError(
+            "client must be an AsyncMongoClient (from pymongo import AsyncMongoClient); a blocking MongoClient cannot "
+            "be shared with the event loop. Give the uri instead, also for mainspring.sync.Scheduler."
+        )
+    if not isinstance(client, AsyncMongoClient):
+        raise ConfigurationError(f"client must be pymongo's AsyncMongoClient, not {type(client).__name__}.")
+
+
+def _make_client(uri: str, settings: Settings) -> AsyncMongoClient[Document]:
+    limit = int(settings.operation_timeout * 1000)
+    try:
+        return AsyncMongoClient(uri, appname="mainspring", serverSelectionTimeoutMS=limit, connectTimeoutMS=limit)
+    except (InvalidURI, DriverConfigurationError, ValueError) as error:
+        raise ConfigurationError(f"The MongoDB URI cannot be used: {error}") from error
+
+
+def _database_name(client: AsyncMongoClient[Document], settings: Settings) -> str:
+    if settings.database is not None:
+        return settings.database
+    return client.get_default_database(DEFAULT_DATABASE).name
+
+
+def _explain(error: PyMongoError) -> Exception:
+    if isinstance(error, OperationFailure) and error.code in (18, 8000):
+        return ConfigurationError(f"MongoDB refused the user name or password in the URI: {error}")
+    if isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED:
+        return ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs (readWrite): {error}")
+    if isinstance(error, DriverConfigurationError):
+        return UnsupportedServer(str(error))
+    return Unavailable(f"MongoDB cannot be used: {error}")
+
+
+def hosts_of(uri: str) -> str:
+    """The hosts named in a URI, without its credentials, for messages."""
+    try:
+        return ", ".join(f"{host}:{port}" for host, port in parse_uri(uri)["nodelist"])
+    except (InvalidURI, DriverConfigurationError, ValueError):
+        return "the given URI"

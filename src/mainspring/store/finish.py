@@ -1,0 +1,230 @@
+"""Ending attempts: one write for each way an attempt can end, all fenced, as many as possible in one statement.
+
+Every statement carries the job's id, the token of the claim and the state it expects. Jobs that ended alike end in one
+statement. What did not match is looked at once more: it was either written by an earlier try of ours whose reply was
+lost, or turned into a cancellation that nobody had noticed, or the claim is lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pymongo import UpdateMany
+from pymongo.errors import BulkWriteError
+
+from mainspring.model.ending import (
+    Cancelled,
+    Committed,
+    Completed,
+    Ending,
+    Failed,
+    Lost,
+    Released,
+    Retried,
+    Snoozed,
+)
+from mainspring.model.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
+from mainspring.store.codec import MAX_ATTEMPTS_KEPT, DocumentId, encode_error
+from mainspring.store.connection import Connection, Document
+
+_NEXT_STATE = {
+    "completed": COMPLETED,
+    "failed": FAILED,
+    "cancelled": CANCELLED,
+    "retried": PENDING,
+    "snoozed": PENDING,
+    "released": PENDING,
+}
+# What only a running job has.
+HOLDING = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "suspect")
+_LET_GO = dict.fromkeys(HOLDING, "$$REMOVE")
+
+
+@dataclass(slots=True)
+class Finish:
+    """One attempt's end, as it is to be written."""
+
+    id: DocumentId
+    token: int
+    tries: int
+    worker: str
+    started_at: datetime
+    ended_at: datetime
+    ending: Ending
+    log: tuple[str, ...] = ()
+
+
+class Finishing:
+    """The store's verbs for ending attempts."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Ending]:
+        """Write the ends; returns what each really became (`Lost` where the claim was not ours any more).
+
+        Raises Unavailable when that cannot be learned now; calling again with the same is always safe.
+        """
+        statements = self._statements(finishes)
+        try:
+            with self._connection.deadline():
+                written = await self._connection.jobs.bulk_write(statements, ordered=False)
+            if written.matched_count == len(finishes):
+                return [finish.ending for finish in finishes]
+        except BulkWriteError:
+            pass
+        return await self._look_again(finishes)
+
+    async def _look_again(self, finishes: Sequence[Finish]) -> list[Ending]:
+        """Some statement did not match: learn what each job has become."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(
+                {"_id": {"$in": [finish.id for finish in finishes]}},
+                {"state": 1, "token": 1, "cancel": 1, "attempts": {"$slice": -1}},
+            )
+            now = {document["_id"]: document for document in await cursor.to_list(len(finishes))}
+        endings: list[Ending] = []
+        cancelled: list[Finish] = []
+        again: list[Finish] = []
+        for finish in finishes:
+            document = now.get(finish.id)
+            if document is not None and _applied(finish, document):
+                endings.append(finish.ending)
+            elif document is None or document["token"] != finish.token or document["state"] != RUNNING:
+                endings.append(Lost())
+            elif document.get("cancel") is not None and not isinstance(finish.ending, Completed):
+                ending = Cancelled(str(document["cancel"].get("reason") or ""))
+                endings.append(ending)
+                cancelled.append(replace(finish, ending=ending))
+            else:
+                endings.append(finish.ending)
+                again.append(finish)
+        if cancelled or again:
+            await self._insist([*cancelled, *again])
+        return endings
+
+    async def _insist(self, finishes: Sequence[Finish]) -> None:
+        """Write the ends that had not been applied; should one be overtaken here too, its fence keeps it out."""
+        with self._connection.deadline():
+            await self._connection.jobs.bulk_write(self._statements(finishes), ordered=False)
+
+    def _statements(self, finishes: Iterable[Finish]) -> list[UpdateMany]:
+        groups: dict[Any, list[Finish]] = defaultdict(list)
+        for finish in finishes:
+            groups[_alike(finish)].append(finish)
+        return [self._statement(group) for group in groups.values()]
+
+    def _statement(self, group: list[Finish]) -> UpdateMany:
+        first = group[0]
+        filter: dict[str, Any] = {
+            "_id": {"$in": [finish.id for finish in group]} if len(group) > 1 else first.id,
+            "state": RUNNING,
+            "token": first.token,
+        }
+        if isinstance(first.ending, Retried | Snoozed | Released):
+            filter["cancel"] = None
+        return UpdateMany(filter, finish_stage(first, self._connection.clock.expression()))
+
+
+def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
+    """The update that ends an attempt in the way its ending says."""
+    ending = finish.ending
+    fields: dict[str, Any] = {
+        **_LET_GO,
+        "state": _NEXT_STATE[ending.outcome],
+        "rev": {"$add": ["$rev", 1]},
+    }
+    if isinstance(ending, Completed | Committed):
+        fields |= {"finished_at": now, "result": {"$literal": ending.result}, "error": "$$REMOVE"}
+        if isinstance(ending, Completed) and ending.note:
+            fields["result_note"] = {"$literal": ending.note}
+    elif isinstance(ending, Failed):
+        fields |= {"finished_at": now, "error": {"$literal": encode_error(ending.error)}}
+    elif isinstance(ending, Cancelled):
+        fields |= {"finished_at": now}
+        if ending.reason:
+            fields["error"] = {"$literal": {"type": "Cancelled", "message": ending.reason}}
+    elif isinstance(ending, Retried):
+        fields |= {"error": {"$literal": encode_error(ending.error)}, **again_at(now, ending.delay)}
+    else:
+        fields |= {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
+        fields |= again_at(now, ending.delay) if isinstance(ending, Snoozed) else {"ready": True}
+        return [{"$set": fields}]
+    return [{"$set": fields | _attempt_fields(finish)}]
+
+
+def again_at(now: Any, delay: float) -> dict[str, Any]:
+    """The fields of a job that becomes due again `delay` seconds from now."""
+    run_at = {"$add": [now, int(delay * 1000)]}
+    return {"ready": True, "run_at": run_at, "start_by": start_by_of(run_at)}
+
+
+def start_by_of(run_at: Any) -> Any:
+    """The instant after which a job must not be started any more, as an expression; removed when there is none."""
+    within = {"$add": [run_at, {"$multiply": ["$start_within", 1000]}]}
+    # $min passes over what is missing.
+    limit = {"$min": ["$expires_at", {"$cond": [{"$isNumber": "$start_within"}, within, None]}]}
+    return {"$ifNull": [limit, "$$REMOVE"]}
+
+
+def _attempt_fields(finish: Finish) -> dict[str, Any]:
+    entry = {"$literal": attempt_entry(finish)}
+    if finish.token == 1:
+        return {"attempts": [entry]}
+    return appended_attempt(entry)
+
+
+def appended_attempt(entry: Any) -> dict[str, Any]:
+    """The fields that add an entry to the attempts, keeping the last ones and counting what was dropped."""
+    so_far = {"$ifNull": ["$attempts", []]}
+    over = {"$max": [0, {"$subtract": [{"$size": so_far}, MAX_ATTEMPTS_KEPT - 1]}]}
+    return {
+        "attempts": {"$slice": [{"$concatArrays": [so_far, [entry]]}, -MAX_ATTEMPTS_KEPT]},
+        "attempts_cut": {"$add": [{"$ifNull": ["$attempts_cut", 0]}, over]},
+    }
+
+
+def attempt_entry(finish: Finish) -> Document:
+    entry: Document = {
+        "n": finish.tries,
+        "token": finish.token,
+        "outcome": finish.ending.outcome,
+        "worker": finish.worker,
+        "started_at": finish.started_at,
+        "ended_at": finish.ended_at,
+    }
+    if isinstance(finish.ending, Failed | Retried):
+        entry["error"] = encode_error(finish.ending.error)
+    if finish.log:
+        entry["log"] = list(finish.log)
+    return entry
+
+
+def _alike(finish: Finish) -> Any:
+    """Equal for attempts whose ends can be written by one statement."""
+    ending = finish.ending
+    if isinstance(ending, Completed) and not finish.log and _groupable(ending.result):
+        marker: Any = (type(ending.result), ending.result, ending.note, finish.started_at, finish.ended_at)
+    elif isinstance(ending, Released):
+        marker = Released
+    else:
+        marker = finish.id
+    return finish.token, finish.tries, marker
+
+
+def _groupable(result: Any) -> bool:
+    return result is None or isinstance(result, bool | int | str)
+
+
+def _applied(finish: Finish, document: Document) -> bool:
+    """Whether the document is what this very ending makes of it."""
+    if document["token"] != finish.token or document["state"] != _NEXT_STATE[finish.ending.outcome]:
+        return False
+    if isinstance(finish.ending, Failed | Retried):
+        last = (document.get("attempts") or [{}])[-1]
+        return bool(last.get("token") == finish.token and last.get("outcome") == finish.ending.outcome)
+    return True

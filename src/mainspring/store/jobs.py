@@ -1,0 +1,176 @@
+"""Reading jobs, and changing them by hand: get, list, edit, cancel, retry, run now, delete.
+
+Every change carries the job's exact `_id` and the states it is allowed from, and raises `rev`, so that a claim that
+read the job before does not take it unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from mainspring.errors import InvalidJob, JobNotFound, JobStateError
+from mainspring.model.job import (
+    BLOCKED,
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FINISHED,
+    PENDING,
+    RUNNING,
+)
+from mainspring.store.codec import DocumentId
+from mainspring.store.collections import CLAIM, FINISHED_INDEX, HELD, LEASE
+from mainspring.store.connection import Connection, Document
+from mainspring.store.finish import HOLDING, again_at, start_by_of
+from mainspring.store.keys import Keys, Wanted
+
+_BUMP = {"rev": {"$add": ["$rev", 1]}}
+_WAITING = (PENDING, BLOCKED)
+_AGAIN = (FAILED, CANCELLED, COMPLETED)
+_BATCH = 200
+
+
+class Jobs:
+    """The store's verbs for looking at jobs and changing them by hand."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    async def get(self, job_id: DocumentId) -> Document:
+        with self._connection.deadline():
+            document = await self._connection.jobs.find_one({"_id": job_id})
+        if document is None:
+            raise JobNotFound(str(job_id))
+        return document
+
+    async def finished_among(self, ids: Sequence[DocumentId]) -> list[Document]:
+        """Those of the named jobs that have ended."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "state": {"$in": list(FINISHED)}})
+            return await cursor.to_list(len(ids))
+
+    async def existing_among(self, ids: Sequence[DocumentId]) -> set[DocumentId]:
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}}, {"_id": 1})
+            return {document["_id"] for document in await cursor.to_list(len(ids))}
+
+    async def find(
+        self,
+        state: str | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Document]:
+        """Jobs that match, finished ones newest first, pending ones in their order."""
+        others: dict[str, Any] = {
+            key: value for key, value in (("name", name), ("queue", queue), ("tags", tag)) if value is not None
+        }
+        left = limit
+        for filter, sort, hint in _plans(state):
+            if left == 0:
+                return
+            cursor = self._connection.jobs.find(
+                {**filter, **others}, sort=sort, hint=hint, limit=left or 0, batch_size=_BATCH
+            )
+            async for document in cursor:
+                yield document
+                left = None if left is None else left - 1
+
+    async def cancel(self, job_id: DocumentId, reason: str) -> tuple[Document, bool]:
+        """Cancel a waiting job, or ask the holder of a running one to stop.
+
+        Returns the document and whether this call has ended the job. One that has ended already stays as it is.
+        """
+        now = self._connection.clock.expression()
+        ended: dict[str, Any] = {
+            **_BUMP,
+            "state": CANCELLED,
+            "finished_at": now,
+            "ready": "$$REMOVE",
+            "held": "$$REMOVE",
+        }
+        if reason:
+            ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
+        if await self._change(job_id, _WAITING, ended):
+            return await self.get(job_id), True
+        request = {"cancel": {"$ifNull": ["$cancel", {"at": now, "reason": {"$literal": reason}}]}}
+        if not await self._change(job_id, (RUNNING,), request) and await self._change(job_id, _WAITING, ended):
+            return await self.get(job_id), True  # it came back to the queue between the two
+        return await self.get(job_id), False
+
+    async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
+        """Change fields of a waiting job; the limit for its start follows its times."""
+        stage = {key: value if value is not None else "$$REMOVE" for key, value in fields.items()}
+        literal = {key: {"$literal": value} if value != "$$REMOVE" else value for key, value in stage.items()}
+        changed = await self._update(
+            job_id, _WAITING, [{"$set": {**literal, **_BUMP}}, {"$set": {"start_by": start_by_of("$run_at")}}]
+        )
+        return await self._changed(job_id, changed, "update()", "pending")
+
+    async def run_now(self, job_id: DocumentId) -> Document:
+        """Make a pending job due at once."""
+        now = self._connection.clock.expression()
+        due = {**_BUMP, "run_at": now, "start_by": start_by_of(now)}
+        changed = await self._change(job_id, (PENDING,), due)
+        return await self._changed(job_id, changed, "run_now()", "pending")
+
+    async def retry(self, job_id: DocumentId) -> Document:
+        """Run an ended job again, as a new round of attempts; its history and its token stay."""
+        document = await self.get(job_id)
+        if document.get("dedupe_key") is not None and document.get("state") in _AGAIN:
+            await self._retake_key(document)
+        fresh = dict.fromkeys(
+            ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", *HOLDING),
+            "$$REMOVE",
+        )
+        again = {**_BUMP, **fresh, "state": PENDING, "tries": 0}
+        now = self._connection.clock.expression()
+        changed = await self._update(job_id, _AGAIN, [{"$set": again}, {"$set": again_at(now, 0)}])
+        return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
+
+    async def delete(self, job_id: DocumentId) -> None:
+        with self._connection.deadline():
+            deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
+        if not deleted.deleted_count:
+            document = await self.get(job_id)
+            raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
+
+    async def _retake_key(self, document: Document) -> None:
+        taken = await self._keys.take(Wanted(document["dedupe_key"], document["_id"], None))
+        if taken.job != document["_id"]:
+            raise InvalidJob(
+                f"Job {document['_id']} cannot run again: job {taken.job} holds its dedupe key "
+                f"{document['dedupe_key']!r} now."
+            )
+
+    async def _change(self, job_id: DocumentId, states: Sequence[str], fields: dict[str, Any]) -> bool:
+        return await self._update(job_id, states, [{"$set": fields}])
+
+    async def _update(self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]]) -> bool:
+        with self._connection.deadline():
+            result = await self._connection.jobs.update_one({"_id": job_id, "state": {"$in": list(states)}}, stages)
+        return result.matched_count == 1
+
+    async def _changed(self, job_id: DocumentId, changed: bool, verb: str, allowed: str) -> Document:
+        document = await self.get(job_id)
+        if not changed:
+            raise JobStateError(str(job_id), document["state"], verb, allowed)
+        return document
+
+
+def _plans(state: str | None) -> list[tuple[dict[str, Any], list[tuple[str, int]], str]]:
+    """The reads that together list a state, each along an index."""
+    if state in FINISHED:
+        return [({"state": state}, [("state", -1), ("finished_at", -1)], FINISHED_INDEX)]
+    if state == PENDING:
+        order = [("ready", 1), ("queue", 1), ("priority", 1), ("run_at", 1)]
+        return [
+            ({"ready": True, "state": PENDING}, order, CLAIM),
+            ({"state": PENDING, "held.by": {"$exists": True}}, [("held.by", 1), ("name", 1)], HELD),
+        ]
+    if state == RUNNING:
+        return [({"state": RUNNING}, [("state", 1), ("lease_until", 1)], LEASE)]
+    return [({} if state is None else {"state": state}, [("_id", -1)], "_id_")]

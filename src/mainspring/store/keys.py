@@ -1,0 +1,134 @@
+"""Deduplication that a sharded collection allows: a key is the `_id` of a document of its own.
+
+Taking a key and inserting its job are two writes, so that a crash may leave a key whose job was never inserted. Nobody
+has to clean up after it: the key names the job's id, and whoever finds that job missing inserts *its own* job under
+that very id. Exactly one such insert succeeds, so that a key never stands for two jobs, however many processes race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import BulkWriteError, DuplicateKeyError
+
+from mainspring.clock import truncate
+from mainspring.errors import Unavailable
+from mainspring.model.job import FINISHED
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Connection, Document
+
+_DUPLICATE = 11000
+# An insert takes its operation's deadline at most; a key whose job is still missing after this is abandoned.
+_IN_FLIGHT = timedelta(seconds=60)
+_ROUNDS = 20
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A key that a new job wants to hold: until `until`, or while the job is live."""
+
+    key: str
+    job: DocumentId
+    until: datetime | None
+
+
+@dataclass(slots=True)
+class Taken:
+    """Who holds the key now. `fresh` says that a job with the id `job` may be inserted; else it exists already."""
+
+    job: DocumentId
+    fresh: bool
+
+
+class Keys:
+    """The store's verbs for dedupe keys."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def take_many(self, wanted: Sequence[Wanted]) -> list[Taken]:
+        """Take each key or learn who holds it; a key that is free costs a share of one write."""
+        taken = [Taken(want.job, True) for want in wanted]
+        try:
+            with self._connection.deadline():
+                await self._connection.keys.insert_many([self._document(want) for want in wanted], ordered=False)
+        except BulkWriteError as error:
+            for failure in error.details["writeErrors"]:
+                if failure["code"] != _DUPLICATE:
+                    raise
+                taken[failure["index"]] = await self.take(wanted[failure["index"]])
+        except Unavailable:
+            taken = [await self.take(want) for want in wanted]
+        return taken
+
+    async def take(self, want: Wanted, session: AsyncClientSession | None = None) -> Taken:
+        """Take one key or learn who holds it. In a transaction a conflict is left to its caller's retry."""
+        for _ in range(_ROUNDS):
+            with self._connection.deadline():
+                holder = await self._connection.keys.find_one({"_id": want.key}, session=session)
+                if holder is None:
+                    if await self._insert(want, session):
+                        return Taken(want.job, True)
+                    continue
+                if holder["job"] == want.job:
+                    return Taken(want.job, True)
+                verdict = await self._judge(holder, session)
+                if verdict is not None:
+                    return verdict
+                if await self._replace(holder, want, session):
+                    return Taken(want.job, True)
+        raise Unavailable(f"The dedupe key {want.key!r} is being fought over; try again.")
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """Drop keys taken before an instant that are not in force any more; returns how many."""
+        with self._connection.deadline():
+            cursor = self._connection.keys.find({"at": {"$lt": truncate(before)}}, sort=[("at", 1)], limit=limit)
+            dropped = 0
+            for holder in await cursor.to_list(limit):
+                if await self._judge(holder, None) is None:
+                    result = await self._connection.keys.delete_one({"_id": holder["_id"], "job": holder["job"]})
+                    dropped += result.deleted_count
+                else:
+                    # Still in force: look at it again later, behind the others.
+                    await self._connection.keys.update_one(
+                        {"_id": holder["_id"], "job": holder["job"]}, {"$set": {"at": self._now()}}
+                    )
+        return dropped
+
+    async def _insert(self, want: Wanted, session: AsyncClientSession | None) -> bool:
+        try:
+            await self._connection.keys.insert_one(self._document(want), session=session)
+        except DuplicateKeyError:
+            if session is not None:
+                raise
+            return False
+        return True
+
+    async def _judge(self, holder: Document, session: AsyncClientSession | None) -> Taken | None:
+        """Who the key belongs to; None when it is not in force any more and may be taken over."""
+        now = self._now()
+        job = await self._connection.jobs.find_one({"_id": holder["job"]}, {"state": 1}, session=session)
+        if job is None:
+            return Taken(holder["job"], True) if holder["at"] > now - _IN_FLIGHT else None
+        until: datetime | None = holder.get("until")
+        in_force = until > now if until is not None else job.get("state") not in FINISHED
+        return Taken(holder["job"], False) if in_force else None
+
+    async def _replace(self, holder: Document, want: Wanted, session: AsyncClientSession | None) -> bool:
+        replaced = await self._connection.keys.replace_one(
+            {"_id": want.key, "job": holder["job"]}, self._document(want), session=session
+        )
+        return replaced.matched_count == 1
+
+    def _document(self, want: Wanted) -> dict[str, Any]:
+        document: dict[str, Any] = {"_id": want.key, "job": want.job, "at": self._now()}
+        if want.until is not None:
+            document["until"] = want.until
+        return document
+
+    def _now(self) -> datetime:
+        return truncate(self._connection.clock.now())

@@ -1,0 +1,191 @@
+"""Keeping claims, noticing cancellations, and giving back what a dead worker held.
+
+`Renewals` is for the heartbeat's thread and uses a blocking client of its own, so that neither a blocked event loop
+nor a busy connection pool delays it. `Rescues` runs on the event loop. Both are fenced: a renewal by claim id, a
+rescue by the token and the lease it saw expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError
+
+from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING
+from mainspring.store.codec import DocumentId
+from mainspring.store.collections import CANCEL, LEASE
+from mainspring.store.connection import Connection, Document, deadline
+from mainspring.store.finish import HOLDING, appended_attempt, start_by_of
+
+DEFAULT_ATTEMPTS = 3
+
+
+class Renewals:
+    """The heartbeat's verbs. Blocking; one thread uses it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._clock = connection.clock
+        self._settings = connection.settings
+        self._jobs, self._workers = connection.beat_handles()
+
+    def renew(self, claims: Sequence[str], ids: Sequence[DocumentId]) -> set[DocumentId]:
+        """Renew all these jobs with one write; returns the ids whose claim is not ours any more."""
+        now = self._clock.expression()
+        held = {"_id": {"$in": list(ids)}, "claim": {"$in": list(claims)}, "state": RUNNING}
+        with deadline(self._settings.renew_timeout):
+            result = self._jobs.update_many(
+                held, [{"$set": {"lease_until": {"$add": [now, int(self._settings.lease * 1000)]}}}]
+            )
+            if result.matched_count == len(ids):
+                return set()
+            kept = {document["_id"] for document in self._jobs.find(held, {"_id": 1})}
+        return set(ids) - kept
+
+    def cancellations(self, worker: str) -> dict[DocumentId, tuple[int, str]]:
+        """The running jobs of a worker that somebody asked to cancel: their tokens and the reasons given."""
+        with deadline(self._settings.renew_timeout):
+            asked = self._jobs.find(
+                {"worker": worker, "state": RUNNING, "cancel": {"$exists": True}},
+                {"token": 1, "cancel": 1},
+                hint=CANCEL,
+            )
+            return {
+                document["_id"]: (document["token"], str((document["cancel"] or {}).get("reason") or ""))
+                for document in asked
+            }
+
+    def beat(self, worker: str, facts: dict[str, Any]) -> None:
+        """Say that a worker lives, and what it does."""
+        with deadline(self._settings.renew_timeout):
+            self._workers.update_one(
+                {"_id": worker},
+                [
+                    {"$set": {key: {"$literal": value} for key, value in facts.items()}},
+                    {"$set": {"beat_at": self._clock.expression()}},
+                ],
+                upsert=True,
+            )
+
+
+@dataclass(slots=True)
+class Rescued:
+    """A job that was taken from a holder that is gone, and what became of it."""
+
+    document: Document
+    state: str
+
+
+class Rescues:
+    """Finding and giving back what nobody renews any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def rescue(self, limit: int = 200) -> list[Rescued]:
+        """Give back up to `limit` jobs whose leases have run out. A running job without a lease counts as such."""
+        now = self._connection.clock.expression()
+        grace = int(self._connection.settings.rescue_grace * 1000)
+        gone = {"state": RUNNING, "$expr": {"$lte": ["$lease_until", {"$subtract": [now, grace]}]}}
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(gone, hint=LEASE, limit=limit)
+            found = await cursor.to_list(limit)
+        return await self._give_back(found)
+
+    async def rescue_from(self, worker: str) -> list[Rescued]:
+        """Give back all that a worker held, for whoever knows that its process is dead."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({"state": RUNNING, "worker": worker}, hint=LEASE)
+            found = await cursor.to_list(None)
+        return await self._give_back(found)
+
+    async def _give_back(self, found: list[Document]) -> list[Rescued]:
+        rescued = []
+        for document in found:
+            if "v" not in document:
+                continue  # a raw insert: adopted first
+            with self._connection.deadline():
+                taken = await self._connection.jobs.update_one(
+                    {
+                        "_id": document["_id"],
+                        "state": RUNNING,
+                        "token": document["token"],
+                        "lease_until": document.get("lease_until"),
+                    },
+                    rescue_stage(document, self._connection.clock.expression()),
+                )
+            if taken.matched_count:
+                rescued.append(Rescued(await self._reread(document), _state_after(document)))
+        return rescued
+
+    async def _reread(self, document: Document) -> Document:
+        with self._connection.deadline():
+            return await self._connection.jobs.find_one({"_id": document["_id"]}) or document
+
+
+def _state_after(document: Document) -> str:
+    if document.get("cancel") is not None:
+        return CANCELLED
+    return FAILED if document["tries"] >= document.get("max_attempts", DEFAULT_ATTEMPTS) else PENDING
+
+
+def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
+    """The update that takes a job from a holder that is gone: back to the queue, or to its end."""
+    state = _state_after(document)
+    message = (
+        f"The worker {document.get('worker')} died, or could not renew its lease, during attempt {document['tries']}."
+    )
+    error = {"$literal": {"type": "WorkerLost", "message": message}}
+    entry: dict[str, Any] = {
+        "n": "$tries",
+        "token": "$token",
+        "outcome": "lost",
+        "worker": "$worker",
+        "started_at": "$claimed_at",
+        "ended_at": now,
+        "error": error,
+        "log": "$log",
+    }
+    fields: dict[str, Any] = {
+        **dict.fromkeys(HOLDING, "$$REMOVE"),
+        "state": state,
+        "rev": {"$add": ["$rev", 1]},
+        "error": error,
+    }
+    if document["tries"] > 0:
+        fields |= appended_attempt(entry)
+    if state == PENDING:
+        fields |= {"ready": True, "start_by": start_by_of("$run_at"), "suspect": document["tries"] > 0}
+    else:
+        fields |= {"finished_at": now}
+    if state == CANCELLED:
+        reason = str((document["cancel"] or {}).get("reason") or "")
+        fields["error"] = {"$literal": {"type": "Cancelled", "message": reason}} if reason else "$$REMOVE"
+    return [{"$set": fields}]
+
+
+class Notes:
+    """Progress and log lines of running jobs, written now and then while they run."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def write(self, notes: Sequence[tuple[DocumentId, int, dict[str, Any] | None, list[str]]], keep: int) -> None:
+        """Store (id, token, progress, new lines) of each job, fenced; what is not held any more is passed over."""
+        statements = []
+        for job_id, token, progress, lines in notes:
+            update: dict[str, Any] = {}
+            if progress is not None:
+                update["$set"] = {"progress": progress}
+            if lines:
+                update["$push"] = {"log": {"$each": lines, "$slice": -keep}}
+            if update:
+                statements.append(UpdateOne({"_id": job_id, "state": RUNNING, "token": token}, update))
+        if statements:
+            try:
+                with self._connection.deadline():
+                    await self._connection.jobs.bulk_write(statements, ordered=False)
+            except BulkWriteError:
+                pass  # the end of the attempt carries all of it anyway

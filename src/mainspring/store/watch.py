@@ -1,0 +1,65 @@
+"""Hints from a change stream that there may be something to do.
+
+A hint is never the truth: it only wakes a worker up, which then asks the database. When the stream breaks, cannot be
+opened (a standalone server) or falls behind, polling goes on and nothing is lost; the stream is opened anew with a
+pause in between, never with an old resume token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo.read_concern import ReadConcern
+
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Connection
+
+_AWAIT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A job was inserted: in which queue (None: a raw insert that does not say), and due when."""
+
+    id: DocumentId
+    queue: str | None
+    run_at: datetime | None
+    raw: bool
+
+
+class Watch:
+    """The store's change stream on new jobs."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def possible(self) -> bool:
+        return self._connection.supports_transactions
+
+    async def hints(self) -> AsyncIterator[Hint]:
+        """Hints from now on, until the stream breaks (which raises)."""
+        stages: list[dict[str, Any]] = [
+            {"$match": {"operationType": "insert"}},
+            {
+                "$project": {
+                    "documentKey": 1,
+                    "fullDocument.queue": 1,
+                    "fullDocument.run_at": 1,
+                    "fullDocument.v": 1,
+                }
+            },
+        ]
+        jobs = self._connection.jobs.with_options(read_concern=ReadConcern("majority"))
+        async with await jobs.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
+            async for change in stream:
+                document = change.get("fullDocument") or {}
+                yield Hint(
+                    change["documentKey"]["_id"],
+                    document.get("queue"),
+                    document.get("run_at"),
+                    "v" not in document,
+                )

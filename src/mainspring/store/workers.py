@@ -1,0 +1,91 @@
+"""Who is alive, and who does a chore that one worker is enough for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pymongo.errors import DuplicateKeyError
+
+from mainspring.clock import EPOCH, truncate
+from mainspring.store.connection import Connection
+
+BEAT_EVERY = 5.0
+_DEAD_AFTER = 3 * BEAT_EVERY
+_FORGOTTEN_AFTER = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A live worker process, as its last beat described it. `handlers` None: it takes jobs of any name."""
+
+    id: str
+    queues: frozenset[str] | None
+    handlers: frozenset[str] | None
+    concurrency: int
+    running: int
+
+    def serves(self, queue: str, name: str) -> bool:
+        return (self.queues is None or queue in self.queues) and (self.handlers is None or name in self.handlers)
+
+
+class Workers:
+    """The store's verbs for the workers' registry and the chores' locks."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._made: set[str] = set()
+
+    async def live(self) -> list[Peer]:
+        """The workers whose last beat is recent, in the order of their ids."""
+        since = truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))
+        with self._connection.deadline():
+            cursor = self._connection.workers.find({"beat_at": {"$gt": since}}, hint="beat_at")
+            found = await cursor.to_list(1000)
+        return sorted((_peer(document) for document in found), key=lambda peer: peer.id)
+
+    async def leave(self, worker: str) -> None:
+        """Take a worker out of the registry."""
+        with self._connection.deadline():
+            await self._connection.workers.delete_one({"_id": worker})
+
+    async def forget_dead(self) -> int:
+        """Drop workers that have not been heard of for long."""
+        before = truncate(self._connection.clock.now() - _FORGOTTEN_AFTER)
+        with self._connection.deadline():
+            cursor = self._connection.workers.find({"beat_at": {"$lt": before}}, {"_id": 1}, hint="beat_at", limit=100)
+            ids = [document["_id"] for document in await cursor.to_list(100)]
+            for worker in ids:
+                await self._connection.workers.delete_one({"_id": worker, "beat_at": {"$lt": before}})
+        return len(ids)
+
+    async def lock(self, chore: str, owner: str, seconds: float) -> bool:
+        """Whether this owner may do a chore now; it is its own for `seconds`, and nobody else's until then."""
+        now: Any = self._connection.clock.expression()
+        free = {"$or": [{"$eq": ["$owner", owner]}, {"$lt": ["$until", now]}]}
+        mine = {"owner": owner, "until": {"$add": [now, int(seconds * 1000)]}}
+        with self._connection.deadline():
+            if chore not in self._made:
+                await self._make(chore)
+            taken = await self._connection.locks.update_one({"_id": chore, "$expr": free}, [{"$set": mine}])
+        return taken.matched_count == 1
+
+    async def _make(self, chore: str) -> None:
+        """The lock's document, free; once per process, so that taking it costs one write."""
+        try:
+            await self._connection.locks.insert_one({"_id": chore, "owner": None, "until": EPOCH})
+        except DuplicateKeyError:
+            pass
+        self._made.add(chore)
+
+
+def _peer(document: dict[str, Any]) -> Peer:
+    queues, handlers = document.get("queues"), document.get("handlers")
+    return Peer(
+        id=str(document["_id"]),
+        queues=None if queues is None else frozenset(queues),
+        handlers=None if handlers is None else frozenset(handlers),
+        concurrency=document.get("concurrency", 0),
+        running=document.get("running", 0),
+    )

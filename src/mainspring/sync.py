@@ -1,0 +1,164 @@
+"""The blocking face: the same verbs for Django, Flask, scripts and other code without an event loop.
+
+A thin portal over `mainspring.Scheduler`: an event loop in a thread of its own carries everything out, and each call
+here waits for it. There is no second implementation.
+
+    from mainspring.sync import Scheduler
+
+    scheduler = Scheduler()
+
+    @scheduler.job("send-email")
+    def send_email(to: str): ...
+
+    job = scheduler.schedule("send-email", {"to": "a@b.c"})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from mainspring.engine.context import BlockingJobContext, BlockingTransaction
+from mainspring.engine.portal import BlockingContext, Portal
+from mainspring.model.job import Job
+from mainspring.scheduler import Scheduler as AsyncScheduler
+from mainspring.store.blocking import Blocking, unwrap
+
+JobContext = BlockingJobContext
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+__all__ = ["JobContext", "Scheduler"]
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncScheduler, P], Awaitable[T]],
+) -> Callable[Concatenate[Scheduler, P], T]:
+    """The blocking form of one of the scheduler's methods."""
+
+    @wraps(method)
+    def call(self: Scheduler, *args: P.args, **kwargs: P.kwargs) -> T:
+        plain = {key: unwrap(value) for key, value in kwargs.items()}
+        return self._call(method(self.inner, *args, **plain))  # type: ignore[arg-type]
+
+    return call
+
+
+class Scheduler:
+    """Schedules jobs on MongoDB and, once started, runs them. Takes what `mainspring.Scheduler` takes."""
+
+    def __init__(self, uri: str | None = None, **options: Any) -> None:
+        self.inner = AsyncScheduler(uri, **options)
+        """The async scheduler that does the work."""
+        self._portal: Portal | None = None
+        self._pid = 0
+        self._starting = threading.Lock()
+        self.job = self.inner.job
+        self.on = self.inner.on
+        self.off = self.inner.off
+        self.middleware = self.inner.middleware
+        self.on_start = self.inner.on_start
+        self.on_stop = self.inner.on_stop
+
+    schedule = _blocking(AsyncScheduler.schedule)
+    schedule_bulk = _blocking(AsyncScheduler.schedule_bulk)
+    get_job = _blocking(AsyncScheduler.get_job)
+    wait = _blocking(AsyncScheduler.wait)
+    cancel = _blocking(AsyncScheduler.cancel)
+    retry = _blocking(AsyncScheduler.retry)
+    run_now = _blocking(AsyncScheduler.run_now)
+    update = _blocking(AsyncScheduler.update)
+    delete = _blocking(AsyncScheduler.delete)
+    start = _blocking(AsyncScheduler.start)
+
+    def connect(self) -> Self:
+        """Connect now instead of at the first use."""
+        self._call(self.inner.connect())
+        return self
+
+    def jobs(self, **filters: Any) -> Iterator[Job]:
+        """Jobs that match, one after the other; takes what `mainspring.Scheduler.jobs` takes."""
+        return self._open_portal().iterate(self.inner.jobs(**filters))
+
+    @property
+    def uri(self) -> str | None:
+        """The URI in use, for any MongoDB client."""
+        return self.inner.uri
+
+    @property
+    def client(self) -> Any:
+        """The client in use, in a blocking form."""
+        self.connect()
+        return Blocking(self.inner.client, self._open_portal().call)
+
+    def transaction(self) -> BlockingContext[BlockingTransaction]:
+        """A transaction: `with scheduler.transaction() as tx`, then `tx.db` and `session=tx.session`."""
+        self.connect()
+        portal = self._open_portal()
+        return BlockingContext(portal, self.inner.transaction(), lambda tx: BlockingTransaction(tx, portal))
+
+    def stop(self, graceful: bool = True, timeout: float = 30) -> None:
+        """Stop claiming, let handlers finish within `timeout`, release the rest; close."""
+        portal, self._portal = self._portal, None
+        if portal is None or self._pid != os.getpid():
+            return
+        portal.call(self.inner.stop(graceful, timeout))
+        portal.loop.call_soon_threadsafe(portal.loop.stop)
+
+    def run(self) -> None:
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
+        told = threading.Event()
+
+        def on_signal(number: int, frame: Any) -> None:
+            if told.is_set():
+                self._open_portal().loop.call_soon_threadsafe(self.inner.hurry)
+            told.set()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self.start()
+            while not told.wait(timeout=1.0):
+                pass
+        finally:
+            self.stop(timeout=self.inner.settings.grace)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<sync {self.inner!r}>"
+
+    def _call(self, awaitable: Awaitable[T]) -> T:
+        return self._open_portal().call(awaitable)
+
+    def _open_portal(self) -> Portal:
+        """The portal to this process's loop; a forked child gets one of its own."""
+        with self._starting:
+            if self._portal is None or self._pid != os.getpid():
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True).start()
+                self._portal, self._pid = Portal(loop), os.getpid()
+            return self._portal
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
