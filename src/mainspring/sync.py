@@ -44,9 +44,10 @@ def _blocking(
     """The blocking form of one of the scheduler's methods."""
 
     @wraps(method)
-    def call(self: Scheduler, *args: P.args, **kwargs: P.kwargs) -> T:
-        plain = {key: unwrap(value) for key, value in kwargs.items()}
-        return self._call(method(self.inner, *args, **plain))  # type: ignore[arg-type]
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        for key, value in kwargs.items():
+            kwargs[key] = unwrap(value)
+        return self._call(method(self.inner, *args, **kwargs))
 
     return call
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
-import socket
+import socketserver
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,18 @@ Eventually = Callable[..., None]
 
 def connect(uri: str) -> MongoClient[dict[str, Any]]:
     return MongoClient(uri, w="majority", journal=True)
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[None]:
+    """Somebody else listens on the port, and hangs up on all who call."""
+    socketserver.TCPServer.allow_reuse_address = True
+    with socketserver.TCPServer((ports.HOST, port), socketserver.BaseRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
 
 
 def test_a_killed_mongod_comes_back_on_its_port_with_what_was_written(folder: Path, is_alive: IsAlive) -> None:
@@ -156,8 +170,7 @@ def test_when_its_port_is_taken_the_server_moves_to_another_and_keeps_its_data(
     with open_server(folder) as first, connect(first.uri) as client:
         client.test.things.insert_one({"_id": 1})
     eventually(lambda: not is_alive(first.pid) and ports.is_free(first.port), 4)
-    taken = socket.create_server(("127.0.0.1", first.port))
-    with taken, open_server(folder) as second, connect(second.uri) as client:
+    with taken(first.port), open_server(folder) as second, connect(second.uri) as client:
         assert second.port != first.port
         assert client.test.things.count_documents({}) == 1
         client.test.things.insert_one({"_id": 2})

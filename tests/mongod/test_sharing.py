@@ -64,7 +64,7 @@ def test_opening_twice_in_one_process_holds_the_server_twice(
     assert (first.uri, first.pid) == (second.uri, second.pid)
     first.close()
     first.close()
-    time.sleep(1.5)
+    time.sleep(1.3)
     assert second.ensure() is False
     assert is_alive(second.pid)
     second.close()
@@ -84,7 +84,7 @@ def test_killing_the_user_who_started_the_server_disturbs_no_other(new_user: New
     other = new_user()
     assert other.joined() == joined
     starter.kill()
-    time.sleep(1.5)
+    time.sleep(1.3)
     assert other.ask("write 1") == "written"
     assert other.ask("ensure") == str(joined[0])
     assert is_alive(joined[1])
@@ -156,7 +156,7 @@ def test_a_forked_child_does_not_hold_its_parents_server(
     mongod, _, _ = parent.joined()
     child = int(parent.ask("fork close"))
     try:
-        time.sleep(1.5)
+        time.sleep(1.3)
         assert parent.ask("ensure") == str(mongod)
         parent.kill()
         eventually(lambda: not is_alive(mongod), 4)
@@ -173,7 +173,7 @@ def test_a_forked_child_that_ensures_its_server_holds_it_itself(
     child = int(parent.ask("fork ensure"))
     try:
         parent.kill()
-        time.sleep(1.5)
+        time.sleep(1.3)
         assert is_alive(mongod)
     finally:
         os.kill(child, signal.SIGKILL)

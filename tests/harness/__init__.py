@@ -1,0 +1,1 @@
+"""What the tests share: real servers, real worker processes, and waiting for facts instead of sleeping."""

@@ -1,0 +1,144 @@
+"""Real mongod processes for tests: standalone, one-node and three-node replica sets, with fail points enabled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from mainspring.mongod.binary import find_mongod
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Node:
+    """One mongod."""
+
+    def __init__(self, folder: Path, *, replica_set: str | None, tablescans: bool = False) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._folder = folder
+        self._replica_set = replica_set
+        self._tablescans = tablescans
+        self.process: subprocess.Popen[bytes] | None = None
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+
+    def start(self) -> None:
+        command = [
+            str(find_mongod()),
+            *("--dbpath", str(self._folder / "data"), "--port", str(self.port), "--bind_ip", "127.0.0.1"),
+            *("--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--networkMessageCompressors", "disabled"),
+            *("--setParameter", "enableTestCommands=1", "--setParameter", "diagnosticDataCollectionEnabled=false"),
+            *("--logpath", str(self._folder / "mongod.log"), "--logappend"),
+        ]
+        if self._replica_set:
+            command += ["--replSet", self._replica_set, "--oplogSize", "128"]
+        if not self._tablescans:
+            command += ["--notablescan"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """kill -9"""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+    def client(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        return MongoClient(self.address, directConnection=True, serverSelectionTimeoutMS=20_000, **options)
+
+
+class Servers:
+    """A standalone server (`nodes=0`) or a replica set of one or more nodes."""
+
+    def __init__(self, nodes: int = 1, *, name: str = "test", tablescans: bool = False) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-"))
+        self.name = name if nodes else None
+        self.nodes = [
+            Node(self._folder / str(index), replica_set=self.name, tablescans=tablescans)
+            for index in range(max(1, nodes))
+        ]
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        if self.name:
+            members = [{"_id": i, "host": node.address, "priority": 2 - i % 2} for i, node in enumerate(self.nodes)]
+            settings = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
+            with self.nodes[0].client() as client:
+                _until_answers(client)
+                client.admin.command("replSetInitiate", {"_id": self.name, "members": members, "settings": settings})
+            self.primary()
+        else:
+            with self.nodes[0].client() as client:
+                _until_answers(client)
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def uri(self, database: str) -> str:
+        hosts = ",".join(node.address for node in self.nodes)
+        return f"mongodb://{hosts}/{database}" + (f"?replicaSet={self.name}" if self.name else "")
+
+    def primary(self, timeout: float = 30) -> Node:
+        """The node that is primary now; waits for one."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            for node in self.nodes:
+                if node.process is None or node.process.poll() is not None:
+                    continue
+                with contextlib.suppress(PyMongoError), node.client(timeoutMS=500) as client:
+                    if client.admin.command("hello").get("isWritablePrimary"):
+                        return node
+            time.sleep(0.05)
+        raise AssertionError("no primary came up")
+
+    def step_down(self) -> None:
+        with contextlib.suppress(PyMongoError), self.primary().client() as client:
+            client.admin.command("replSetStepDown", 5, secondaryCatchUpPeriodSecs=3, force=True)
+
+    @contextlib.contextmanager
+    def fail_point(self, name: str, mode: Any, **data: Any) -> Iterator[None]:
+        """A fail point on the primary, switched off at the end."""
+        with self.primary().client() as client:
+            client.admin.command({"configureFailPoint": name, "mode": mode, "data": data})
+            try:
+                yield
+            finally:
+                client.admin.command({"configureFailPoint": name, "mode": "off"})
+
+
+def _until_answers(client: MongoClient[dict[str, Any]]) -> None:
+    client.admin.command("ping")
