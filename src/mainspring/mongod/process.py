@@ -159,7 +159,7 @@ def _leash(pid: int) -> subprocess.Popen[bytes] | None:
     if sys.platform == "win32":
         return None
     return subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r _', str(pid)],
+        ["/bin/sh", "-c", 'read -r _ || kill -TERM "$0"', str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
