@@ -91,12 +91,13 @@ def choose_uri(uri: str | None, environment: Mapping[str, str] = os.environ) -> 
         raise ConfigurationError("The URI is empty; leave it out to use the embedded MongoDB.")
     if not uri.startswith((EMBEDDED, "mongodb://", "mongodb+srv://")):
         raise ConfigurationError(
-            f"{_without_password(uri)!r} is no MongoDB URI; it must begin with mongodb://, mongodb+srv:// or {EMBEDDED}"
+            f"{without_password(uri)!r} is no MongoDB URI; it must begin with mongodb://, mongodb+srv:// or {EMBEDDED}"
         )
     return uri
 
 
-def _without_password(uri: str) -> str:
+def without_password(uri: str) -> str:
+    """A URI as it may be shown."""
     return re.sub(r"//[^@/]*@", "//…@", uri)
 
 

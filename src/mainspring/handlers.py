@@ -12,7 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -23,6 +23,10 @@ from mainspring.model.retry import Retry
 
 ISOLATIONS = ("auto", "thread", "process")
 _SIMPLE: dict[Any, type | tuple[type, ...]] = {str: str, dict: dict, list: list, bytes: bytes}
+
+
+class BadArguments(InvalidJob):
+    """A job's data does not fit its handler; running it again would change nothing."""
 
 
 class ContextMarker:
@@ -61,7 +65,7 @@ class Handler:
         self.function = function
         self.retry = retry
         self.timeout = timeout
-        self.queue = queue
+        self.queue = None if queue is None else check_name(queue, "a queue's name")
         self.priority = priority
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
@@ -76,40 +80,42 @@ class Handler:
                 "so that the other process can import it."
             )
         self.context_parameter, self.parameters, self._takes_any = _read_signature(name, function)
+        self._ignores_data = self.context_parameter is not None and not self.parameters and not self._takes_any
         self._by_name = {parameter.name: parameter for parameter in self.parameters}
 
     def bind(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The data as arguments by name; InvalidJob says what is missing, unknown or of the wrong type."""
-        if self._takes_any:
-            return {} if not self.parameters and self.context_parameter else dict(data)
+        """The data as arguments by name; BadArguments says what is missing, unknown or of the wrong type."""
+        if self._ignores_data:
+            return {}
         arguments: dict[str, Any] = {}
         for name, value in data.items():
             parameter = self._by_name.get(name)
-            if parameter is None:
-                raise InvalidJob(f"{self.name!r} has no argument {name!r}; it takes {self._takes()}.")
-            arguments[name] = value if parameter.adapter is None else self._convert(parameter, value)
-        if len(arguments) < len(self.parameters):
+            if parameter is None and not self._takes_any:
+                raise BadArguments(f"{self.name!r} has no argument {name!r}; it takes {self._takes()}.")
+            plain = parameter is None or parameter.adapter is None
+            arguments[name] = value if plain else self._convert(parameter, value)
+        if len(arguments) < len(self.parameters) or self._takes_any:
             self._check_missing(arguments)
         return arguments
 
-    def _convert(self, parameter: Parameter, value: Any) -> Any:
+    def _convert(self, parameter: Parameter | None, value: Any) -> Any:
+        assert parameter is not None and parameter.adapter is not None
         simple = _SIMPLE.get(parameter.annotation)
         if simple is not None and type(value) is simple:
             return value
-        assert parameter.adapter is not None
         try:
             return parameter.adapter.validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = "".join(f"[{step!r}]" for step in first["loc"])
-            raise InvalidJob(
+            raise BadArguments(
                 f"The argument {parameter.name + where!r} of {self.name!r} is of the wrong type: {first['msg']}."
             ) from None
 
     def _check_missing(self, arguments: Mapping[str, Any]) -> None:
         missing = [p.name for p in self.parameters if p.required and p.name not in arguments]
         if missing:
-            raise InvalidJob(f"{self.name!r} lacks {', '.join(map(repr, missing))}; it takes {self._takes()}.")
+            raise BadArguments(f"{self.name!r} lacks {', '.join(map(repr, missing))}; it takes {self._takes()}.")
 
     def _takes(self) -> str:
         return ", ".join(repr(parameter.name) for parameter in self.parameters) or "none"
@@ -149,7 +155,7 @@ class Handlers:
 
 
 def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None, list[Parameter], bool]:
-    """The name of the context's parameter, the parameters for data, and whether any data is taken."""
+    """The name of the context's parameter, the parameters for data, and whether there is a `**` for other data."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
@@ -171,13 +177,11 @@ def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None
         else:
             required = parameter.default is parameter.empty
             parameters.append(Parameter(parameter.name, required, annotation, _adapter(parameter, annotation)))
-    if context is not None and not parameters:
-        takes_any = True
     return context, parameters, takes_any
 
 
 def _is_context(parameter: inspect.Parameter, annotation: Any) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, ContextMarker):
+    if any(isinstance(kind, type) and issubclass(kind, ContextMarker) for kind in (annotation, *get_args(annotation))):
         return True
     if isinstance(annotation, str) and annotation.rpartition(".")[2] == "JobContext":
         return True

@@ -44,6 +44,17 @@ class Link:
         self._guard: asyncio.Task[None] | None = None
 
     @property
+    def connected(self) -> bool:
+        """Whether anything has been opened that other settings would come too late for."""
+        return self._opened is not None or self._embedded is not None
+
+    def changed(self, settings: Settings, uri: str | None) -> Link:
+        """A link like this one with other settings, and to another place if a URI is given."""
+        if uri is None:
+            return Link(self._given_uri, self._client, settings, self._clock)
+        return Link(uri, None, settings, self._clock)
+
+    @property
     def uri(self) -> str | None:
         if self._embedded is not None:
             uri: str = self._embedded.uri

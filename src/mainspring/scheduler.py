@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -18,6 +19,7 @@ from typing import Any, Self, TypeVar, overload
 
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, choose_uri, make_settings
+from mainspring.engine.chores.rescue_lost import announce_rescue
 from mainspring.engine.events import Callback, Events
 from mainspring.engine.executor import Middleware
 from mainspring.engine.policy import Policies
@@ -38,7 +40,7 @@ from mainspring.model.draft import (
 from mainspring.model.job import STATES, Job
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.store import Store
-from mainspring.store.codec import decode_job, document_id, encode_data
+from mainspring.store.codec import decode_job, document_id, encode_data, new_job
 from mainspring.store.connection import Document
 from mainspring.store.transaction import Transaction
 from mainspring.store.watch import Hint
@@ -75,9 +77,8 @@ class Scheduler:
         self._clock: Clock = clock or ServerClock()
         self._link = Link(uri if client is not None else choose_uri(uri), client, self.settings, self._clock)
         self._handlers = Handlers()
-        self._policies = Policies(
-            self._handlers, check_retry(retry) if retry is not None else Retry(), self.settings.timeout
-        )
+        self._retry = check_retry(retry) if retry is not None else Retry()
+        self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         if handler is not None:
             self._handlers.catch_all = Handler("*", handler)
         self._events = Events()
@@ -87,6 +88,20 @@ class Scheduler:
         self._worker: Worker | None = None
         self._stopping: Worker | None = None
         self._waiting: Waiting | None = None
+
+    def configure(self, uri: str | None = None, **options: Any) -> Self:
+        """Change the URI or settings after all; only before the first connection. The command line does so."""
+        if self._worker is not None or self._link.connected:
+            raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
+        self.settings = make_settings({**asdict(self.settings), **options})
+        self._link = self._link.changed(self.settings, None if uri is None else choose_uri(uri))
+        self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
+        return self
+
+    @property
+    def handler_names(self) -> list[str] | None:
+        """The names of the jobs that can run here; None means any, since there is a catch-all handler."""
+        return self._handlers.names
 
     # -- registering -----------------------------------------------------------------------------------------------
 
@@ -465,6 +480,18 @@ class Scheduler:
         if self._stopping is not None:
             self._stopping.hurry()
 
+    async def rescue_worker(self, worker_id: str) -> list[Job]:
+        """Give back at once what a worker held, instead of when its leases run out. Returns these jobs.
+
+        Only for those who know for sure that the worker's process is dead: a job of a living one would run twice.
+        """
+        store = await self._store()
+        rescued = await store.rescues.rescue_from(worker_id)
+        for one in rescued:
+            announce_rescue(self._events, one)
+        await store.workers.leave(worker_id)
+        return [decode_job(one.document) for one in rescued]
+
     async def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
         loop = asyncio.get_running_loop()
@@ -507,4 +534,4 @@ async def _maybe_await(outcome: Any) -> None:
 def _stored(document: Document, draft: Draft, fresh: bool) -> Job:
     if not fresh:
         return decode_job(document, deduplicated=True)
-    return decode_job({**document, "data": dict(draft.data or {})})
+    return new_job(document, dict(draft.data or {}))

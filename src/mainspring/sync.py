@@ -59,6 +59,7 @@ class Scheduler:
         self.inner = AsyncScheduler(uri, **options)
         """The async scheduler that does the work."""
         self._portal: Portal | None = None
+        self._closing: Portal | None = None
         self._pid = 0
         self._starting = threading.Lock()
         self.job = self.inner.job
@@ -67,6 +68,7 @@ class Scheduler:
         self.middleware = self.inner.middleware
         self.on_start = self.inner.on_start
         self.on_stop = self.inner.on_stop
+        self.configure = self.inner.configure
 
     schedule = _blocking(AsyncScheduler.schedule)
     schedule_bulk = _blocking(AsyncScheduler.schedule_bulk)
@@ -77,7 +79,11 @@ class Scheduler:
     run_now = _blocking(AsyncScheduler.run_now)
     update = _blocking(AsyncScheduler.update)
     delete = _blocking(AsyncScheduler.delete)
+    rescue_worker = _blocking(AsyncScheduler.rescue_worker)
     start = _blocking(AsyncScheduler.start)
+
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = staticmethod(asyncio.new_event_loop)
+    """What makes the event loop that does the work."""
 
     def connect(self) -> Self:
         """Connect now instead of at the first use."""
@@ -92,6 +98,11 @@ class Scheduler:
     def uri(self) -> str | None:
         """The URI in use, for any MongoDB client."""
         return self.inner.uri
+
+    @property
+    def handler_names(self) -> list[str] | None:
+        """The names of the jobs that can run here; None means any, since there is a catch-all handler."""
+        return self.inner.handler_names
 
     @property
     def client(self) -> Any:
@@ -110,8 +121,18 @@ class Scheduler:
         portal, self._portal = self._portal, None
         if portal is None or self._pid != os.getpid():
             return
-        portal.call(self.inner.stop(graceful, timeout))
-        portal.loop.call_soon_threadsafe(portal.loop.stop)
+        self._closing = portal
+        try:
+            portal.call(self.inner.stop(graceful, timeout))
+        finally:
+            self._closing = None
+            portal.loop.call_soon_threadsafe(portal.loop.stop)
+
+    def hurry(self) -> None:
+        """While another thread is in `stop()`: do not wait for handlers any longer, cancel and release them."""
+        closing = self._closing
+        if closing is not None:
+            closing.loop.call_soon_threadsafe(self.inner.hurry)
 
     def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
@@ -119,7 +140,7 @@ class Scheduler:
 
         def on_signal(number: int, frame: Any) -> None:
             if told.is_set():
-                self._open_portal().loop.call_soon_threadsafe(self.inner.hurry)
+                self.hurry()
             told.set()
 
         before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -151,7 +172,7 @@ class Scheduler:
         """The portal to this process's loop; a forked child gets one of its own."""
         with self._starting:
             if self._portal is None or self._pid != os.getpid():
-                loop = asyncio.new_event_loop()
+                loop = self.loop_factory()
                 threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True).start()
                 self._portal, self._pid = Portal(loop), os.getpid()
             return self._portal

@@ -220,6 +220,7 @@ def test_a_port_that_somebody_listens_on_is_not_chosen() -> None:
     ("code", "words", "sentence"),
     [
         (48, "", "cannot have its port"),
+        (1, "Writing to log file failed, aborting application", "no space left on the disk"),
         (100, "DBPathInUse: Unable to lock the lock file", "in use by another mongod; stop it"),
         (100, "IllegalOperation: Attempted to create a lock file on a read-only directory", "may not write in"),
         (1, "mongod: /lib/libc.so.6: version `GLIBC_2.34' not found", "needs a newer system (GLIBC_2.34)"),

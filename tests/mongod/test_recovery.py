@@ -38,9 +38,11 @@ def taken(port: int) -> Iterator[None]:
     with socketserver.TCPServer((ports.HOST, port), socketserver.BaseRequestHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield
-        server.shutdown()
-        thread.join()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_killed_mongod_comes_back_on_its_port_with_what_was_written(folder: Path, is_alive: IsAlive) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mainspring.clock import EPOCH
+from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
@@ -27,9 +27,9 @@ _LARGEST = 1000
 _FLIGHTS = 2
 # From this many ends in one write on, their times are rounded to a common grid, so that jobs that ended alike at
 # about the same time end in one statement (one statement per job halves the rate).
-_CROWD = 64
-_GRID = timedelta(milliseconds=20)
-_GATHER = 0.004
+_CROWD = 24
+_GRID = timedelta(milliseconds=50)
+_GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
 
 
 class Completer:
@@ -46,6 +46,7 @@ class Completer:
         self._waiting: list[tuple[Holding, Ending, datetime]] = []
         self._flights: set[asyncio.Task[None]] = set()
         self._last = 0
+        self._flying = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,12 +69,24 @@ class Completer:
 
     async def _fly(self) -> None:
         while self._waiting:
-            if self._last >= _CROWD and len(self._waiting) < _CROWD:
-                await asyncio.sleep(_GATHER)  # there is a crowd: the next ones are a moment away
+            if self._last >= _CROWD:
+                await self._gather()
             taken, self._waiting = self._waiting[:_LARGEST], self._waiting[_LARGEST:]
             self._last = len(taken)
             if taken:
-                await self._store_all(taken)
+                self._flying += len(taken)
+                try:
+                    await self._store_all(taken)
+                finally:
+                    self._flying -= len(taken)
+
+    async def _gather(self) -> None:
+        """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""
+        until = monotonic() + _GATHER
+        while len(self._waiting) < _ENOUGH and len(self._waiting) + self._flying < len(self._holdings):
+            if monotonic() >= until:
+                return
+            await asyncio.sleep(_GATHER_STEP)
 
     async def _store_all(self, taken: list[tuple[Holding, Ending, datetime]]) -> None:
         crowd = len(taken) >= _CROWD

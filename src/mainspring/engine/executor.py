@@ -24,7 +24,8 @@ from mainspring.engine.policy import Policies
 from mainspring.engine.portal import Portal
 from mainspring.engine.processes import Processes
 from mainspring.engine.threads import Threads
-from mainspring.errors import Cancel, ClaimLost, Fail, InvalidJob, RetryAfter, Signal, Snooze
+from mainspring.errors import Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze
+from mainspring.handlers import BadArguments
 from mainspring.model.ending import Cancelled, Committed, Completed, Ending, Failed, Lost, Released, Retried, Snoozed
 from mainspring.model.job import JobError
 from mainspring.store import Store
@@ -213,7 +214,7 @@ class Executor:
 
     def _failure(self, holding: Holding, error: BaseException) -> Ending:
         described = describe(error)
-        if isinstance(error, InvalidJob):
+        if isinstance(error, BadArguments):
             return Failed(described)  # the same data would be refused again
         cause = error.cause if isinstance(error, RemoteError) and error.cause is not None else error
         return self._again_or_failed(holding, described, cause, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from mainspring.errors import InvalidJob
+from mainspring.handlers import BadArguments
 from mainspring.model.job import JobError
 
 
@@ -31,7 +31,7 @@ def describe(error: BaseException) -> JobError:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(error, HandlerTimeout):
         name = "Timeout"
-    elif isinstance(error, InvalidJob):
+    elif isinstance(error, BadArguments):
         name = "InvalidJob"
     try:
         message = str(error)

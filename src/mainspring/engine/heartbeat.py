@@ -19,6 +19,7 @@ from mainspring.config import Settings
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
+from mainspring.store.connection import deadline
 from mainspring.store.leases import Renewals
 from mainspring.store.workers import BEAT_EVERY
 
@@ -63,7 +64,8 @@ class Heartbeat:
         while not self._stop.is_set():
             try:
                 renewals = renewals or self._store.renewals()
-                self.run_once(renewals)
+                with deadline(self._patience()):
+                    self.run_once(renewals)
                 self.failures = 0
             except Exception as error:
                 self.failures += 1
@@ -71,6 +73,12 @@ class Heartbeat:
                 logger.warning("The heartbeat could not reach MongoDB (%s); it goes on trying", error)
             self._fence()
             self._stop.wait(self._step)
+
+    def _patience(self) -> float:
+        """Seconds for which this thread may wait for the database: until the next fence, which must not come late."""
+        fences = (holding.valid_until for holding in self._holdings.all() if not holding.lost)
+        left = min(fences, default=float("inf")) - monotonic()
+        return max(self._step / 2, min(left, self._settings.lease))
 
     def run_once(self, renewals: Renewals) -> None:
         """Do what is due."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.handlers import Handler
+from mainspring.model.ending import Ending
 from mainspring.store.codec import DocumentId
 
 
@@ -26,7 +27,7 @@ class Holding:
     """When the claim was made or last renewed (monotonic, taken before it was asked for)."""
     valid_until: float
     """Until when it surely holds: the lease, less the margin for fencing."""
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Ending] | None = None
     started: float | None = None
     started_at: datetime | None = None
     renew_until: float = float("inf")

@@ -21,6 +21,7 @@ from mainspring.engine.child import ChildJob, serve
 from mainspring.engine.failure import RemoteError
 from mainspring.engine.holdings import Holding
 from mainspring.errors import ClaimLost, Signal
+from mainspring.model.ending import PROCESS_DIED
 from mainspring.store import Store
 
 _IDLE_CHILDREN = 16
@@ -105,7 +106,7 @@ class Processes:
             child.send(self._job(holding))
             return await self._converse(child, agent)
         except (OSError, ValueError) as error:
-            raise RemoteError("ProcessDied", f"The handler's process could not be reached: {error}", None) from error
+            raise RemoteError(PROCESS_DIED, f"The handler's process could not be reached: {error}", None) from error
         finally:
             holding.process = None
             self._busy.discard(child)
@@ -157,7 +158,7 @@ class Processes:
                 if kind == "raised":
                     raise _raised(*rest)
                 if kind == "died":
-                    raise RemoteError("ProcessDied", f"The handler's process {rest[0]} while it ran the job.", None)
+                    raise RemoteError(PROCESS_DIED, f"The handler's process {rest[0]} while it ran the job.", None)
                 await self._serve(child, agent, kind, rest)
         except asyncio.CancelledError:
             child.kill()

@@ -17,6 +17,7 @@ import random
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mainspring.clock import monotonic
 from mainspring.config import Settings
@@ -29,7 +30,7 @@ from mainspring.engine.slots import Slots
 from mainspring.handlers import Handlers
 from mainspring.store import Store
 from mainspring.store.claim import Batch, ClaimUnclear
-from mainspring.store.codec import decode_job
+from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.connection import Document
 from mainspring.store.tending import NO_HANDLER, overdue
 from mainspring.store.watch import Hint
@@ -42,6 +43,27 @@ _BACKLOG_OF_ENDS = 4000
 _CONTENDED_FOR = 2.0
 _MIXED_FOR = 30.0
 _QUEUES_FOR = 5.0
+_WORTH_READING_ON = 100
+_FRESH_FOR = 0.5
+_FEW, _REMEMBERED = 32, 1000
+
+
+@dataclass(slots=True)
+class ReadAhead:
+    """Candidates read while the claim before them was under way."""
+
+    queue: str
+    task: asyncio.Task[list[Document]]
+    claimed: set[DocumentId]
+    started: float
+
+    async def take(self, queue: str) -> list[Document]:
+        """What was read, less what was claimed meanwhile; nothing when it is of no use any more."""
+        if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
+            self.task.cancel()
+            await asyncio.wait({self.task})
+            return []
+        return [document for document in await self.task if document["_id"] not in self.claimed]
 
 
 class Producer:
@@ -77,6 +99,9 @@ class Producer:
         self._stopping = False
         self._hinted = True
         self._deep = False
+        """Whether the last look has left due jobs behind."""
+        self._blind = False
+        self._recent: dict[DocumentId, None] = {}
         self._last_batch = 0
         self._claim_time = 0.01
         self._barren = 0
@@ -85,6 +110,7 @@ class Producer:
         self._unclear: list[tuple[Batch, float]] = []
         self._found_queues: list[str] = []
         self._found_queues_at = float("-inf")
+        self._ahead_of_claim: ReadAhead | None = None
         self.idle = asyncio.Event()
 
     # -- waking ----------------------------------------------------------------------------------------------------
@@ -95,15 +121,15 @@ class Producer:
         self._awake.set()
 
     def room(self) -> None:
-        """A slot has become free."""
-        if self._deep:
+        """A slot has become free: look, unless the last look has seen all that is due."""
+        if self._deep or self._hinted or self._blind:
             self._hinted = True
-        self._awake.set()
+            self._awake.set()
 
     def hint(self, hint: Hint) -> None:
         """A job was inserted somewhere: look when it is due."""
         queue = hint.queue
-        if queue is not None and not self._serves(queue):
+        if hint.id in self._recent or (queue is not None and not self._serves(queue)):
             return
         if queue is not None and self._settings.queues is None and queue not in self._found_queues:
             self._found_queues.append(queue)
@@ -165,15 +191,15 @@ class Producer:
         """One look; returns for how many seconds there is nothing to do unless something happens."""
         await self._settle_unclear()
         want = self._want()
+        self._blind = want <= 0
         if want <= 0:
             return self._settings.poll_interval
         if not self._hinted:
             wait = await self._until_due()
             if wait > 0:
                 return wait
-        self._hinted = False
+        self._hinted = self._deep = False
         got = await self._claim(want)
-        self._deep = got >= want
         if got:
             self._barren = 0
             return 0.0 if self._deep else await self._until_due()
@@ -186,22 +212,26 @@ class Producer:
 
     def _want(self) -> int:
         """How many jobs to claim now: the free slots, and what keeps them busy during the next round trip."""
-        free, waiting = self._slots.free, len(self._slots.waiting)
-        ahead = self._ahead()
-        self._slots.low_water = ahead // 2
         if len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
+        free, waiting, ahead = self._slots.free, len(self._slots.waiting), self._ahead()
         if free > waiting:
             return min(free - waiting + ahead, _LARGEST_CLAIM)
-        return min(ahead - waiting, _LARGEST_CLAIM) if waiting <= ahead // 2 else 0
+        left = max(0, waiting - self._meanwhile())  # what will still wait when the claim is back
+        self._slots.low_water = max(0, waiting - left) + ahead // 2
+        return min(ahead - left, _LARGEST_CLAIM) if left <= ahead // 2 else 0
 
     def _ahead(self) -> int:
         if not self._deep:
             return 0
-        meanwhile = self._slots.concurrency * 1.5 * self._claim_time / max(self._slots.duration, 1e-6)
+        meanwhile = self._meanwhile()
         if meanwhile < 1:
             return 0
-        return min(self._settings.prefetch, int(meanwhile), 2 * self._last_batch + self._slots.concurrency)
+        return min(self._settings.prefetch, 3 * meanwhile, 2 * self._last_batch + self._slots.concurrency)
+
+    def _meanwhile(self) -> int:
+        """How many jobs the slots get through while one claim is under way."""
+        return int(self._slots.concurrency * self._claim_time / max(self._slots.duration, 1e-6))
 
     async def _until_due(self) -> float:
         """Seconds until the next job of our queues is due, at most the poll interval; 0 when one is."""
@@ -245,21 +275,29 @@ class Producer:
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
-        candidates = await self._candidates(queue, want)
-        runnable = await self._triage(queue, candidates)
+        runnable = await self._triage(queue, await self._candidates(queue, want))
         if not runnable:
             return 0
         asked = monotonic()
+        claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts)
+        reading = self._read_on(queue, runnable)
         try:
-            batch = await self._store.claims.claim(
-                runnable, self._worker, self._settings.lease, self._policies.attempts
-            )
+            batch = await claim
         except ClaimUnclear as unclear:
             self._unclear.append((unclear.batch, asked))
             raise
+        finally:
+            self._ahead_of_claim = reading
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked)
         return len(batch.documents)
+
+    def _read_on(self, queue: str, claiming: list[Document]) -> ReadAhead | None:
+        """Read the next candidates while a claim is under way, when the slots will have run out of jobs by then."""
+        if len(claiming) < _WORTH_READING_ON or len(self._slots.waiting) + len(claiming) > self._meanwhile():
+            return None
+        task = asyncio.create_task(self._store.claims.candidates_after(queue, claiming, _LARGEST_CLAIM + _FEW))
+        return ReadAhead(queue, task, {document["_id"] for document in claiming}, monotonic())
 
     def _note(self, batch: Batch, asked: int, took: float) -> None:
         self._last_batch = len(batch.documents)
@@ -268,9 +306,17 @@ class Producer:
             self._contended_until = monotonic() + _CONTENDED_FOR
 
     async def _candidates(self, queue: str, want: int) -> list[Document]:
+        ahead, self._ahead_of_claim = self._ahead_of_claim, None
+        if ahead is not None:
+            found = await ahead.take(queue)
+            if found:
+                self._deep = True
+                return found[:want]
         names = self._handlers.names
         if self._mixed_until.get(queue, 0.0) > monotonic() and names is not None:
-            return await self._store.claims.candidates(queue, want, names=names)
+            found = await self._store.claims.candidates(queue, want, names=names)
+            self._deep |= len(found) >= want
+            return found
         rank, count = self._peers.rank(queue)
         if monotonic() < self._contended_until and count > 1:
             return await self._share_of_window(queue, want, rank, count)
@@ -278,12 +324,14 @@ class Producer:
         free = max(0, self._slots.free - len(self._slots.waiting))
         spare = self._peers.idle_slots(queue) if want > free else 0
         found = await self._store.claims.candidates(queue, want + spare)
+        self._deep |= len(found) >= want + spare
         return found[: max(free, min(want, len(found) - spare))]
 
     async def _share_of_window(self, queue: str, want: int, rank: int, count: int) -> list[Document]:
         """This worker's share of the first jobs of a queue, so that workers do not fight over the very first."""
         window = min(want * count, _LARGEST_WINDOW)
         ids = await self._store.claims.candidate_ids(queue, window)
+        self._deep |= len(ids) >= window
         mine = [job_id for job_id in ids if self._share(str(job_id), rank, count)]
         if len(mine) < self._slots.free:
             others = [job_id for job_id in ids if not self._share(str(job_id), rank, count)]
@@ -299,7 +347,16 @@ class Producer:
             holding = Holding(document, batch.claim, handler, asked, valid_until)
             self._holdings.add(holding)
             holdings.append(holding)
+        if len(holdings) <= _FEW:
+            self._remember(holdings)
         self._slots.admit(holdings)
+
+    def _remember(self, holdings: list[Holding]) -> None:
+        """Keep the ids of jobs claimed one by one for a while: a hint about one of them comes too late."""
+        for holding in holdings:
+            self._recent[holding.id] = None
+        while len(self._recent) > _REMEMBERED:
+            del self._recent[next(iter(self._recent))]
 
     async def _settle_unclear(self) -> None:
         """Learn what became of claims whose reply was lost; what is ours is run, and nothing leaks."""

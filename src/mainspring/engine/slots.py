@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from mainspring.clock import monotonic
 from mainspring.engine.completer import Completer
 from mainspring.engine.executor import Executor
 from mainspring.engine.holdings import Holding
-from mainspring.model.ending import Released
+from mainspring.model.ending import Ending, Released
 
 _FORGET = 0.05
 
@@ -26,6 +27,8 @@ class Slots:
         self.running: set[Holding] = set()
         self.waiting: deque[Holding] = deque()
         self.low_water = 0
+        self._closed = False
+        self._ended_count = 0
         self.duration = 1.0
         """The usual time that a job takes, in seconds; recent ones count most."""
 
@@ -36,7 +39,15 @@ class Slots:
     def admit(self, holdings: Iterable[Holding]) -> None:
         """Run these, as soon as there are slots, in this order."""
         self.waiting.extend(holdings)
-        self._start()
+        if self._closed:
+            self.give_back_waiting()
+        else:
+            self._start()
+
+    def close(self) -> None:
+        """Start nothing any more; what waits, or is still admitted, is given back."""
+        self._closed = True
+        self.give_back_waiting()
 
     def give_back_waiting(self, older_than: float = float("inf")) -> int:
         """Release jobs that have not been started: all, or those claimed before an instant."""
@@ -58,12 +69,18 @@ class Slots:
                 self._completer.add(holding, Released())  # the fence, or the cancellation, decides what it becomes
                 continue
             self.running.add(holding)
-            holding.task = asyncio.create_task(self._run(holding))
+            holding.task = asyncio.create_task(self._executor.run(holding))
+            holding.task.add_done_callback(partial(self._ended, holding))
 
-    async def _run(self, holding: Holding) -> None:
-        ending = await self._executor.run(holding)
-        assert holding.started is not None
-        self.duration += (monotonic() - holding.started - self.duration) * _FORGET
+    def _ended(self, holding: Holding, task: asyncio.Task[Ending]) -> None:
+        # Cancelled before its first step: the handler never ran.
+        ending = Released() if task.cancelled() else task.result()
+        if holding.started is not None:
+            self._ended_count += 1
+            weight = max(_FORGET, 1 / self._ended_count)
+            self.duration += (monotonic() - holding.started - self.duration) * weight
+        if holding not in self.running:
+            return  # it did not stop when it should, and was given back long ago
         self.running.discard(holding)
         self._completer.add(holding, ending)
         if self.waiting:

@@ -153,14 +153,12 @@ class Worker:
         """Stop claiming, let handlers finish for `grace` seconds, then cancel and release what is left."""
         self._stopping = True
         self._producer.stop()
-        self._slots.give_back_waiting()
+        self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
         for task in self._tasks[1:]:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
-        self._slots.give_back_waiting()  # what a claim under way has brought meanwhile
-        await self._cancel_rest()
         try:
             async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
                 await self._completer.drain()

@@ -119,7 +119,7 @@ def check_retry(value: Retry | int) -> Retry:
 def check_tags(value: Sequence[str]) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > 50:
         raise InvalidJob(f"tags must be a list of at most 50 texts, not {value!r}.")
-    return [check_name(tag, "a tag") for tag in dict.fromkeys(value)]
+    return list(dict.fromkeys(check_name(tag, "a tag") for tag in value))
 
 
 def start_by(run_at: datetime, expires_at: datetime | None, start_within: float | None) -> datetime | None:

@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 
 from mainspring.model.job import JobError
 
+PROCESS_DIED = "ProcessDied"
+"""The type of the error of an attempt whose process, not the worker's, died under it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

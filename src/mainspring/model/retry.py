@@ -54,11 +54,16 @@ class Retry:
         if not callable(self.delay):
             seconds(self.delay, "Retry.delay")
         seconds(self.max_delay, "Retry.max_delay")
-        if not 0 <= self.jitter <= 1:
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 1:
             raise ConfigurationError(f"Retry.jitter is a share between 0 and 1, not {self.jitter!r}.")
-        for kind in self.rules:
+        for kind, policy in self.rules.items():
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise ConfigurationError(f"Retry.rules maps exception types to Retry policies; {kind!r} is no type.")
+            if not isinstance(policy, Retry):
+                raise ConfigurationError(
+                    f"Retry.rules maps exception types to Retry policies; {policy!r} is none, "
+                    "write Retry(attempts=1) for no other try."
+                )
 
     def rule_for(self, error: BaseException | None) -> Retry:
         """The policy that counts for this error."""

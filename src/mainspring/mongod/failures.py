@@ -96,7 +96,7 @@ def _other_version(ending: Ending) -> str | None:
 
 
 def _full_disk(ending: Ending) -> str | None:
-    if not re.search(r"No space left on device|ENOSPC|Disk quota exceeded", ending.words):
+    if not re.search(r"No space left on device|ENOSPC|Disk quota exceeded|Writing to log file failed", ending.words):
         return None
     return f"There is no space left on the disk of {ending.data}; free some space, or choose a folder on another disk."
 

@@ -84,7 +84,7 @@ def _configure(client: MongoClient[dict[str, Any]], port: int) -> None:
     try:
         if config is None:
             client.admin.command("replSetInitiate", {"_id": SET_NAME, "members": [{"_id": 0, "host": address}]})
-        elif False:
+        elif config["members"][0]["host"] != address:
             config["members"][0]["host"] = address
             client.admin.command("replSetReconfig", config, force=True)
     except OperationFailure as error:

@@ -21,11 +21,13 @@ from pymongo.errors import BulkWriteError
 from mainspring.errors import Unavailable
 from mainspring.model.job import FIRST_PRIORITY, LAST_PRIORITY, RUNNING
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import CLAIM
+from mainspring.store.collections import BY_ID, CLAIM
 from mainspring.store.connection import Connection, Document
 
 PRIORITIES = list(range(FIRST_PRIORITY, LAST_PRIORITY + 1))
-ORDER = [("priority", 1), ("run_at", 1)]
+# The id breaks ties: jobs that are due at the same instant run in the order in which they were made, and a reader can
+# go on exactly behind the last one it has read.
+ORDER = [("priority", 1), ("run_at", 1), ("_id", 1)]
 # More scans than this and the server would sort in memory instead of merging them.
 QUEUES_PER_PEEK = 20
 # What no claim needs: history, and what an earlier round left behind.
@@ -94,6 +96,22 @@ class Claims:
         filter = self._due(queue)
         if names is not None:
             filter["name"] = {"$in": list(names)}
+        return await self._read(filter, limit)
+
+    async def candidates_after(self, queue: str, read: Sequence[Document], limit: int) -> list[Document]:
+        """The next due jobs of the priority that was read last, for reading on while those read are being claimed.
+
+        Some of them may come again; what is more urgent than they were is left to the next look from the front.
+        """
+        first, last = read[0], read[-1]
+        filter = self._due(queue) | {"priority": last["priority"]}
+        if first["run_at"] == last["run_at"] and first["priority"] == last["priority"]:
+            filter |= {"run_at": last["run_at"], "_id": {"$gt": last["_id"]}}
+        else:
+            filter |= {"run_at": {"$gte": last["run_at"]}}
+        return await self._read(filter, limit)
+
+    async def _read(self, filter: dict[str, Any], limit: int) -> list[Document]:
         with self._connection.deadline():
             cursor = self._connection.jobs.find(filter, UNREAD, sort=ORDER, hint=CLAIM, limit=limit)
             return await cursor.to_list(limit)
@@ -107,9 +125,9 @@ class Claims:
     async def candidates_by_id(self, ids: Sequence[DocumentId]) -> list[Document]:
         """The named jobs that are still there to be claimed, in their order."""
         with self._connection.deadline():
-            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, UNREAD)
+            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, UNREAD, hint=BY_ID)
             found = await cursor.to_list(len(ids))
-        return sorted(found, key=lambda document: (document["priority"], document["run_at"]))
+        return sorted(found, key=lambda document: (document["priority"], document["run_at"], str(document["_id"])))
 
     async def claim(
         self, candidates: Sequence[Document], worker: str, lease: float, attempts: Callable[[Document], int]
@@ -140,7 +158,7 @@ class Claims:
         try:
             with self._connection.deadline():
                 cursor = self._connection.jobs.find(
-                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, UNREAD
+                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, UNREAD, hint=BY_ID
                 )
                 ours = {document["_id"]: document for document in await cursor.to_list(len(ids))}
         except Unavailable as error:
@@ -153,7 +171,7 @@ class Claims:
         until = {"$add": [self._connection.clock.expression(), int(lease * 1000)]}
         with self._connection.deadline():
             renewed = await self._connection.jobs.update_one(
-                {"_id": job_id, "state": RUNNING, "token": token}, [{"$set": {"lease_until": until}}]
+                {"_id": job_id, "state": RUNNING, "token": token}, [{"$set": {"lease_until": until}}], hint=BY_ID
             )
         return renewed.matched_count == 1
 
@@ -172,6 +190,7 @@ class Claims:
             UpdateMany(
                 {"_id": {"$in": ids}, "ready": True, "rev": rev},
                 taking_stage(now, batch.claim, worker, lease, limit),
+                hint=BY_ID,
             )
             for (rev, limit), ids in alike.items()
         ]

@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.job import (
+    DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
     FIRST_PRIORITY,
     LAST_PRIORITY,
@@ -37,8 +38,13 @@ MAX_ATTEMPTS_KEPT = 20
 MAX_MESSAGE, MAX_STACK = 4_096, 16_384
 MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000
 
+_RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
 _PLAIN = (type(None), bool, float)
+# MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
+_DEEPEST = 100
+_LEAST_PER_LEVEL = 8
+_LONGEST = 10 * 365 * 86400.0
 
 
 class Undecodable(ValueError):
@@ -64,22 +70,34 @@ def encode_data(data: Mapping[str, Any] | None, limit: int) -> RawBSONDocument:
             f"data takes {len(encoded):,} bytes, over the limit of {limit:,}; store the bulk elsewhere and pass a "
             "reference, or raise max_data."
         )
-    return RawBSONDocument(encoded, CODEC.with_options(document_class=RawBSONDocument))
+    return RawBSONDocument(encoded, _RAW)
 
 
 def _encode(value: dict[str, Any]) -> bytes:
     try:
-        return bson.encode(value, check_keys=False, codec_options=CODEC)
-    except (InvalidDocument, OverflowError, BSONError, TypeError, ValueError) as error:
+        encoded = bson.encode(value, check_keys=False, codec_options=CODEC)
+    except (InvalidDocument, OverflowError, BSONError, TypeError, ValueError, RecursionError) as error:
         try:
-            return bson.encode(to_jsonable_python(value), codec_options=CODEC)
-        except (PydanticSerializationError, BSONError, OverflowError, TypeError, ValueError):
+            value = to_jsonable_python(value)
+            encoded = bson.encode(value, codec_options=CODEC)
+        except (PydanticSerializationError, BSONError, OverflowError, TypeError, ValueError, RecursionError):
             raise InvalidJob(f"data cannot be stored: {error}") from error
+    if len(encoded) > _DEEPEST * _LEAST_PER_LEVEL and _is_deeper(value, _DEEPEST):
+        raise InvalidJob(f"data cannot be stored: it is nested deeper than {_DEEPEST} levels.")
+    return encoded
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
 
 
 def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
     """What is kept of a handler's return value, and a note where that is not all of it."""
-    if isinstance(result, _PLAIN) or (isinstance(result, str) and len(result) * 4 <= limit):
+    if isinstance(result, _PLAIN) or (isinstance(result, str) and len(result) <= limit and result.isascii()):
         return result, None
     try:
         encoded = _encode({"r": result})
@@ -92,16 +110,43 @@ def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
 
 def encode_error(error: JobError) -> Document:
     """An error as it is stored: the beginning of its message, the end of its stack."""
-    document: Document = {"type": error.type[:200], "message": cut(error.message, MAX_MESSAGE)}
+    document: Document = {"type": _storable(error.type[:200]), "message": cut(error.message, MAX_MESSAGE)}
     if error.stack:
         stack = error.stack
-        document["stack"] = stack if len(stack) <= MAX_STACK else "… (cut)\n" + stack[-MAX_STACK:]
+        document["stack"] = _storable(stack if len(stack) <= MAX_STACK else "… (cut)\n" + stack[-MAX_STACK:])
     return document
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters, saying so when something was cut."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters cut)"
+    """At most `limit` characters of a text, fit to be stored, saying so when something was cut."""
+    kept = text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters cut)"
+    return _storable(kept)
+
+
+def _storable(text: str) -> str:
+    """A text without the lone surrogates that file names bring along: UTF-8, and so MongoDB, has none."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def new_job(document: Document, data: Mapping[str, Any]) -> Job:
+    """A job that has just been stored, as a Job. For speed: only what a new document can have."""
+    within, timeout = document.get("start_within"), document.get("timeout")
+    return Job(
+        id=str(document["_id"]),
+        name=document["name"],
+        data=data,
+        state=document["state"],
+        queue=document["queue"],
+        priority=document["priority"],
+        run_at=document["run_at"],
+        created_at=document["created_at"],
+        tags=tuple(document.get("tags", ())),
+        expires_at=document.get("expires_at"),
+        start_within=within if within is None else timedelta(seconds=within),
+        timeout=timeout if timeout is None else timedelta(seconds=timeout),
+        dedupe_key=document.get("dedupe_key"),
+        parent_id=document.get("parent_id"),
+    )
 
 
 def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Job:
@@ -114,24 +159,24 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         state=str(document.get("state", "")),
         queue=str(document.get("queue", DEFAULT_QUEUE)),
         priority=document.get("priority", 5),
-        run_at=document.get("run_at"),  # type: ignore[arg-type]
-        created_at=document.get("created_at"),  # type: ignore[arg-type]
-        attempts=tuple(_decode_attempt(entry) for entry in document.get("attempts") or ()),
+        run_at=_instant(document.get("run_at")),  # type: ignore[arg-type]
+        created_at=_instant(document.get("created_at")),  # type: ignore[arg-type]
+        attempts=tuple(_decode_attempt(entry) for entry in _entries(document.get("attempts"))),
         attempts_cut=document.get("attempts_cut", 0),
         tries=document.get("tries", 0),
         token=document.get("token", 0),
         result=document.get("result"),
         result_note=document.get("result_note"),
         error=_decode_error(document.get("error")),
-        tags=tuple(document.get("tags") or ()),
+        tags=_entries(document.get("tags")),
         progress=_decode_progress(document.get("progress")),
-        log=tuple(document.get("log") or ()),
+        log=_entries(document.get("log")),
         held=_decode_held(document.get("held")),
         worker=document.get("worker"),
-        lease_until=document.get("lease_until"),
-        started_at=document.get("claimed_at"),
-        finished_at=document.get("finished_at"),
-        expires_at=document.get("expires_at"),
+        lease_until=_instant(document.get("lease_until")),
+        started_at=_instant(document.get("claimed_at")),
+        finished_at=_instant(document.get("finished_at")),
+        expires_at=_instant(document.get("expires_at")),
         start_within=_duration(document.get("start_within")),
         timeout=_duration(document.get("timeout")),
         dedupe_key=document.get("dedupe_key"),
@@ -139,25 +184,39 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         suspect=bool(document.get("suspect")),
         parent_id=document.get("parent_id"),
         schedule_id=document.get("schedule_id"),
-        scheduled_for=document.get("scheduled_for"),
+        scheduled_for=_instant(document.get("scheduled_for")),
         deduplicated=deduplicated,
     )
 
 
+def _instant(value: Any) -> datetime | None:
+    return value if isinstance(value, datetime) else None
+
+
 def _duration(value: Any) -> timedelta | None:
-    return timedelta(seconds=value) if isinstance(value, int | float) else None
+    return timedelta(seconds=value) if _is_duration(value) else None
 
 
-def _decode_attempt(entry: Mapping[str, Any]) -> Attempt:
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST
+
+
+def _entries(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else ()
+
+
+def _decode_attempt(entry: Any) -> Attempt:
+    if not isinstance(entry, Mapping):
+        entry = {}
     return Attempt(
         number=entry.get("n", 0),
         token=entry.get("token", 0),
         outcome=entry.get("outcome", ""),
         worker=entry.get("worker"),
-        started_at=entry.get("started_at"),
-        ended_at=entry.get("ended_at"),
+        started_at=_instant(entry.get("started_at")),
+        ended_at=_instant(entry.get("ended_at")),
         error=_decode_error(entry.get("error")),
-        log=tuple(entry.get("log") or ()),
+        log=_entries(entry.get("log")),
     )
 
 
@@ -168,36 +227,47 @@ def _decode_error(error: Any) -> JobError | None:
 
 
 def _decode_progress(progress: Any) -> Progress | None:
-    if not isinstance(progress, Mapping):
-        return None
-    return Progress(float(progress.get("percent", 0)), progress.get("note"))
+    percent = progress.get("percent", 0) if isinstance(progress, Mapping) else None
+    return Progress(float(percent), progress.get("note")) if isinstance(percent, int | float) else None
 
 
 def _decode_held(held: Any) -> Held | None:
     if not isinstance(held, Mapping):
         return None
-    return Held(str(held.get("by", "")), str(held.get("note", "")), held.get("since"))
+    return Held(str(held.get("by", "")), str(held.get("note", "")), _instant(held.get("since")))
 
 
 def check_fields(document: Mapping[str, Any]) -> None:
-    """Raise `Undecodable` when a document that somebody else wrote cannot be run as a job."""
+    """Raise `Undecodable` when a document that somebody else wrote cannot be run as a job. Null means missing."""
+    given = {key: value for key, value in document.items() if value is not None}
+    _check_id(given.get("_id", ""))
     try:
-        check_name(document.get("name"), "name")
-        check_name(document.get("queue", DEFAULT_QUEUE), "queue")
+        check_name(given.get("name"), "name")
+        check_name(given.get("queue", DEFAULT_QUEUE), "queue")
     except ConfigurationError as error:
         raise Undecodable(str(error)) from None
-    priority = document.get("priority", 5)
-    if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != int(priority):
-        raise Undecodable(f"priority must be a whole number from 1 to 10, not {priority!r}.")
-    if not FIRST_PRIORITY <= priority <= LAST_PRIORITY:
-        raise Undecodable(f"priority must be a whole number from 1 to 10, not {priority!r}.")
+    if not _is_priority(given.get("priority", DEFAULT_PRIORITY)):
+        raise Undecodable(f"priority must be a whole number from 1 to 10, not {given['priority']!r}.")
     for key in ("run_at", "created_at", "expires_at"):
-        if document.get(key) is not None and not isinstance(document[key], datetime):
-            raise Undecodable(f"{key} must be a date, not {document[key]!r}.")
+        if key in given and not isinstance(given[key], datetime):
+            raise Undecodable(f"{key} must be a date, not {given[key]!r}.")
     for key, kind in (("data", Mapping), ("retry", Mapping), ("tags", list)):
-        if document.get(key) is not None and not isinstance(document[key], kind):
-            raise Undecodable(f"{key} must be a {'list' if kind is list else 'document'}, not {document[key]!r}.")
+        if key in given and not isinstance(given[key], kind):
+            raise Undecodable(f"{key} must be a {'list' if kind is list else 'document'}, not {given[key]!r}.")
     for key in ("timeout", "start_within"):
-        value = document.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            raise Undecodable(f"{key} must be seconds, not {value!r}.")
+        if key in given and not _is_duration(given[key]):
+            raise Undecodable(f"{key} must be seconds, not {given[key]!r}.")
+
+
+def _check_id(identity: Any) -> None:
+    """An id under which nobody could ask for the job is refused: what `document_id` can name is what may be used."""
+    if not isinstance(identity, ObjectId | str):
+        raise Undecodable(f"_id must be an ObjectId or a string, not {identity!r}.")
+    if isinstance(identity, str) and _HEX_ID.fullmatch(identity):
+        raise Undecodable(f"_id must not be a string of 24 hex digits; make it the ObjectId {identity}.")
+
+
+def _is_priority(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return FIRST_PRIORITY <= value <= LAST_PRIORITY and value == int(value)

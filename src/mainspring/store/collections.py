@@ -62,6 +62,9 @@ from mainspring.model.job import FINISHED, PENDING, RUNNING
 
 LAYOUT = 1
 
+# Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
+BY_ID = "_id_"
+
 CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD = (
     "claim",
     "lease",
@@ -80,7 +83,7 @@ def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
 # A pending job is in `claim` only, a running one in `lease` only, a finished one in `finished` only: a transition
 # leaves one index and enters one other. The rest hold the few documents that concern them and are empty otherwise.
 JOB_INDEXES = [
-    _partial(CLAIM, {"ready": True}, "ready", "queue", "priority", "run_at"),
+    _partial(CLAIM, {"ready": True}, "ready", "queue", "priority", "run_at", "_id"),
     _partial(LEASE, {"state": RUNNING}, "state", "lease_until"),
     _partial(FINISHED_INDEX, {"state": {"$in": list(FINISHED)}}, "state", "finished_at"),
     _partial(RAW, {"v": None}, "v"),

@@ -17,6 +17,7 @@ from pymongo import UpdateMany
 from pymongo.errors import BulkWriteError
 
 from mainspring.model.ending import (
+    PROCESS_DIED,
     Cancelled,
     Committed,
     Completed,
@@ -29,6 +30,7 @@ from mainspring.model.ending import (
 )
 from mainspring.model.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
 from mainspring.store.codec import MAX_ATTEMPTS_KEPT, DocumentId, encode_error
+from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 
 _NEXT_STATE = {
@@ -85,6 +87,7 @@ class Finishing:
             cursor = self._connection.jobs.find(
                 {"_id": {"$in": [finish.id for finish in finishes]}},
                 {"state": 1, "token": 1, "cancel": 1, "attempts": {"$slice": -1}},
+                hint=BY_ID,
             )
             now = {document["_id"]: document for document in await cursor.to_list(len(finishes))}
         endings: list[Ending] = []
@@ -127,7 +130,7 @@ class Finishing:
         }
         if isinstance(first.ending, Retried | Snoozed | Released):
             filter["cancel"] = None
-        return UpdateMany(filter, finish_stage(first, self._connection.clock.expression()))
+        return UpdateMany(filter, finish_stage(first, self._connection.clock.expression()), hint=BY_ID)
 
 
 def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
@@ -150,7 +153,11 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
             fields["error"] = {"$literal": {"type": "Cancelled", "message": ending.reason}}
     elif isinstance(ending, Retried):
         fields |= {"error": {"$literal": encode_error(ending.error)}, **again_at(now, ending.delay)}
+        if ending.error.type == PROCESS_DIED:
+            fields["suspect"] = True  # it has killed a process of its own: it must not be let into a worker again
     else:
+        if isinstance(ending, Released):
+            del fields["suspect"]  # it has not been cleared of suspicion
         fields |= {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
         fields |= again_at(now, ending.delay) if isinstance(ending, Snoozed) else {"ready": True}
         return [{"$set": fields}]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -257,18 +256,16 @@ class Inserts:
 
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
-    options: dict[str, Any] = {
-        "expires_at": draft.expires_at and truncate(draft.expires_at),
-        "start_within": draft.start_within,
-        "timeout": draft.timeout,
-        "retry": draft.retry,
-        "tags": draft.tags or None,
-        "dedupe_key": draft.dedupe_key,
-        "parent_id": draft.parent_id,
-    }
+    """The fields that only some jobs have."""
+    for key in ("start_within", "timeout", "retry", "tags", "dedupe_key", "parent_id"):
+        value = getattr(draft, key)
+        if value is not None:
+            document[key] = value
+    if draft.expires_at is not None:
+        document["expires_at"] = truncate(draft.expires_at)
     limit = start_by(run_at, draft.expires_at, draft.start_within)
-    options["start_by"] = limit and truncate(limit)
-    document.update({key: value for key, value in options.items() if value is not None})
+    if limit is not None:
+        document["start_by"] = truncate(limit)
 
 
 def _find(documents: list[Document], job_id: DocumentId) -> Document:

@@ -20,7 +20,7 @@ from mainspring.model.job import (
     RUNNING,
 )
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import CLAIM, FINISHED_INDEX, HELD, LEASE
+from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys, Wanted
@@ -48,7 +48,9 @@ class Jobs:
     async def finished_among(self, ids: Sequence[DocumentId]) -> list[Document]:
         """Those of the named jobs that have ended."""
         with self._connection.deadline():
-            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "state": {"$in": list(FINISHED)}})
+            cursor = self._connection.jobs.find(
+                {"_id": {"$in": list(ids)}, "state": {"$in": list(FINISHED)}}, hint=BY_ID
+            )
             return await cursor.to_list(len(ids))
 
     async def existing_among(self, ids: Sequence[DocumentId]) -> set[DocumentId]:
@@ -151,7 +153,9 @@ class Jobs:
 
     async def _update(self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]]) -> bool:
         with self._connection.deadline():
-            result = await self._connection.jobs.update_one({"_id": job_id, "state": {"$in": list(states)}}, stages)
+            result = await self._connection.jobs.update_one(
+                {"_id": job_id, "state": {"$in": list(states)}}, stages, hint=BY_ID
+            )
         return result.matched_count == 1
 
     async def _changed(self, job_id: DocumentId, changed: bool, verb: str, allowed: str) -> Document:

@@ -16,7 +16,7 @@ from pymongo.errors import BulkWriteError
 
 from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import CANCEL, LEASE
+from mainspring.store.collections import BY_ID, CANCEL, LEASE
 from mainspring.store.connection import Connection, Document, deadline
 from mainspring.store.finish import HOLDING, appended_attempt, start_by_of
 
@@ -37,11 +37,11 @@ class Renewals:
         held = {"_id": {"$in": list(ids)}, "claim": {"$in": list(claims)}, "state": RUNNING}
         with deadline(self._settings.renew_timeout):
             result = self._jobs.update_many(
-                held, [{"$set": {"lease_until": {"$add": [now, int(self._settings.lease * 1000)]}}}]
+                held, [{"$set": {"lease_until": {"$add": [now, int(self._settings.lease * 1000)]}}}], hint=BY_ID
             )
             if result.matched_count == len(ids):
                 return set()
-            kept = {document["_id"] for document in self._jobs.find(held, {"_id": 1})}
+            kept = {document["_id"] for document in self._jobs.find(held, {"_id": 1}, hint=BY_ID)}
         return set(ids) - kept
 
     def cancellations(self, worker: str) -> dict[DocumentId, tuple[int, str]]:

@@ -25,7 +25,7 @@ from mainspring.model.job import (
     RUNNING,
 )
 from mainspring.store.codec import DocumentId, Undecodable, check_fields
-from mainspring.store.collections import FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
+from mainspring.store.collections import BY_ID, FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.finish import start_by_of
 
@@ -71,6 +71,7 @@ class Tending:
             result = await self._connection.jobs.update_many(
                 {"_id": {"$in": list(ids)}, "ready": True},
                 [{"$set": {**_BUMP, "held": held, "ready": "$$REMOVE"}}],
+                hint=BY_ID,
             )
         return result.modified_count
 
@@ -145,7 +146,7 @@ class Tending:
                 cursor = self._connection.jobs.find(old, {"_id": 1}, hint=FINISHED_INDEX, limit=limit)
                 ids = [document["_id"] for document in await cursor.to_list(limit)]
                 if ids:
-                    result = await self._connection.jobs.delete_many({"_id": {"$in": ids}, **old})
+                    result = await self._connection.jobs.delete_many({"_id": {"$in": ids}, **old}, hint=BY_ID)
                     deleted += result.deleted_count
         return deleted
 

@@ -1,0 +1,72 @@
+"""The worker process that is measured: `python -m bench.app URI DATABASE CONCURRENCY [PROFILE]`.
+
+It speaks with `crew.py` over its standard input and output: it says "ready" when it is connected, starts its worker
+on the first line it reads, says "started", and stops at the end of its input, so that it never outlives the bench.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from mainspring import Scheduler
+
+
+def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
+    """A scheduler with the two handlers that the measurements need."""
+    scheduler = Scheduler(uri, database=database, concurrency=concurrency)
+
+    @scheduler.job("noop")
+    async def noop(n: int) -> None:
+        """Do nothing: what is measured is the scheduler."""
+
+    @scheduler.job("stamp")
+    async def stamp(since: float) -> None:
+        """Tell when the handler was started, beside the instant it is measured from."""
+        started = time.time()
+        say(f"{since!r} {started!r}")
+
+    return scheduler
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def work(scheduler: Scheduler) -> None:
+    await scheduler.connect()
+    say("ready")
+    if await asyncio.to_thread(sys.stdin.readline):
+        await scheduler.start()
+        say("started")
+        await asyncio.to_thread(sys.stdin.read)
+    await scheduler.stop()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where it is installed, as a worker in production would."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def main(uri: str, database: str, concurrency: str, profile: str | None = None) -> None:
+    profiler = cProfile.Profile()
+    if profile is not None:
+        profiler.enable()
+    run(work(make_scheduler(uri, database, int(concurrency))))
+    if profile is not None:
+        profiler.disable()
+        profiler.dump_stats(profile)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,140 @@
+"""Draining a queue with one, two and eight worker processes.
+
+The workers are up and know each other, and the jobs are stored, before the instant from which the jobs are due. From
+that instant on the clock runs: until the last job is seen completed, which is never shorter than what the stored times
+of the attempts say, and includes the lateness of the start. That every job was run once is checked afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bench import floor
+from bench.crew import Crew, used
+from bench.ground import Document, Ground, Place
+from bench.options import Options
+from bench.report import Bar, Row
+from mainspring.clock import truncate
+from mainspring.model.job import COMPLETED, RUNNING
+from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE
+
+_LOOK_EVERY = 0.02
+_LOADS_A_SECOND = 12_000
+_HEAD_START = 2.0
+_GIVE_UP = 300.0
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What one drain showed. `wall` runs from the due instant, `stored` from the first attempt to the last end."""
+
+    jobs: int
+    wall: float
+    stored: float
+    workers_cpu: float
+    mongod_cpu: float
+    claimed_again: int
+
+    @property
+    def rate(self) -> float:
+        return self.jobs / max(self.wall, self.stored)
+
+
+def measure(ground: Ground, options: Options) -> list[Row]:
+    """The rows for draining."""
+    floors: dict[int, list[float]] = {batch: [] for batch in floor.BATCHES}
+    drained: dict[int, list[Drained]] = {1: [], 2: [], 8: []}
+    for _ in range(options.repeat):
+        for batch in floor.BATCHES:
+            floors[batch].append(_floor(ground, options.floor_jobs, batch))
+        for processes, results in drained.items():
+            with ground.place() as place:
+                results.append(drain(ground, place, processes, options))
+    best = max(floors.values(), key=lambda rates: sorted(rates)[len(rates) // 2])
+    one = [result.rate for result in drained[1]]
+    rows = [_row(processes, results, options, "raw life in batches", best) for processes, results in drained.items()]
+    rows[0].bar = Bar("ratio", 0.6)
+    rows[0].details["floors"] = {str(batch): rates for batch, rates in floors.items()}
+    rows[2].floor_name, rows[2].floor_samples, rows[2].bar = "drain, 1 process", one, Bar("ratio", 0.8)
+    return rows
+
+
+def _floor(ground: Ground, jobs: int, batch: int) -> float:
+    with ground.place() as place:
+        place.load(place.documents(jobs))
+        ground.settle()
+        return floor.life_rate(place, jobs, batch)
+
+
+def _row(processes: int, results: list[Drained], options: Options, floor_name: str, floors: list[float]) -> Row:
+    name = f"drain, {processes} process{'es' if processes > 1 else ''}"
+    row = Row(name, "jobs/s", [result.rate for result in results], floor_name, list(floors))
+    row.note = describe(results)
+    row.details["runs"] = [vars(result) for result in results]
+    return row
+
+
+def describe(results: list[Drained]) -> str:
+    """Where the time went."""
+    wall = sum(result.wall for result in results)
+    workers = sum(result.workers_cpu for result in results) / wall
+    mongod = sum(result.mongod_cpu for result in results) / wall
+    again = sum(result.claimed_again for result in results)
+    return f"{workers:.0%} of a core in workers, {mongod:.0%} in mongod" + (
+        f"; {again} jobs run again" if again else ""
+    )
+
+
+def drain(ground: Ground, place: Place, processes: int, options: Options) -> Drained:
+    """Drain a fresh load of jobs with so many worker processes."""
+    profile = f"{options.profile}.{processes}" if options.profile else None
+    with Crew(place, processes, options.concurrency, profile) as crew:
+        head_start = _HEAD_START
+        due = _load(place, options.drain_jobs, head_start)
+        ground.settle()
+        crew.go()
+        left = (due - place.now()).total_seconds()
+        if left < 0.2:
+            raise RuntimeError("the machine is too busy to measure on: the jobs were due before the workers were up")
+        time.sleep(left)
+        before = crew.cpu(), used(ground.mongod)
+        wall = _wait_drained(place, due, options.drain_jobs)
+        return _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], options.drain_jobs)
+
+
+def _load(place: Place, jobs: int, head_start: float) -> datetime:
+    """Store jobs that are all due at one instant, which leaves time to store them and to start the workers."""
+    due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + head_start))
+    place.load(place.documents(jobs, due))
+    return due
+
+
+def _wait_drained(place: Place, due: datetime, jobs: int) -> float:
+    """Seconds from the due instant until none of the jobs is waiting or running."""
+    while place.jobs.find_one(
+        {"ready": True, "run_at": {"$lte": due}, "queue": "default", "priority": 5}, hint=CLAIM
+    ) or (place.jobs.find_one({"state": RUNNING}, hint=LEASE)):
+        if (place.now() - due).total_seconds() > _GIVE_UP:
+            raise RuntimeError(f"{jobs} jobs were not drained within {_GIVE_UP:g} s")
+        time.sleep(_LOOK_EVERY)
+    return (place.now() - due).total_seconds()
+
+
+def _drained(place: Place, due: datetime, wall: float, workers_cpu: float, mongod_cpu: float, jobs: int) -> Drained:
+    ended = {"state": COMPLETED, "finished_at": {"$gte": due}}
+    first = {"$min": {"$first": "$attempts.started_at"}}
+    again = {"$sum": {"$cond": [{"$gt": ["$token", 1]}, 1, 0]}}
+    group: Document = {
+        "_id": None,
+        "count": {"$sum": 1},
+        "first": first,
+        "last": {"$max": "$finished_at"},
+        "again": again,
+    }
+    (totals,) = place.jobs.aggregate([{"$match": ended}, {"$group": group}], hint=FINISHED_INDEX)
+    if totals["count"] != jobs:
+        raise RuntimeError(f"{totals['count']} of {jobs} jobs are completed")
+    stored = (totals["last"] - totals["first"]).total_seconds()
+    return Drained(jobs, wall, stored, workers_cpu, mongod_cpu, totals["again"])

@@ -1,0 +1,121 @@
+"""The ground that is measured on: a server, and databases of their own for each measurement.
+
+The server is started the way the product starts its embedded one, in a temporary folder, unless a URI is given. The
+documents and the indexes of a database are made by the product's own code, so that the floor has exactly the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from mainspring.clock import ServerClock
+from mainspring.config import make_settings
+from mainspring.model.draft import Draft
+from mainspring.mongod import open_server
+from mainspring.store import Store
+from mainspring.store.connection import DURABLE, Connection
+
+Document = dict[str, Any]
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Place:
+    """One database: its jobs collection on a blocking client, and the product's store, for its documents and clock."""
+
+    uri: str
+    name: str
+    jobs: Collection[Document]
+    store: Store
+
+    def now(self) -> datetime:
+        """The server's time."""
+        return self.store.clock.now()
+
+    def documents(self, count: int, run_at: datetime | None = None) -> list[Document]:
+        """The documents of jobs that do nothing, as the product would store them; due since a moment ago."""
+        run_at = run_at or self.now() - timedelta(seconds=1)
+        return [self.store.inserts.document(Draft("noop", {"n": n}, run_at=run_at)) for n in range(count)]
+
+    def load(self, documents: list[Document]) -> None:
+        """Store documents, as fast as one client can with full durability."""
+        for start in range(0, len(documents), CHUNK):
+            self.jobs.insert_many(documents[start : start + CHUNK], ordered=False)
+
+
+class Ground:
+    """The server under measurement."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.client: MongoClient[Document] = MongoClient(uri, appname="mainspring-bench")
+        status = self.client.admin.command("serverStatus")
+        self.version: str = status["version"]
+        self.mongod = _process(status["pid"])
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """A fresh database with the product's indexes, dropped at the end."""
+        name = f"bench_{secrets.token_hex(4)}"
+        try:
+            store = asyncio.run(_prepare(self.uri, name))
+            yield Place(self.uri, name, self.client.get_database(name, write_concern=DURABLE)["jobs"], store)
+        finally:
+            self.client.drop_database(name)
+
+    def settle(self) -> None:
+        """Have the server write out what it still holds back, so that no measurement pays for the one before."""
+        self.client.admin.command("fsync")
+        time.sleep(0.2)
+
+
+@contextmanager
+def open_ground(uri: str | None) -> Iterator[Ground]:
+    """The server at a URI, or one of our own for as long as this lasts."""
+    if uri is not None:
+        yield Ground(uri)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="mainspring-bench-"))
+    try:
+        with open_server(folder) as server:
+            yield Ground(server.uri)
+        _wait_gone(server.pid, server.guardian_pid)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _prepare(uri: str, name: str) -> Store:
+    """Let the product make the indexes; what it returns still knows the server's clock when it is closed."""
+    connection = await Connection.open(make_settings({"database": name}), ServerClock(), uri=uri)
+    await connection.close()
+    return Store(connection)
+
+
+def _process(pid: int) -> psutil.Process | None:
+    """The server's process, if it runs on this machine."""
+    try:
+        process = psutil.Process(pid)
+        return process if "mongo" in process.name() else None
+    except psutil.Error:
+        return None
+
+
+def _wait_gone(*pids: int) -> None:
+    """The folder can be removed when mongod and its guardian have ended."""
+    until = time.monotonic() + 30
+    while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.05)

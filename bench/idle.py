@@ -1,0 +1,89 @@
+"""What an idle worker costs: the operations it asks of the server, and the CPU time on both sides.
+
+Operations are all kinds that the server counts, over a while with one idle worker, less those over an equal while
+without (this client's own, and the server's own). Which commands they are is told beneath.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from bench.beside import fill, future_job
+from bench.crew import Crew, used
+from bench.ground import Ground, Place
+from bench.options import Options
+from bench.report import Bar, Row
+
+_SETTLE = 3.0
+_MOST = Bar("value", 2.0, at_most=True)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What happened during a while, per second."""
+
+    operations: float
+    commands: Counter[str]
+    worker_cpu: float
+    mongod_cpu: float
+
+
+def measure(ground: Ground, options: Options) -> list[Row]:
+    """The rows for idling."""
+    quiet = _watch(ground, None, options.idle_seconds)
+    with ground.place() as place:
+        empty = _idle(ground, place, options)
+    with ground.place() as place:
+        fill(place, options.idle_future_jobs, future_job)
+        ground.settle()
+        among = _idle(ground, place, options)
+    name = f"idle worker, {options.idle_future_jobs:,} future jobs"
+    return [*_rows("idle worker, no jobs", empty, quiet), *_rows(name, among, quiet)]
+
+
+def _idle(ground: Ground, place: Place, options: Options) -> Span:
+    with Crew(place, 1, options.concurrency) as crew:
+        crew.go()
+        time.sleep(_SETTLE)
+        return _watch(ground, crew, options.idle_seconds)
+
+
+def _watch(ground: Ground, crew: Crew | None, seconds: float) -> Span:
+    before, cpu, mongod = _counters(ground), crew.cpu() if crew else 0.0, used(ground.mongod)
+    started = time.perf_counter()
+    time.sleep(seconds)
+    took = time.perf_counter() - started
+    worker_cpu, mongod_cpu = (crew.cpu() if crew else 0.0) - cpu, used(ground.mongod) - mongod
+    after = _counters(ground)
+    commands = Counter({name: (after[1][name] - before[1][name]) for name in after[1]})
+    return Span(
+        (after[0] - before[0]) / took,
+        Counter({name: count / took for name, count in commands.items() if count}),
+        worker_cpu / took,
+        mongod_cpu / took,
+    )
+
+
+def _counters(ground: Ground) -> tuple[int, Counter[str]]:
+    """How many operations, and how many of each command, the server has counted so far."""
+    status = ground.client.admin.command("serverStatus")
+    operations = sum(count for count in status["opcounters"].values() if isinstance(count, int))
+    commands = status["metrics"]["commands"].items()
+    totals = {name: facts["total"] for name, facts in commands if isinstance(facts, dict) and "total" in facts}
+    return operations, Counter(totals)
+
+
+def _rows(name: str, span: Span, quiet: Span) -> list[Row]:
+    operations = Row(name, "ops/s", [span.operations - quiet.operations], bar=_MOST)
+    operations.note = ", ".join(_commands(span, quiet)) + " a second"
+    operations.details = {"commands": dict(span.commands), "quiet": dict(quiet.commands)}
+    workers = Row(f"{name}: worker's CPU", "% of a core", [100 * span.worker_cpu])
+    mongod = Row(f"{name}: mongod's CPU", "% of a core", [100 * span.mongod_cpu], "no worker", [100 * quiet.mongod_cpu])
+    return [operations, workers, mongod]
+
+
+def _commands(span: Span, quiet: Span) -> list[str]:
+    more = {name: rate - quiet.commands.get(name, 0.0) for name, rate in span.commands.items()}
+    return [f"{name} {rate:.2f}" for name, rate in sorted(more.items(), key=lambda pair: -pair[1]) if rate > 0.005]

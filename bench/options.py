@@ -1,0 +1,38 @@
+"""How much is measured: everything a measurement may ask about the run it is part of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """The sizes of a full run; `quick()` has those of a short one."""
+
+    repeat: int = 3
+    concurrency: int = 10
+    bulk_jobs: int = 30_000
+    single_jobs: int = 400
+    drain_jobs: int = 30_000
+    floor_jobs: int = 15_000
+    others: int = 1_000_000
+    pickups: int = 300
+    idle_seconds: float = 25.0
+    idle_future_jobs: int = 100_000
+    profile: str | None = None
+
+
+def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
+    return Options(
+        repeat=repeat,
+        concurrency=concurrency,
+        bulk_jobs=20_000,
+        single_jobs=200,
+        drain_jobs=10_000,
+        floor_jobs=5_000,
+        others=100_000,
+        pickups=100,
+        idle_seconds=6.0,
+        idle_future_jobs=100_000,
+        profile=profile,
+    )

@@ -1,0 +1,23 @@
+"""The command line: `mainspring up`, `mainspring worker`, `mainspring version`. One file per command.
+
+This module is the entry point and imports nothing of the extra `cli` by itself: the worker processes pass through it
+and do not need that extra, and a machine without it is told how to get it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_EXTRA = ("typer", "rich", "dotenv")
+
+
+def main() -> None:
+    """Run the command that the arguments ask for, and exit with its code."""
+    try:
+        from mainspring.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write("mainspring: The command line needs the extra 'cli'; pip install 'mainspring[cli]'\n")
+        sys.exit(2)
+    sys.exit(run())

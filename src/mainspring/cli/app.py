@@ -1,0 +1,65 @@
+"""The commands put together, and what surrounds all of them: `.env`, errors as sentences, exit codes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from dotenv import load_dotenv
+
+from mainspring.cli.failures import exit_code, report
+from mainspring.cli.up import up
+from mainspring.cli.version import describe_versions, version
+from mainspring.cli.worker import worker
+
+app = typer.Typer(
+    name="mainspring",
+    help="A distributed job scheduler for Python on MongoDB.",
+    epilog="A file .env in the current folder is read; what the environment already has counts more.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(describe_versions())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(up)
+app.command()(worker)
+app.command()(version)
+
+
+def run() -> int:
+    """Run the command that the arguments ask for; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a job's name must not end a command on a poor terminal
+    load_dotenv(Path.cwd() / ".env", override=False)
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        report(error)
+        return exit_code(error)
+    return 0

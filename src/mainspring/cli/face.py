@@ -1,0 +1,44 @@
+"""Both faces of a scheduler, the async and the blocking one, run in the same way.
+
+A blocking scheduler keeps to the event loop of its own that its handlers call back into; running its async part on
+the command's loop would tear the two apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mainspring.scheduler import Scheduler
+from mainspring.sync import Scheduler as BlockingScheduler
+
+
+class Face:
+    """A user's scheduler, to be started, stopped and hurried from an event loop."""
+
+    def __init__(self, scheduler: Scheduler | BlockingScheduler) -> None:
+        self._blocking = scheduler if isinstance(scheduler, BlockingScheduler) else None
+        self.inner: Scheduler = scheduler.inner if isinstance(scheduler, BlockingScheduler) else scheduler
+
+    def use_loop(self, factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        """Let a blocking scheduler make its event loop with this."""
+        if self._blocking is not None:
+            self._blocking.loop_factory = factory
+
+    async def start(self) -> None:
+        if self._blocking is None:
+            await self.inner.start()
+        else:
+            await asyncio.to_thread(self._blocking.start)
+
+    async def stop(self, grace: float) -> None:
+        if self._blocking is None:
+            await self.inner.stop(timeout=grace)
+        else:
+            await asyncio.to_thread(self._blocking.stop, timeout=grace)
+
+    def hurry(self) -> None:
+        if self._blocking is None:
+            self.inner.hurry()
+        else:
+            self._blocking.hurry()

@@ -1,0 +1,57 @@
+"""Questions to the database that tests of whole clusters ask, on a client of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from bson import ObjectId
+from harness.waiting import eventually
+from pymongo import AsyncMongoClient
+
+LIVE = ("pending", "running")
+
+
+class Asking:
+    """Looks into one database, past the scheduler."""
+
+    def __init__(self, uri: str) -> None:
+        self.client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(uri, tz_aware=True, appname="asking")
+        self.db = self.client.get_default_database()
+        self.jobs = self.db["jobs"]
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def job(self, id: str) -> dict[str, Any]:
+        document = await self.jobs.find_one({"_id": ObjectId(id)})
+        assert document is not None
+        return document
+
+    async def documents(self) -> dict[str, dict[str, Any]]:
+        """All jobs, by their ids."""
+        return {str(document["_id"]): document async for document in self.jobs.find({}, hint="_id_")}
+
+    async def states(self, ids: Iterable[str] | None = None) -> Counter[str]:
+        """How many jobs there are in each state: of these, or of all."""
+        chosen = {} if ids is None else {"_id": {"$in": [ObjectId(id) for id in ids]}}
+        cursor = self.jobs.find(chosen, {"state": 1}, hint="_id_")
+        return Counter([document["state"] async for document in cursor])
+
+    async def live(self) -> int:
+        """How many jobs are pending or running."""
+        ready = await self.jobs.count_documents({"ready": True}, hint="claim")
+        running = await self.jobs.count_documents({"state": "running"}, hint="lease")
+        return ready + running
+
+    async def drained(self, timeout: float) -> None:
+        """Wait until no job is pending or running."""
+
+        async def none_left() -> bool:
+            return await self.live() == 0
+
+        try:
+            await eventually(none_left, timeout, every=0.1)
+        except AssertionError:
+            raise AssertionError(f"after {timeout} s there are {dict(await self.states())}") from None

@@ -1,0 +1,46 @@
+"""Worker processes of a test's own, and what the tests of this folder ask the database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.asking import Asking
+from harness.changes import Changes
+from harness.processes import Fleet
+
+
+@pytest.fixture
+def fleet(uri: str, tmp_path: Path) -> Iterator[Fleet]:
+    """Worker processes on the test's database, all stopped at its end."""
+    fleet = Fleet(uri, tmp_path)
+    try:
+        yield fleet
+    finally:
+        fleet.stop()
+    assert fleet.complaints() == []
+
+
+@pytest.fixture
+async def ask(uri: str) -> AsyncIterator[Asking]:
+    """Looks into the test's database, past the scheduler."""
+    asking = Asking(uri)
+    yield asking
+    await asking.close()
+
+
+@pytest.fixture
+def changes(uri: str) -> Iterator[Changes]:
+    """The database's own account of all that happens to jobs in this test."""
+    changes = Changes(uri)
+    yield changes
+    changes.close()
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.cluster)

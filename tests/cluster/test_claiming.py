@@ -1,0 +1,31 @@
+"""Many processes at one queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cluster.asking import Asking
+from harness.checker import check
+from harness.processes import Fleet
+
+from mainspring import Scheduler
+
+PROCESSES = 16
+JOBS = 10_000
+
+
+async def test_sixteen_processes_run_each_of_ten_thousand_jobs_exactly_once(
+    fleet: Fleet, scheduler: Scheduler, ask: Asking
+) -> None:
+    await fleet.start_many(PROCESSES, lease=30)
+    jobs = await scheduler.schedule_bulk([{"name": "work"}] * JOBS)
+    await ask.drained(90)
+
+    documents = await ask.documents()
+    assert Counter(document["state"] for document in documents.values()) == {"completed": JOBS}
+    assert {document["token"] - 1 for document in documents.values()} == {0}
+    assert {len(document["attempts"]) for document in documents.values()} == {1}
+    runs = fleet.history.runs()
+    assert Counter(run.job for run in runs) == dict.fromkeys((job.id for job in jobs), 1)
+    assert len({run.worker for run in runs}) > 1
+    assert check(fleet.history, documents, acknowledged=[job.id for job in jobs]) == []

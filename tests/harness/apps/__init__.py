@@ -1,0 +1,1 @@
+"""Small programs that tests start as processes of their own."""

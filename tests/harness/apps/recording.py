@@ -1,0 +1,112 @@
+"""Handlers that write down when they start and how they end, and a scheduler that writes down what befalls it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from harness.history import Recorder
+from harness.processes import HISTORY_VARIABLE, OPTIONS_VARIABLE, SKEW_VARIABLE
+
+from mainspring import JobContext, Retry, Scheduler
+from mainspring.clock import ServerClock
+from mainspring.model.job import Job
+
+record = Recorder(os.environ[HISTORY_VARIABLE])
+
+
+def _clock() -> ServerClock:
+    clock = ServerClock()
+    # What the clock holds until the server is asked: the process's own wall clock, here a wrong one.
+    clock._offset += float(os.environ.get(SKEW_VARIABLE, "0"))
+    return clock
+
+
+scheduler = Scheduler(
+    os.environ["MAINSPRING_URI"],
+    retry=Retry(attempts=20, delay=0.1),
+    clock=_clock(),
+    **json.loads(os.environ[OPTIONS_VARIABLE]),
+)
+
+
+@contextmanager
+def recorded(ctx: Any) -> Iterator[None]:
+    """Write down the start of a handler and how it ends."""
+    facts = {"job": ctx.id, "token": ctx.token, "attempt": ctx.attempt}
+    record("start", **facts)
+    how = "returned"
+    try:
+        yield
+    except BaseException as error:
+        how = "cancelled" if isinstance(error, asyncio.CancelledError) else repr(error)
+        raise
+    finally:
+        record("end", **facts, how=how)
+
+
+@scheduler.job("work")
+async def work(ctx: JobContext, seconds: float = 0.0) -> int:
+    """Takes its time; returns the token it ran with."""
+    with recorded(ctx):
+        if seconds:
+            await asyncio.sleep(seconds)
+    return ctx.token
+
+
+@scheduler.job("talk")
+async def talk(ctx: JobContext, first: float, later: float) -> int:
+    """Speaks of itself all the time; takes `first` seconds under its first claim and `later` under any other."""
+    with recorded(ctx):
+        until = time.monotonic() + (first if ctx.token == 1 else later)
+        while time.monotonic() < until:
+            ctx.progress(min(99, ctx.token), f"token {ctx.token}")
+            ctx.log(f"token {ctx.token}")
+            await asyncio.sleep(0.05)
+    return ctx.token
+
+
+@scheduler.job("block")
+async def block(ctx: JobContext, seconds: float) -> int:
+    """Blocks the event loop."""
+    with recorded(ctx):
+        time.sleep(seconds)
+    return ctx.token
+
+
+@scheduler.job("die")
+async def die(ctx: JobContext) -> None:
+    """Kills the process that runs it."""
+    with recorded(ctx):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@scheduler.on("worker:start")
+def up(worker: str) -> None:
+    record("up")
+
+
+@scheduler.on("worker:stop")
+def down(worker: str) -> None:
+    record("down")
+
+
+@scheduler.on("job:lost")
+def lost(job: Job) -> None:
+    record("lost", job=job.id)
+
+
+@scheduler.on("job:rescue")
+def rescued(job: Job) -> None:
+    record("rescue", job=job.id)
+
+
+@scheduler.on("scheduler:error")
+def error(error: Exception) -> None:
+    record("error", error=type(error).__name__, message=str(error)[:200])

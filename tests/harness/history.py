@@ -1,0 +1,88 @@
+"""What really happened, as the processes of a test saw it: an append-only file that survives kill -9.
+
+Handlers write to it with `Recorder` (one `write(2)` per line, so that nothing is lost in a buffer and lines of several
+processes do not mix); tests read it with `History`. All times are the host's monotonic clock, which all processes of a
+test share and which no test moves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WORKER_VARIABLE = "MAINSPRING_WORKER_ID"
+
+
+class Recorder:
+    """Appends to a history."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def __call__(self, kind: str, **facts: Any) -> None:
+        worker = os.environ.get(WORKER_VARIABLE, "")
+        line = {"kind": kind, "at": time.monotonic(), "pid": os.getpid(), "worker": worker, **facts}
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class Run:
+    """One call of a handler. `ended` is None when it never came to an end: its process was killed."""
+
+    job: str
+    token: int
+    attempt: int
+    worker: str
+    pid: int
+    started: float
+    ended: float | None = None
+    how: str | None = None
+
+
+class History:
+    """Reads a history; every call sees what has been written up to now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def events(self, kind: str | None = None, **facts: Any) -> list[dict[str, Any]]:
+        """The events of a kind that carry these facts, in the order in which they were written."""
+        return [
+            event
+            for event in self._lines()
+            if (kind is None or event["kind"] == kind) and all(event.get(key) == value for key, value in facts.items())
+        ]
+
+    def runs(self, **facts: Any) -> list[Run]:
+        """All calls of handlers, in the order of their starts."""
+        runs: list[Run] = []
+        running: dict[tuple[str, int, int], Run] = {}
+        for event in self.events(**facts):
+            if event["kind"] == "start":
+                run = Run(
+                    event["job"], event["token"], event["attempt"], event["worker"], event["pid"], event["at"]
+                )
+                runs.append(run)
+                running[run.job, run.token, run.pid] = run
+            elif event["kind"] == "end":
+                run = running.pop((event["job"], event["token"], event["pid"]))
+                run.ended, run.how = event["at"], event["how"]
+        return runs
+
+    def runs_by_job(self) -> dict[str, list[Run]]:
+        by_job: dict[str, list[Run]] = defaultdict(list)
+        for run in self.runs():
+            by_job[run.job].append(run)
+        return by_job
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):  # else it is just being written
+                yield json.loads(line)
