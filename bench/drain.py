@@ -17,7 +17,7 @@ from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
 from mainspring.clock import truncate
-from mainspring.model.job import COMPLETED, RUNNING
+from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, DEFAULT_QUEUE, RUNNING
 from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE
 
 _LOOK_EVERY = 0.02
@@ -54,7 +54,7 @@ def measure(ground: Ground, options: Options) -> list[Row]:
                 results.append(drain(ground, place, processes, options))
     best = max(floors.values(), key=lambda rates: sorted(rates)[len(rates) // 2])
     one = [result.rate for result in drained[1]]
-    rows = [_row(processes, results, options, "raw life in batches", best) for processes, results in drained.items()]
+    rows = [_row(processes, results, "raw life in batches", best) for processes, results in drained.items()]
     rows[0].bar = Bar("ratio", 0.6)
     rows[0].details["floors"] = {str(batch): rates for batch, rates in floors.items()}
     rows[2].floor_name, rows[2].floor_samples, rows[2].bar = "drain, 1 process", one, Bar("ratio", 0.8)
@@ -68,7 +68,7 @@ def _floor(ground: Ground, jobs: int, batch: int) -> float:
         return floor.life_rate(place, jobs, batch)
 
 
-def _row(processes: int, results: list[Drained], options: Options, floor_name: str, floors: list[float]) -> Row:
+def _row(processes: int, results: list[Drained], floor_name: str, floors: list[float]) -> Row:
     name = f"drain, {processes} process{'es' if processes > 1 else ''}"
     row = Row(name, "jobs/s", [result.rate for result in results], floor_name, list(floors))
     row.note = describe(results)
@@ -81,18 +81,16 @@ def describe(results: list[Drained]) -> str:
     wall = sum(result.wall for result in results)
     workers = sum(result.workers_cpu for result in results) / wall
     mongod = sum(result.mongod_cpu for result in results) / wall
+    text = f"{workers:.0%} of a core in workers, {mongod:.0%} in mongod"
     again = sum(result.claimed_again for result in results)
-    return f"{workers:.0%} of a core in workers, {mongod:.0%} in mongod" + (
-        f"; {again} jobs run again" if again else ""
-    )
+    return f"{text}; {again} jobs claimed more than once" if again else text
 
 
 def drain(ground: Ground, place: Place, processes: int, options: Options) -> Drained:
     """Drain a fresh load of jobs with so many worker processes."""
     profile = f"{options.profile}.{processes}" if options.profile else None
     with Crew(place, processes, options.concurrency, profile) as crew:
-        head_start = _HEAD_START
-        due = _load(place, options.drain_jobs, head_start)
+        due = _load(place, options.drain_jobs)
         ground.settle()
         crew.go()
         left = (due - place.now()).total_seconds()
@@ -104,18 +102,23 @@ def drain(ground: Ground, place: Place, processes: int, options: Options) -> Dra
         return _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], options.drain_jobs)
 
 
-def _load(place: Place, jobs: int, head_start: float) -> datetime:
+def _load(place: Place, jobs: int) -> datetime:
     """Store jobs that are all due at one instant, which leaves time to store them and to start the workers."""
-    due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + head_start))
+    due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + _HEAD_START))
     place.load(place.documents(jobs, due))
     return due
 
 
 def _wait_drained(place: Place, due: datetime, jobs: int) -> float:
-    """Seconds from the due instant until none of the jobs is waiting or running."""
-    while place.jobs.find_one(
-        {"ready": True, "run_at": {"$lte": due}, "queue": "default", "priority": 5}, hint=CLAIM
-    ) or (place.jobs.find_one({"state": RUNNING}, hint=LEASE)):
+    """Seconds from the due instant until none of the jobs is waiting or running.
+
+    Both looks begin at the far end of their index: at the near end lie the remains of what was just claimed, and
+    walking over them many times a second would take from the server what is being measured.
+    """
+    waiting = {"ready": True, "queue": DEFAULT_QUEUE, "priority": DEFAULT_PRIORITY, "run_at": due}
+    while place.jobs.find_one(waiting, {"_id": 1}, sort=[("run_at", -1)], hint=CLAIM) or (
+        place.jobs.find_one({"state": RUNNING}, {"_id": 1}, sort=[("lease_until", -1)], hint=LEASE)
+    ):
         if (place.now() - due).total_seconds() > _GIVE_UP:
             raise RuntimeError(f"{jobs} jobs were not drained within {_GIVE_UP:g} s")
         time.sleep(_LOOK_EVERY)
@@ -126,13 +129,8 @@ def _drained(place: Place, due: datetime, wall: float, workers_cpu: float, mongo
     ended = {"state": COMPLETED, "finished_at": {"$gte": due}}
     first = {"$min": {"$first": "$attempts.started_at"}}
     again = {"$sum": {"$cond": [{"$gt": ["$token", 1]}, 1, 0]}}
-    group: Document = {
-        "_id": None,
-        "count": {"$sum": 1},
-        "first": first,
-        "last": {"$max": "$finished_at"},
-        "again": again,
-    }
+    group: Document = {"_id": None, "count": {"$sum": 1}, "first": first, "again": again}
+    group["last"] = {"$max": "$finished_at"}
     (totals,) = place.jobs.aggregate([{"$match": ended}, {"$group": group}], hint=FINISHED_INDEX)
     if totals["count"] != jobs:
         raise RuntimeError(f"{totals['count']} of {jobs} jobs are completed")

@@ -69,6 +69,7 @@ class ServerClock:
     def forget(self) -> None:
         """Drop the reading (the server may have changed); the next one counts whatever its round trip."""
         self._error = float("inf")
+        self._learned_at = float("-inf")
 
     def now(self) -> datetime:
         return self.at(monotonic())

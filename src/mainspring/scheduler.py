@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +25,7 @@ from mainspring.engine.executor import Middleware
 from mainspring.engine.policy import Policies
 from mainspring.engine.waiting import Waiting
 from mainspring.engine.worker import Worker
-from mainspring.errors import BulkError, ConfigurationError, InvalidJob, MainspringError, WaitTimeout
+from mainspring.errors import BulkError, ConfigurationError, InvalidJob, MainspringError, Unavailable, WaitTimeout
 from mainspring.handlers import Handler, Handlers, check_data
 from mainspring.link import Link
 from mainspring.model.draft import (
@@ -87,6 +87,7 @@ class Scheduler:
         self._on_stop: list[Callable[[], Any]] = []
         self._worker: Worker | None = None
         self._stopping: Worker | None = None
+        self._hurried = False
         self._waiting: Waiting | None = None
 
     def configure(self, uri: str | None = None, **options: Any) -> Self:
@@ -430,6 +431,8 @@ class Scheduler:
         store = await self._link.store()
         if self._waiting is not None and self._waiting.store is not store:
             self._waiting = None
+        with suppress(Unavailable):  # what is asked for next will tell
+            await store.connection.keep_clock()
         return store
 
     # -- the worker's life -----------------------------------------------------------------------------------------
@@ -463,9 +466,9 @@ class Scheduler:
         if worker is not None:
             self._stopping = worker
             try:
-                await worker.stop(seconds(timeout, "timeout") if graceful else 0.0)
+                await worker.stop(seconds(timeout, "timeout") if graceful and not self._hurried else 0.0)
             finally:
-                self._stopping = None
+                self._stopping, self._hurried = None, False
                 for hook in self._on_stop:
                     await _maybe_await(hook())
                 self._events.emit("scheduler:stop")
@@ -476,7 +479,8 @@ class Scheduler:
         await self._link.close()
 
     def hurry(self) -> None:
-        """While stopping: do not wait for handlers any longer, cancel and release them."""
+        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        self._hurried = True
         if self._stopping is not None:
             self._stopping.hurry()
 
@@ -504,14 +508,15 @@ class Scheduler:
 
         handled = [signal.SIGTERM, signal.SIGINT]
         for number in handled:
-            loop.add_signal_handler(number, on_signal)
+            _handle_signal(loop, number, on_signal)
         try:
             await self.start()
             await told.wait()
         finally:
             await self.stop(timeout=self.settings.grace)
             for number in handled:
-                loop.remove_signal_handler(number)
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -524,6 +529,13 @@ class Scheduler:
 
     def __repr__(self) -> str:
         return f"<Scheduler {'running' if self._worker else 'stopped'}>"
+
+
+def _handle_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]) -> None:
+    try:
+        loop.add_signal_handler(number, callback)
+    except NotImplementedError:  # an event loop without signals, as on Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
 
 
 async def _maybe_await(outcome: Any) -> None:

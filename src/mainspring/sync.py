@@ -129,10 +129,10 @@ class Scheduler:
             portal.loop.call_soon_threadsafe(portal.loop.stop)
 
     def hurry(self) -> None:
-        """While another thread is in `stop()`: do not wait for handlers any longer, cancel and release them."""
-        closing = self._closing
-        if closing is not None:
-            closing.loop.call_soon_threadsafe(self.inner.hurry)
+        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        portal = self._closing or self._portal
+        if portal is not None:
+            portal.loop.call_soon_threadsafe(self.inner.hurry)
 
     def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""

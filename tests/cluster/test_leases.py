@@ -58,7 +58,6 @@ async def test_a_worker_cut_off_from_the_database_stops_its_handlers_before_thei
     for job, lease_until in zip(jobs, leases, strict=True):
         first, second = by_job[job.id]
         assert (first.worker, first.how, second.worker) == (cut_off.id, "cancelled", heir.id)
-        print("MARGIN", lease_until - first.ended - wall, second.started - first.ended)
         assert first.ended is not None and first.ended + wall < lease_until
         assert first.ended < second.started
     reasons = Reasons(outage=True)

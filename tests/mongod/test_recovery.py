@@ -94,7 +94,7 @@ def test_a_killed_guardian_leaves_no_mongod_behind_and_the_next_user_starts_anew
     server = open_server(folder)
     os.kill(server.guardian_pid, signal.SIGKILL)
     server.close()
-    eventually(lambda: not is_alive(server.pid), 4)
+    eventually(lambda: not is_alive(server.pid), 6)
     with open_server(folder) as again:
         assert again.uri == server.uri
 
@@ -104,7 +104,7 @@ def test_a_guardian_told_to_end_stops_its_mongod_cleanly(
 ) -> None:
     with open_server(folder) as server:
         os.kill(server.guardian_pid, signal.SIGTERM)
-        eventually(lambda: not is_alive(server.guardian_pid), 4)
+        eventually(lambda: not is_alive(server.guardian_pid), 6)
         assert not is_alive(server.pid)
         assert not Folder(folder).was_left_unclean()
 
@@ -131,7 +131,7 @@ def test_where_the_kernel_cannot_tie_mongod_to_its_guardian_a_leash_does(
         assert owner.stdout
         mongod = int(owner.stdout.readline())
         owner.kill()
-        eventually(lambda: not is_alive(mongod), 4)
+        eventually(lambda: not is_alive(mongod), 6)
 
 
 def test_an_unclean_stop_of_everything_recovers_on_the_next_open(
@@ -171,7 +171,7 @@ def test_when_its_port_is_taken_the_server_moves_to_another_and_keeps_its_data(
 ) -> None:
     with open_server(folder) as first, connect(first.uri) as client:
         client.test.things.insert_one({"_id": 1})
-    eventually(lambda: not is_alive(first.pid) and ports.is_free(first.port), 4)
+    eventually(lambda: not is_alive(first.pid) and ports.is_free(first.port), 6)
     with taken(first.port), open_server(folder) as second, connect(second.uri) as client:
         assert second.port != first.port
         assert client.test.things.count_documents({}) == 1
@@ -183,7 +183,7 @@ def test_when_the_folder_is_removed_nothing_runs_on(folder: Path, is_alive: IsAl
         gone = server.pid
         folder.rename(folder.with_name("removed"))
         shutil.rmtree(folder.with_name("removed"), ignore_errors=True)
-        eventually(lambda: not is_alive(gone) and not is_alive(server.guardian_pid), 4)
+        eventually(lambda: not is_alive(gone) and not is_alive(server.guardian_pid), 6)
         assert not folder.exists()
         assert server.ensure() is True
         assert is_alive(server.pid)

@@ -19,7 +19,7 @@ from mainspring.scheduler import Scheduler
 scheduler = Scheduler(EMBEDDED + DEFAULT_FOLDER, keep_finished=86_400)
 
 _SAMPLES: tuple[dict[str, Any], ...] = (
-    {"name": "send-email", "data": {"to": "user@example.com", "subject": "Welcome!"}},
+    {"name": "send-email", "data": {"to": "user@example.com", "subject": "Welcome"}},
     {"name": "generate-report", "data": {"kind": "finance"}},
     {"name": "retry-demo", "data": {"succeed_after_attempt": 3}},
     {"name": "send-email", "data": {"to": "admin@example.com", "subject": "System alert"}, "priority": 1},

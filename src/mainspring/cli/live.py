@@ -77,11 +77,12 @@ class Live:
         line.append(f"{shortened(printable(job.queue), _QUEUE_WIDTH):{_QUEUE_WIDTH}}")
         for detail in _details(event, job):
             line.append(f"  {shortened(printable(detail), _ERROR_WIDTH)}", style if event in _WENT_WRONG else "")
+        line.rstrip()
         return line
 
     def _begin(self, word: str, style: str) -> Text:
         now = self._clock.now().astimezone()
-        return Text(f"{now:%H:%M:%S}.{now.microsecond // 1000:03} ", "dim").append(f"{word:10}", style)
+        return Text().append(f"{now:%H:%M:%S}.{now.microsecond // 1000:03} ", "dim").append(f"{word:10}", style)
 
 
 def _details(event: str, job: Job) -> list[str]:

@@ -166,12 +166,20 @@ class Supervisor:
         rescue.add_done_callback(self._rescues.discard)
 
     async def _rescue_from(self, worker_id: str) -> None:
+        """Give back what a dead worker held; in an outage, as soon as it is over or until the leases have run out."""
+        until = monotonic() + self._scheduler.settings.lease
         for pause in _RESCUE_PAUSES:
             await self._unless_stopping(pause)
-            try:
-                await self._scheduler.rescue_worker(worker_id)
-            except MainspringError as error:
-                logger.warning("What the worker %s held cannot be given back now (%s)", worker_id, error)
+            while not await self._try_to_rescue(worker_id) and monotonic() < until and not self._stopping.is_set():
+                await self._unless_stopping(1.0)
+
+    async def _try_to_rescue(self, worker_id: str) -> bool:
+        try:
+            await self._scheduler.rescue_worker(worker_id)
+            return True
+        except MainspringError as error:
+            logger.warning("What the worker %s held cannot be given back now (%s)", worker_id, error)
+            return False
 
     async def _finish_rescues(self) -> None:
         if self._rescues:

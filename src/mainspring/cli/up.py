@@ -140,8 +140,7 @@ class _Up:
             f"from mainspring.sync import Scheduler; s = Scheduler({', '.join(arguments)}); "
             f"print(s.schedule({sample['name']!r}, {sample['data']!r}).id); s.stop()"
         )
-        python = "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
-        return f"{python} -c {_in_double_quotes(code)}"
+        return f"{_python()} -c {_in_double_quotes(code)}"
 
     def _sample(self) -> Mapping[str, Any]:
         if self._samples:
@@ -150,6 +149,14 @@ class _Up:
             return FIRST_SAMPLE
         names = self._face.inner.handler_names
         return {"name": names[0] if names else "anything", "data": {}}
+
+
+def _python() -> str:
+    """How to call this very Python: by name, where that finds it."""
+    named, this = shutil.which("python"), Path(sys.executable)
+    if named is not None and Path(named).parent == this.parent and Path(named).samefile(this):
+        return "python"
+    return shlex.quote(sys.executable)
 
 
 def _in_double_quotes(code: str) -> str:

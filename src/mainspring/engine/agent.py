@@ -34,6 +34,8 @@ class LocalAgent:
         self._worker = worker
         self._schedule = schedule
         self.used_transaction = False
+        self.told_to_stop = False
+        """Whether the handler has asked if it should stop, and knows that it should."""
         self.committed: Completed | None = None
 
     def note_progress(self, percent: float, note: str | None) -> None:
@@ -53,7 +55,8 @@ class LocalAgent:
             self._holding.log_cut += 1
 
     def is_stopping(self) -> bool:
-        return self._holding.stopping
+        self.told_to_stop = self._holding.stopping
+        return self.told_to_stop
 
     async def schedule(self, name: str, data: Any, options: dict[str, Any]) -> Job:
         return await self._schedule(name, data, {"parent_id": str(self._holding.id), **options})

@@ -54,6 +54,7 @@ def serve(pipe: Pipe[Any, Any]) -> None:
     """Run jobs until the worker says it is enough, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to handle
     _die_with_parent()
+    pipe.send(("ready",))
     while True:
         try:
             job = pipe.recv()

@@ -93,12 +93,22 @@ class Executor:
         rerun = 0
         while True:
             try:
+                if self._needs_process(holding):
+                    await self.processes.prepare(holding, alone=bool(holding.document.get("suspect")))
                 return await self._within(holding, timeout, self._through_middleware(holding, agent))
             except Exception as error:
                 if not (agent.used_transaction and is_transient(error)) or rerun >= _RERUNS or holding.stopping:
                     raise
+            finally:
+                self.processes.give_back(holding)
             rerun += 1
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
+
+    @staticmethod
+    def _needs_process(holding: Holding) -> bool:
+        return holding.handler.isolation == "process" or bool(
+            holding.document.get("suspect") and holding.handler.importable
+        )
 
     def _through_middleware(self, holding: Holding, agent: LocalAgent) -> Awaitable[Any]:
         if not self._middleware:
@@ -114,8 +124,8 @@ class Executor:
 
     async def _call(self, holding: Holding, agent: LocalAgent) -> Any:
         handler = holding.handler
-        if handler.isolation == "process" or (holding.document.get("suspect") and handler.importable):
-            return await self.processes.run(holding, agent, alone=bool(holding.document.get("suspect")))
+        if holding.process is not None:
+            return await self.processes.run(holding, agent)
         arguments = handler.bind(holding.document.get("data") or {})
         if handler.is_async:
             if handler.context_parameter is not None:
@@ -180,6 +190,8 @@ class Executor:
             return Lost()
         if holding.cancelled:
             return Cancelled(holding.cancel_reason)
+        if holding.released and agent.told_to_stop:
+            return Released(started=True)  # it has come back because it was asked to, not because it was done
         return Completed(*encode_result(result, self._settings.max_result))
 
     def _judge(self, holding: Holding, agent: LocalAgent, error: BaseException) -> Ending:
@@ -195,7 +207,7 @@ class Executor:
             return Cancelled(holding.cancel_reason)
         if isinstance(error, ClaimLost):
             return Released(started=True)  # the fence decides: lost, or a cancellation nobody had noticed yet
-        if holding.released and isinstance(error, asyncio.CancelledError):
+        if holding.released and (agent.told_to_stop or isinstance(error, asyncio.CancelledError)):
             return Released(started=True)
         if isinstance(error, Signal):
             return self._signal(holding, error)
@@ -233,3 +245,9 @@ class Executor:
                 logger.error("The retry delay of job %s cannot be computed (%r); 5 s it is", holding.id, broken)
                 delay = 5.0
         return Retried(delay, described)
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether this very task was cancelled (the event loop is ending), and not something that the handler awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -39,11 +39,27 @@ class Child:
         self._loop = loop
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.dead = False
+        self.alone = False
+        self.is_ready = False
         threading.Thread(target=self._listen, name="mainspring-child-pipe", daemon=True).start()
 
     @property
     def pid(self) -> int | None:
         return self._process.pid
+
+    async def ready(self) -> None:
+        """Wait until the process has started up."""
+        if self.is_ready:
+            return
+        kind, *rest = await self.messages.get()
+        if kind != "ready":
+            raise RemoteError(
+                "ProcessDied",
+                f"The process for the handler {rest[0] if rest else ''} while it started. If your program is a script, "
+                "start it under: if __name__ == '__main__':",
+                None,
+            )
+        self.is_ready = True
 
     def send(self, message: Any) -> None:
         self.pipe.send(message)
@@ -98,19 +114,39 @@ class Processes:
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
 
-    async def run(self, holding: Holding, agent: LocalAgent, *, alone: bool) -> Any:
-        """Run a job in a child; `alone`: in a new one that serves no other."""
-        child = await self._take(alone)
+    async def prepare(self, holding: Holding, *, alone: bool) -> None:
+        """Get a child ready for a job; `alone`: a new one that serves no other. Its start is not the job's time."""
+        while self._idle and not alone:
+            child = self._idle.pop()
+            if not child.dead:
+                break
+        else:
+            loop = asyncio.get_running_loop()
+            child = await loop.run_in_executor(None, Child, loop)
+        child.alone = alone
+        self._busy.add(child)
         holding.process = child
+        try:
+            await child.ready()
+        except BaseException:
+            self._put_back(holding, child)
+            raise
+
+    async def run(self, holding: Holding, agent: LocalAgent) -> Any:
+        """Run a job in the child that was prepared for it."""
+        child = holding.process
         try:
             child.send(self._job(holding))
             return await self._converse(child, agent)
         except (OSError, ValueError) as error:
-            raise RemoteError(PROCESS_DIED, f"The handler's process could not be reached: {error}", None) from error
+            raise RemoteError("ProcessDied", f"The handler's process could not be reached: {error}", None) from error
         finally:
-            holding.process = None
-            self._busy.discard(child)
-            self._put_back(child, alone)
+            self._put_back(holding, child)
+
+    def give_back(self, holding: Holding) -> None:
+        """Take a child back that was prepared but not used."""
+        if holding.process is not None:
+            self._put_back(holding, holding.process)
 
     async def close(self) -> None:
         for child in self._idle:
@@ -119,20 +155,11 @@ class Processes:
             child.kill()
         self._idle.clear()
 
-    async def _take(self, alone: bool) -> Child:
-        while self._idle and not alone:
-            child = self._idle.pop()
-            if not child.dead:
-                self._busy.add(child)
-                return child
-        loop = asyncio.get_running_loop()
-        child = await loop.run_in_executor(None, Child, loop)
-        self._busy.add(child)
-        return child
-
-    def _put_back(self, child: Child, alone: bool) -> None:
-        idle = child.messages.empty() and not child.dead
-        if alone or not idle or len(self._idle) >= _IDLE_CHILDREN:
+    def _put_back(self, holding: Holding, child: Child) -> None:
+        holding.process = None
+        self._busy.discard(child)
+        idle = child.is_ready and child.messages.empty() and not child.dead
+        if child.alone or not idle or len(self._idle) >= _IDLE_CHILDREN:
             child.retire() if idle else child.kill()
         else:
             self._idle.append(child)

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from mainspring.clock import monotonic
+from mainspring.clock import ServerClock, monotonic
 from mainspring.config import Settings
 from mainspring.engine.agent import Schedule
 from mainspring.engine.chores.adopt_raw import AdoptRaw
@@ -37,6 +37,7 @@ from mainspring.engine.policy import Policies
 from mainspring.engine.producer import Producer
 from mainspring.engine.slots import Slots
 from mainspring.engine.watcher import Watcher
+from mainspring.errors import Unavailable
 from mainspring.handlers import Handlers
 from mainspring.model.ending import Released
 from mainspring.store import Store
@@ -201,9 +202,6 @@ class Worker:
                 try:
                     await service()
                     return
-                except asyncio.CancelledError:
-                    if self._stopping:
-                        raise
                 except Exception as error:
                     logger.exception("The %s failed; it starts again", name)
                     self._failed(error)
@@ -250,6 +248,8 @@ class Worker:
 
     def _failed(self, error: Exception) -> None:
         logger.warning("The worker met an error and goes on: %s", error)
+        if isinstance(error, Unavailable) and isinstance(self._store.clock, ServerClock):
+            self._store.clock.forget()  # the next primary may have another clock
         self._events.emit("scheduler:error", error)
 
     def _facts(self) -> dict[str, Any]:

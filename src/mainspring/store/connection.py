@@ -8,6 +8,7 @@ has a deadline; the server is 6.0 or newer; the indexes exist.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -76,7 +77,9 @@ def deadline(seconds: float) -> Iterator[None]:
         with pymongo.timeout(seconds):
             yield
     except _OUTAGE as error:
-        raise Unavailable(f"MongoDB did not answer within {seconds:g} s or cannot be reached: {error}") from error
+        raise Unavailable(
+            f"MongoDB did not answer within {seconds:g} s or cannot be reached: {_brief(error)}"
+        ) from error
     except OperationFailure as error:
         if error.has_error_label("RetryableWriteError") or error.code in (11600, 11602, 91, 189, 50, 262):
             raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
@@ -265,6 +268,11 @@ def _database_name(client: AsyncMongoClient[Document], settings: Settings) -> st
     if settings.database is not None:
         return settings.database
     return client.get_default_database(DEFAULT_DATABASE).name
+
+
+def _brief(error: Exception) -> str:
+    """What the driver says, without its picture of the whole deployment and the timeouts that it was given."""
+    return re.split(r" \(configured timeouts:|, Timeout: ", str(error), maxsplit=1)[0]
 
 
 def _explain(error: PyMongoError) -> Exception:

@@ -1,0 +1,3 @@
+"""A module with a mistake in it."""
+
+raise KeyError("SECRET")

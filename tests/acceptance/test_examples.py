@@ -1,0 +1,67 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.commands import Command
+from harness.waiting import eventually
+
+Start = Callable[..., Command]
+ROOT = Path(__file__).parents[2]
+PYTHON = (sys.executable, "-X", "dev", "-W", "error")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("quickstart", ["completed sent 'hi' to a@example.com", "completed sent 'later' to b@example.com"]),
+        ("sync_script", [*(f"{n}.png is 640 pixels wide now" for n in range(3)), "3 completed"]),
+        ("web_app", ["202 Accepted", "200 OK", "{'state': 'completed', 'result': {'kind': 'finance', 'pages': 12}}"]),
+        (
+            "catch_all",
+            [
+                "job:fail make-coffee",
+                "send-email completed email to a@example.com",
+                "generate-report completed report on finance",
+                "make-coffee failed Fail: nobody knows what to do with 'make-coffee'",
+            ],
+        ),
+        (
+            "transactional",
+            [
+                "completed invoice for A-1 {'_id': 'A-1', 'invoices': 1}",
+                "out of stock - order: None",
+                "0 jobs left",
+            ],
+        ),
+        (
+            "raw_insert",
+            [
+                "completed hello you",
+                "completed hello world",
+                "failed Undecodable: priority must be a whole number from 1 to 10, not 'very high'.",
+            ],
+        ),
+    ],
+)
+def test_an_example_runs(start: Start, uri: str, name: str, lines: list[str], tmp_path: Path) -> None:
+    example = start(str(ROOT / "examples" / f"{name}.py"), command=PYTHON, cwd=tmp_path, MAINSPRING_URI=uri)
+    assert example.wait() == 0, example.output
+    assert sorted(example.output.splitlines()) == sorted(lines)
+
+
+async def test_the_application_for_workers_runs_in_worker_processes(start: Start, uri: str) -> None:
+    worker = start("worker", "examples.worker_app", "--processes", "2", cwd=ROOT, MAINSPRING_URI=uri)
+    client = start(str(ROOT / "examples" / "worker_app.py"), command=PYTHON, cwd=ROOT, MAINSPRING_URI=uri)
+    assert client.wait(60) == 0, client.output
+    assert len(client.output.splitlines()) == 21
+    assert "count-primes completed 1229" in client.output
+    await eventually(lambda: worker.output.count(" is up ") == 2)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0

@@ -1,0 +1,87 @@
+"""What the command line says when it cannot do what it was asked to, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.commands import Command
+
+Start = Callable[..., Command]
+NOWHERE = "mongodb://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("steedy:scheduler", "There is no module 'steedy'. Did you mean 'steady'?"),
+        ("no.such.module", "There is no module 'no'; run the command in the folder that holds it, or install it."),
+        ("steady.py:scheduler", "'steady.py' is a file's name; name the module: steady:scheduler"),
+        ("faulty", "The module 'faulty' has no 'scheduler'. Did you mean faulty:schedular?"),
+        ("faulty:nothing", "'faulty:nothing' is no Scheduler but a function; name the Scheduler that your handlers"),
+        ("faulty:empty", "The scheduler 'faulty:empty' has no handlers, so it could run nothing; register one"),
+        ("broken", "The module 'broken' cannot be imported: KeyError: 'SECRET' ("),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_explained(start: Start, target: str, sentence: str) -> None:
+    worker = start("worker", target)
+    assert worker.wait() == 2
+    assert worker.output.startswith(f"mainspring: {sentence}")
+    assert worker.output.count("\n") == 1
+
+
+def test_debugging_shows_the_traceback_too(start: Start) -> None:
+    worker = start("worker", "broken", MAINSPRING_DEBUG="1")
+    assert worker.wait() == 2
+    assert "Traceback" in worker.output and 'raise KeyError("SECRET")' in worker.output
+
+
+def test_a_setting_that_makes_no_sense_is_refused(start: Start) -> None:
+    worker = start("worker", "steady", "--concurrency", "0")
+    assert worker.wait() == 2
+    assert worker.output == "mainspring: concurrency must be a whole number of at least 1, not 0.\n"
+
+
+def test_a_database_out_of_reach_is_a_failure_at_run_time(start: Start) -> None:
+    worker = start("worker", "faulty:hasty", MAINSPRING_URI=NOWHERE)
+    assert worker.wait() == 1
+    assert "mainspring: MongoDB did not answer" in worker.output and "Traceback" not in worker.output
+
+
+def test_a_worker_process_that_needs_a_change_is_not_tried_again(start: Start, uri: str) -> None:
+    worker = start("worker", "faulty:misconfigured", "--processes", "2", MAINSPRING_URI=uri)
+    assert worker.wait() == 2
+    assert worker.output.endswith("mainspring: SMTP_HOST is not set; say which mail server to use.\n")
+
+
+def test_worker_processes_that_fail_to_start_again_and_again_end_the_command(start: Start, uri: str) -> None:
+    worker = start("worker", "faulty:hooked", "--processes", "3", MAINSPRING_URI=uri)
+    assert worker.wait(60) == 1
+    assert worker.output.endswith("RuntimeError: the cache is not there\n")
+
+
+def test_without_its_extra_the_command_says_how_to_get_it(start: Start) -> None:
+    code = "import sys; sys.modules['typer'] = None; from mainspring.cli import main; main()"
+    command = start("-c", code, command=(sys.executable,))
+    assert command.wait() == 2
+    assert command.output == "mainspring: The command line needs the extra 'cli'; pip install 'mainspring[cli]'\n"
+
+
+def test_a_file_dot_env_counts_unless_the_environment_says_otherwise(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from mainspring import Scheduler\nscheduler = Scheduler(handler=print)\n")
+    (tmp_path / ".env").write_text("MAINSPRING_URI=nonsense\n")
+    from_file = start("worker", "app", cwd=tmp_path)
+    overridden = start("worker", "app", cwd=tmp_path, MAINSPRING_URI="rubbish")
+    assert (from_file.wait(), overridden.wait()) == (2, 2)
+    assert "'nonsense' is no MongoDB URI" in from_file.output
+    assert "'rubbish' is no MongoDB URI" in overridden.output
+
+
+def test_the_version_can_be_asked_for_in_both_ways(start: Start) -> None:
+    command, option = start("version"), start("--version")
+    assert (command.wait(), option.wait()) == (0, 0)
+    assert command.output == option.output
+    assert command.output.startswith("mainspring ")

@@ -1,0 +1,161 @@
+"""`mainspring worker`: real processes, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import psutil
+import pytest
+
+from harness.commands import Command, alive
+from harness.waiting import eventually
+from mainspring import Job, Scheduler
+
+Start = Callable[..., Awaitable[Command]]
+
+
+async def running(client: Scheduler, job: Job, token: int = 1) -> Job:
+    """The job, once its claim of this number runs."""
+
+    async def runs() -> Job | None:
+        now = await client.get_job(job.id)
+        return now if now.state == "running" and now.token == token else None
+
+    found: Job = await eventually(runs)
+    return found
+
+
+async def pid_of(client: Scheduler, job: Job) -> int:
+    """The process that holds a job."""
+    worker = await client.client.get_default_database()["jobs.workers"].find_one({"_id": job.worker})
+    pid: int = worker["pid"]
+    return pid
+
+
+async def test_two_processes_share_the_jobs_of_the_queues_they_are_given(
+    start_worker: Start, client: Scheduler
+) -> None:
+    worker = await start_worker("--concurrency", "1", "--queues", "mail, reports", processes=2)
+    elsewhere = await client.schedule("work", queue="other")
+    items = [{"name": "work", "data": {"seconds": 0.2}, "queue": queue} for queue in ("mail", "reports") * 4]
+    jobs = [await client.wait(job.id, timeout=20) for job in await client.schedule_bulk(items)]
+    assert {job.state for job in jobs} == {"completed"}
+    assert {job.result for job in jobs} == {child.pid for child in worker.children()}
+    assert (await client.get_job(elsewhere.id)).state == "pending"
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "Traceback" not in worker.output
+
+
+async def test_a_worker_killed_with_9_is_replaced_and_its_job_runs_again_at_once(
+    start_worker: Start, client: Scheduler
+) -> None:
+    worker = await start_worker(processes=2)
+    before = {child.pid for child in worker.children()}
+    job = await running(client, await client.schedule("work", {"seconds": 1}))
+    os.kill(await pid_of(client, job), signal.SIGKILL)
+    done = await client.wait(job.id, timeout=30)  # half of the lease
+    assert done.state == "completed"
+    assert [attempt.outcome for attempt in done.attempts] == ["lost", "completed"]
+    after = await eventually(lambda: worker.output.count(" is up ") == 3 and {c.pid for c in worker.children()})
+    assert len(after) == 2 and len(after & before) == 1
+
+
+async def test_a_poison_job_is_found_and_its_neighbours_complete(start_worker: Start, client: Scheduler) -> None:
+    neighbours = [await client.schedule("work", {"seconds": 1}) for _ in range(3)]
+    poison = await client.schedule("poison")
+    worker = await start_worker("--concurrency", "4")
+    done = await client.wait(poison.id, timeout=60)
+    assert done.state == "failed"
+    assert [attempt.outcome for attempt in done.attempts] == ["lost", "retried", "failed"]
+    assert done.error is not None and "SIGKILL" in done.error.message
+    for neighbour in neighbours:
+        ended = await client.wait(neighbour.id, timeout=30)
+        assert (ended.state, [attempt.outcome for attempt in ended.attempts]) == ("completed", ["lost", "completed"])
+    assert worker.output.count("was killed by SIGKILL") == 1  # a worker died of it once, never again
+
+
+def to_the_supervisor(worker: Command) -> None:
+    worker.signal(signal.SIGTERM)
+
+
+def to_the_group(worker: Command) -> None:
+    worker.signal_group(signal.SIGINT)
+
+
+def to_everybody(worker: Command) -> None:
+    for process in worker.children():
+        process.send_signal(signal.SIGTERM)
+    worker.signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("send", "target"),
+    [
+        (to_the_supervisor, "steady:scheduler"),
+        (to_the_supervisor, "steady:blocking"),
+        (to_the_group, "steady:scheduler"),
+        (to_everybody, "steady:scheduler"),
+    ],
+)
+async def test_a_signal_lets_running_jobs_finish_and_leaves_the_others_as_they_are(
+    start_worker: Start, client: Scheduler, send: Callable[[Command], None], target: str
+) -> None:
+    worker = await start_worker("--concurrency", "1", target=target)
+    first = await running(client, await client.schedule("work", {"seconds": 1.5}))
+    others = [await client.schedule("work") for _ in range(3)]
+    send(worker)
+    assert worker.wait() == 0, worker.output
+    done = await client.get_job(first.id)
+    assert (done.state, len(done.attempts)) == ("completed", 1)
+    assert [(job.state, job.tries) for job in [await client.get_job(job.id) for job in others]] == [("pending", 0)] * 3
+
+
+@pytest.mark.parametrize("target", ["steady:scheduler", "steady:blocking"])
+async def test_a_second_signal_gives_running_jobs_back_at_once(
+    start_worker: Start, client: Scheduler, target: str
+) -> None:
+    worker = await start_worker("--grace", "100", target=target)
+    job = await running(client, await client.schedule("work", {"seconds": 100}))
+    worker.signal(signal.SIGTERM)
+    await eventually(lambda: "have 100 s to finish" in worker.output)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(30) == 0, worker.output
+    given_back = await client.get_job(job.id)
+    assert (given_back.state, given_back.tries) == ("pending", 0)
+
+
+async def test_workers_drain_and_end_when_their_supervisor_is_killed_with_9(
+    start_worker: Start, client: Scheduler
+) -> None:
+    worker = await start_worker(processes=2)
+    children = worker.children()
+    job = await running(client, await client.schedule("work", {"seconds": 1}))
+    worker.signal(signal.SIGKILL)
+    assert (await client.wait(job.id, timeout=20)).state == "completed"
+    await eventually(lambda: not any(map(alive, children)))
+
+
+async def test_a_handler_of_the_blocking_face_schedules_through_its_own_scheduler(
+    start_worker: Start, client: Scheduler
+) -> None:
+    await start_worker(target="steady:blocking")
+    parent = await client.wait((await client.schedule("parent")).id, timeout=20)
+    child = await client.wait(parent.result, timeout=20)
+    assert (parent.state, child.state) == ("completed", "completed")
+
+
+async def test_what_a_killed_worker_has_started_dies_with_it(start_worker: Start, client: Scheduler) -> None:
+    worker = await start_worker("--concurrency", "1")
+    (child,) = worker.children()
+    job = await running(client, await client.schedule("work", {"seconds": 1}))
+    child.kill()
+    suspect = await running(client, job, token=2)
+    replacement = psutil.Process(await pid_of(client, suspect))
+    helpers = await eventually(replacement.children)  # the suspect runs in a process of its own
+    replacement.kill()
+    await eventually(lambda: not any(map(alive, helpers)))
+    done = await client.wait(suspect.id, timeout=30)
+    assert [attempt.outcome for attempt in done.attempts] == ["lost", "lost", "completed"]

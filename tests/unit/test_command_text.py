@@ -1,0 +1,61 @@
+"""What the command line prints is safe for a terminal, whatever a job carries."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from mainspring import Job, JobError, Scheduler
+from mainspring.cli.live import Live
+from mainspring.cli.logs import set_up_logs
+from mainspring.cli.printable import printable, shortened
+
+NASTY = "\x1b[2J\x9b31m\u202ereversed\rover\nnext\x07"
+HARMLESS = r"\x1b[2J\x9b31m\u202ereversed\rover\nnext\x07"
+
+
+def test_what_does_not_print_is_shown_as_its_escape() -> None:
+    assert printable(NASTY) == HARMLESS
+    assert printable("naïve ✓ 日本") == "naïve ✓ 日本"
+    assert printable("a\n\x1bb", keep="\n") == "a\n\\x1bb"
+
+
+def test_long_text_is_shortened() -> None:
+    assert shortened("a" * 10, 10) == "a" * 10
+    assert shortened("a" * 11, 10) == "a" * 9 + "…"
+
+
+def test_an_event_with_a_nasty_job_is_one_harmless_line(capsys: pytest.CaptureFixture[str]) -> None:
+    scheduler = Scheduler("mongodb://127.0.0.1:9")
+    live = Live(scheduler, lambda: None)
+    now = datetime.now(UTC)
+    job = Job("id" + NASTY[:4], NASTY[:16], {}, "failed", NASTY[:8], 5, now, now, error=JobError("E", NASTY * 99))
+    scheduler._events.emit("job:fail", job)
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1 and line.rstrip("\n").isprintable()
+    assert "failed" in line and r"\x1b[2J" in line and len(line) < 300
+    assert live.summary() == "1 failed"
+
+
+def test_markup_in_a_job_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    scheduler = Scheduler("mongodb://127.0.0.1:9")
+    Live(scheduler, lambda: None).say("[red]not red[/red]")
+    assert capsys.readouterr().out == "[red]not red[/red]\n"
+
+
+def test_log_lines_are_harmless_and_keep_their_stack(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    set_up_logs()
+    try:
+        raise ValueError("\x1b[31m")
+    except ValueError:
+        logging.getLogger("mainspring").exception("job %s", "\x1b]0;title\x07")
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown and r"\x1b]0;title\x07" in shown
+    assert "\nTraceback" in shown
