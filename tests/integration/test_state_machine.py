@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 from bson import MinKey
 from harness.servers import Servers
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from integration.job_model import LEGAL_MOVES, LIVE, Holder, Model, ModelJob
@@ -389,6 +389,7 @@ def test_the_verbs_in_any_order_do_what_the_model_does(machine: type[Jobs]) -> N
             deadline=None,
             derandomize=True,
             database=None,
+            phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),
     )

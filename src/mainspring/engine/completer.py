@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from mainspring.clock import EPOCH, monotonic
@@ -19,7 +20,7 @@ from mainspring.errors import Unavailable
 from mainspring.model.ending import Committed, Ending, Lost
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
-from mainspring.store.finish import Finish
+from mainspring.store.finish import Finish, as_finished
 
 logger = logging.getLogger("mainspring")
 
@@ -54,7 +55,7 @@ class Completer:
     def add(self, holding: Holding, ending: Ending) -> None:
         """Store this ending as soon as possible."""
         if isinstance(ending, Lost | Committed):
-            self._done(holding, ending)
+            self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
             return
         self._waiting.append((holding, ending, self._store.clock.now()))
         if not self._flights or (len(self._flights) < _FLIGHTS and len(self._waiting) >= _CROWD):
@@ -109,8 +110,8 @@ class Completer:
                 for one in taken:
                     await self._store_all([one])
                 return
-        for (holding, _, _), ending in zip(taken, endings, strict=True):
-            self._done(holding, ending)
+        for (holding, _, _), finish, ending in zip(taken, finishes, endings, strict=True):
+            self._done(holding, ending, finish)
 
     def _finish(self, holding: Holding, ending: Ending, ended: datetime, crowd: bool) -> Finish:
         document = holding.document
@@ -122,23 +123,16 @@ class Completer:
             log = (f"… ({holding.log_cut} earlier lines cut)", *log)
         return Finish(document["_id"], document["token"], document["tries"], self._worker, started, ended, ending, log)
 
-    def _done(self, holding: Holding, ending: Ending) -> None:
+    def _done(self, holding: Holding, ending: Ending, finish: Finish) -> None:
         self._holdings.remove(holding)
         if isinstance(ending, Lost):
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
-        if ending.event is not None and self._events.wanted(ending.event):
-            task = asyncio.create_task(self._announce(holding, ending))
-            self._flights.add(task)
-            task.add_done_callback(self._flights.discard)
-
-    async def _announce(self, holding: Holding, ending: Ending) -> None:
-        """Tell the listeners, with the job as it is stored now."""
-        assert ending.event is not None
-        try:
-            job = decode_job(await self._store.jobs.get(holding.id))
-        except Exception:
-            job = decode_job(holding.document)
-        self._events.emit(ending.event, job)
+        if ending.event is None or not self._events.wanted(ending.event):
+            return
+        document = holding.document
+        if not isinstance(ending, Lost):
+            document = as_finished(document, replace(finish, ending=ending))
+        self._events.emit(ending.event, decode_job(document))
 
 
 def _on_grid(instant: datetime) -> datetime:

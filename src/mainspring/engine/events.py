@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -44,6 +44,9 @@ class Events:
     def wanted(self, event: str) -> bool:
         """Whether anybody listens, so that what nobody hears need not be made."""
         return bool(self._callbacks.get(event))
+
+    def any_wanted(self, events: Iterable[str]) -> bool:
+        return any(self._callbacks.get(event) for event in events)
 
     def emit(self, event: str, *payload: Any) -> None:
         for callback in list(self._callbacks.get(event, ())):

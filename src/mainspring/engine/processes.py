@@ -54,7 +54,7 @@ class Child:
         kind, *rest = await self.messages.get()
         if kind != "ready":
             raise RemoteError(
-                "ProcessDied",
+                PROCESS_DIED,
                 f"The process for the handler {rest[0] if rest else ''} while it started. If your program is a script, "
                 "start it under: if __name__ == '__main__':",
                 None,
@@ -139,7 +139,7 @@ class Processes:
             child.send(self._job(holding))
             return await self._converse(child, agent)
         except (OSError, ValueError) as error:
-            raise RemoteError("ProcessDied", f"The handler's process could not be reached: {error}", None) from error
+            raise RemoteError(PROCESS_DIED, f"The handler's process could not be reached: {error}", None) from error
         finally:
             self._put_back(holding, child)
 

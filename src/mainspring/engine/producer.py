@@ -28,6 +28,7 @@ from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
 from mainspring.engine.slots import Slots
 from mainspring.handlers import Handlers
+from mainspring.model.events import JOB_EVENTS
 from mainspring.store import Store
 from mainspring.store.claim import Batch, ClaimUnclear
 from mainspring.store.codec import DocumentId, decode_job
@@ -199,6 +200,7 @@ class Producer:
             if wait > 0:
                 return wait
         self._hinted = self._deep = False
+        self._store.claims.read_history = self._events.any_wanted(JOB_EVENTS)
         got = await self._claim(want)
         if got:
             self._barren = 0

@@ -30,8 +30,9 @@ PRIORITIES = list(range(FIRST_PRIORITY, LAST_PRIORITY + 1))
 ORDER = [("priority", 1), ("run_at", 1), ("_id", 1)]
 # More scans than this and the server would sort in memory instead of merging them.
 QUEUES_PER_PEEK = 20
-# What no claim needs: history, and what an earlier round left behind.
-UNREAD = {"attempts": 0, "log": 0, "result": 0, "error": 0, "progress": 0, "created_at": 0}
+# What running a job does not need. What an earlier attempt has left is read only when somebody wants to hear of jobs.
+UNREAD = {"log": 0, "result": 0, "progress": 0}
+HISTORY = {"attempts": 0, "error": 0, "created_at": 0}
 
 
 @dataclass(slots=True)
@@ -56,6 +57,12 @@ class Claims:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.read_history = False
+        """Whether candidates are read with their earlier attempts."""
+
+    @property
+    def _fields(self) -> dict[str, int]:
+        return UNREAD if self.read_history else UNREAD | HISTORY
 
     async def queues(self) -> list[str]:
         """The queues that have ready jobs, due or not. One seek in the index per queue."""
@@ -113,7 +120,7 @@ class Claims:
 
     async def _read(self, filter: dict[str, Any], limit: int) -> list[Document]:
         with self._connection.deadline():
-            cursor = self._connection.jobs.find(filter, UNREAD, sort=ORDER, hint=CLAIM, limit=limit)
+            cursor = self._connection.jobs.find(filter, self._fields, sort=ORDER, hint=CLAIM, limit=limit)
             return await cursor.to_list(limit)
 
     async def candidate_ids(self, queue: str, limit: int) -> list[DocumentId]:
@@ -125,7 +132,7 @@ class Claims:
     async def candidates_by_id(self, ids: Sequence[DocumentId]) -> list[Document]:
         """The named jobs that are still there to be claimed, in their order."""
         with self._connection.deadline():
-            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, UNREAD, hint=BY_ID)
+            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, self._fields, hint=BY_ID)
             found = await cursor.to_list(len(ids))
         return sorted(found, key=lambda document: (document["priority"], document["run_at"], str(document["_id"])))
 
@@ -158,7 +165,7 @@ class Claims:
         try:
             with self._connection.deadline():
                 cursor = self._connection.jobs.find(
-                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, UNREAD, hint=BY_ID
+                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, self._fields, hint=BY_ID
                 )
                 ours = {document["_id"]: document for document in await cursor.to_list(len(ids))}
         except Unavailable as error:

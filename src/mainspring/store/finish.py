@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pymongo import UpdateMany
@@ -164,6 +164,29 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     return [{"$set": fields | _attempt_fields(finish)}]
 
 
+def as_finished(document: Document, finish: Finish) -> Document:
+    """What a claimed document has become by this ending, as far as it was read; for telling others without asking."""
+    ending = finish.ending
+    after: Document = {key: value for key, value in document.items() if key not in HOLDING}
+    after["state"] = _NEXT_STATE[ending.outcome]
+    if isinstance(ending, Snoozed | Released):
+        after["tries"] = finish.tries - 1
+    else:
+        after["attempts"] = [*document.get("attempts", ()), attempt_entry(finish)][-MAX_ATTEMPTS_KEPT:]
+    if isinstance(ending, Snoozed | Retried):
+        after["run_at"] = finish.ended_at + timedelta(seconds=ending.delay)
+    if after["state"] != PENDING:
+        after["finished_at"] = finish.ended_at
+    if isinstance(ending, Completed | Committed):
+        after["result"] = ending.result
+        after.pop("error", None)
+    elif isinstance(ending, Failed | Retried):
+        after["error"] = encode_error(ending.error)
+    elif isinstance(ending, Cancelled) and ending.reason:
+        after["error"] = {"type": "Cancelled", "message": ending.reason}
+    return after
+
+
 def again_at(now: Any, delay: float) -> dict[str, Any]:
     """The fields of a job that becomes due again `delay` seconds from now."""
     run_at = {"$add": [now, int(delay * 1000)]}
@@ -231,7 +254,7 @@ def _applied(finish: Finish, document: Document) -> bool:
     """Whether the document is what this very ending makes of it."""
     if document["token"] != finish.token or document["state"] != _NEXT_STATE[finish.ending.outcome]:
         return False
-    if isinstance(finish.ending, Failed | Retried):
-        last = (document.get("attempts") or [{}])[-1]
-        return bool(last.get("token") == finish.token and last.get("outcome") == finish.ending.outcome)
-    return True
+    # A rescue may have led to the same state, and leaves an attempt of its own.
+    last = (document.get("attempts") or [{}])[-1]
+    ended = last.get("outcome") if last.get("token") == finish.token else None
+    return bool(ended == (None if isinstance(finish.ending, Snoozed | Released) else finish.ending.outcome))
