@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print one table, write JSON. Exit status 1 when a bar was missed."""
+"""`python -m bench`: measure, print one table, write JSON. The exit status is 1 when a bar was missed, 2 on failure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,12 +47,17 @@ def main() -> int:
     given = parse()
     options = _options(given)
     rows: list[Row] = []
+    failed: list[str] = []
     started = time.monotonic()
     with open_ground(given.uri) as ground:
         facts = _facts(ground, given, options)
         for name in given.only or MEASUREMENTS:
             print(f"{time.monotonic() - started:4.0f} s  {name} …", file=sys.stderr, flush=True)
-            rows += MEASUREMENTS[name](ground, options)
+            try:
+                rows += MEASUREMENTS[name](ground, options)
+            except Exception:  # the other figures took their time, too
+                traceback.print_exc()
+                failed.append(name)
     facts["took"] = f"{time.monotonic() - started:.0f} s"
     facts["load average"] += f" → {os.getloadavg()[0]:.1f}"
     print(", ".join(f"{key} {value}" for key, value in facts.items()), as_table(rows), sep="\n\n")
@@ -59,6 +65,9 @@ def main() -> int:
     if given.markdown:
         given.markdown.parent.mkdir(parents=True, exist_ok=True)
         given.markdown.write_text(as_markdown(rows, facts), encoding="utf-8")
+    if failed:
+        print(f"\nCould not be measured: {', '.join(failed)}")
+        return 2
     return int(any(row.ok is False for row in rows))
 
 

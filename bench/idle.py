@@ -16,7 +16,6 @@ from bench.ground import Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
 
-_SETTLE = 3.0
 _MOST = Bar("value", 2.0, at_most=True)
 
 
@@ -46,7 +45,7 @@ def measure(ground: Ground, options: Options) -> list[Row]:
 def _idle(ground: Ground, place: Place, options: Options) -> Span:
     with Crew(place, 1, options.concurrency) as crew:
         crew.go()
-        time.sleep(_SETTLE)
+        time.sleep(options.idle_settle)
         return _watch(ground, crew, options.idle_seconds)
 
 

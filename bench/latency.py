@@ -26,6 +26,7 @@ from mainspring.clock import truncate
 _PERCENTS = (50, 95, 99)
 _LIMIT_MS = 25.0
 _AHEAD = (0.5, 3.0)
+_PAUSE = (0.02, 0.15)
 _ROUND = 50
 
 
@@ -82,7 +83,7 @@ async def _pickups(scheduler: Scheduler, worker: Member, count: int) -> list[flo
     for _ in range(count):
         await scheduler.schedule("stamp", {"since": time.time()})
         samples.append(await _stamp(worker))
-        await asyncio.sleep(random.uniform(0.02, 0.2))
+        await asyncio.sleep(random.uniform(*_PAUSE))
     return samples
 
 

@@ -18,6 +18,7 @@ class Options:
     others: int = 1_000_000
     pickups: int = 300
     idle_seconds: float = 25.0
+    idle_settle: float = 5.0
     idle_future_jobs: int = 100_000
     profile: str | None = None
 
@@ -28,11 +29,11 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         concurrency=concurrency,
         bulk_jobs=20_000,
         single_jobs=200,
-        drain_jobs=10_000,
+        drain_jobs=8_000,
         floor_jobs=5_000,
         others=100_000,
-        pickups=100,
-        idle_seconds=6.0,
-        idle_future_jobs=100_000,
+        pickups=60,
+        idle_seconds=4.0,
+        idle_settle=2.0,
         profile=profile,
     )

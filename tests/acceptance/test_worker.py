@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from harness.commands import Command, alive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 from cluster.asking import Asking
@@ -12,7 +13,8 @@ from cluster.load import Load
 from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet
-from harness.servers import Servers
+from harness.servers import Node, Servers
+from harness.waiting import eventually
 
 from mainspring import Scheduler
 
@@ -65,3 +67,42 @@ async def test_nothing_is_lost_when_the_primary_is_killed_steps_down_or_hangs_un
         fleet.history, documents, changes.read(), acknowledged=load.acknowledged, reasons=Reasons(outage=True)
     )
     assert found == []
+
+
+async def test_a_claim_that_no_majority_has_is_not_run(
+    three_nodes: Servers, fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
+) -> None:
+    """Such a claim may be rolled back, and its token given to another worker, which would make the fence worthless."""
+    hasty = await fleet.start(lease=30, operation_timeout=1)
+    job = await scheduler.schedule("work", {"seconds": 4}, delay=1.5)
+    primary = three_nodes.primary()
+    others = [node for node in three_nodes.nodes if node is not primary]
+    with _replication_stopped(others):
+        # It claims the job on the primary, which cannot tell anybody, and gives up waiting for the majority.
+        await eventually(lambda: len(fleet.history.events("error", worker=hasty.id)) >= 3, timeout=20)
+        assert (await ask.job(job.id))["token"] == 1
+        await asyncio.to_thread(primary.kill)
+    await asyncio.to_thread(three_nodes.primary)
+    await fleet.start(lease=30)
+    await ask.drained(30)
+    primary.start()
+
+    documents = await ask.documents()
+    assert [run.token for run in fleet.history.runs()] == [1]
+    assert check(fleet.history, documents, changes.read(), acknowledged=[job.id]) == []
+
+
+@contextmanager
+def _replication_stopped(nodes: list[Node]) -> Iterator[None]:
+    """Nodes that answer, and vote, and copy nothing."""
+
+    def switch(mode: str) -> None:
+        for node in nodes:
+            with node.client() as client:
+                client.admin.command({"configureFailPoint": "stopReplProducer", "mode": mode})
+
+    switch("alwaysOn")
+    try:
+        yield
+    finally:
+        switch("off")

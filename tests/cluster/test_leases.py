@@ -41,7 +41,7 @@ async def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_c
 
 
 async def test_a_worker_cut_off_from_the_database_stops_its_handlers_before_their_leases_end(
-    fleet: Fleet, scheduler: Scheduler, ask: Asking, proxy: Proxy, uri: str, changes: Changes
+    proxy: Proxy, fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
 ) -> None:
     lease = 4.0
     through_proxy = f"mongodb://127.0.0.1:{proxy.port}/{ask.db.name}?directConnection=true"

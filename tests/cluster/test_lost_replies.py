@@ -60,11 +60,17 @@ def _faults(servers: Servers, proxy: Proxy) -> list[Callable[[], AbstractContext
 
 
 async def test_lost_replies_neither_leak_claims_nor_repeat_jobs(
-    servers: Servers, fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes, proxy: Proxy
+    servers: Servers,
+    proxy: Proxy,
+    fleet: Fleet,
+    make_scheduler: Callable[..., Scheduler],
+    ask: Asking,
+    changes: Changes,
 ) -> None:
-    through_proxy = f"mongodb://127.0.0.1:{proxy.port}/{ask.db.name}?directConnection=true"
+    # A server that says it is no primary is not asked again before the next heartbeat, by default in ten seconds.
+    through_proxy = f"mongodb://127.0.0.1:{proxy.port}/{ask.db.name}?directConnection=true&heartbeatFrequencyMS=500"
     workers = await fleet.start_many(WORKERS, uri=through_proxy, lease=LEASE)
-    async with Load(scheduler) as load:
+    async with Load(make_scheduler(through_proxy)) as load:
         for fault in _faults(servers, proxy):
             with fault():
                 await asyncio.sleep(EACH)

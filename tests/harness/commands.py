@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from signal import Signals
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 MAINSPRING = (str(Path(sys.executable).with_name("mainspring")),)
 OURS = ("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI", "MAINSPRING_DEBUG", "MAINSPRING_WORKER_ID")

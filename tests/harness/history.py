@@ -66,9 +66,7 @@ class History:
         running: dict[tuple[str, int, int], Run] = {}
         for event in self.events(**facts):
             if event["kind"] == "start":
-                run = Run(
-                    event["job"], event["token"], event["attempt"], event["worker"], event["pid"], event["at"]
-                )
+                run = Run(event["job"], event["token"], event["attempt"], event["worker"], event["pid"], event["at"])
                 runs.append(run)
                 running[run.job, run.token, run.pid] = run
             elif event["kind"] == "end":

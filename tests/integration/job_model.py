@@ -129,11 +129,14 @@ class Model:
         job = self.jobs.get(holder.id)
         return job is not None and job.state == "running" and job.token == holder.token
 
-    def renew(self, holders: Iterable[Holder], lease_until: datetime) -> set[Any]:
+    def renew(self, holders: list[Holder], lease_until: datetime) -> set[Any]:
+        """Renew what is held under one of these claims; a worker has one holder at most for each job."""
+        claims = {holder.claim for holder in holders}
         gone = set()
         for holder in holders:
-            if self.holds(holder):
-                self.jobs[holder.id].lease_until = lease_until
+            job = self.jobs.get(holder.id)
+            if job is not None and job.state == "running" and job.claim in claims:
+                job.lease_until = lease_until
             else:
                 gone.add(holder.id)
         return gone

@@ -384,7 +384,7 @@ def test_the_verbs_in_any_order_do_what_the_model_does(machine: type[Jobs]) -> N
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
         settings=settings(
-            max_examples=400,
+            max_examples=300,
             stateful_step_count=60,
             deadline=None,
             derandomize=False,

@@ -46,6 +46,7 @@ class Completer:
         self._failed = failed
         self._waiting: list[tuple[Holding, Ending, datetime]] = []
         self._flights: set[asyncio.Task[None]] = set()
+        self._aloft = 0
         self._last = 0
         self._flying = 0
 
@@ -58,7 +59,8 @@ class Completer:
             self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
             return
         self._waiting.append((holding, ending, self._store.clock.now()))
-        if not self._flights or (len(self._flights) < _FLIGHTS and len(self._waiting) >= _CROWD):
+        if self._aloft == 0 or (self._aloft < _FLIGHTS and len(self._waiting) >= _CROWD):
+            self._aloft += 1
             flight = asyncio.create_task(self._fly())
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
@@ -69,17 +71,24 @@ class Completer:
             await asyncio.wait(list(self._flights))
 
     async def _fly(self) -> None:
-        while self._waiting:
-            if self._last >= _CROWD:
-                await self._gather()
-            taken, self._waiting = self._waiting[:_LARGEST], self._waiting[_LARGEST:]
-            self._last = len(taken)
-            if taken:
-                self._flying += len(taken)
-                try:
-                    await self._store_all(taken)
-                finally:
-                    self._flying -= len(taken)
+        try:
+            while self._waiting:
+                if self._last >= _CROWD:
+                    await self._gather()
+                taken, self._waiting = self._waiting[:_LARGEST], self._waiting[_LARGEST:]
+                self._last = len(taken)
+                if taken:
+                    await self._carry(taken)
+        finally:
+            # In the same step in which nothing was found waiting: whatever ends from here on needs a new flight.
+            self._aloft -= 1
+
+    async def _carry(self, taken: list[tuple[Holding, Ending, datetime]]) -> None:
+        self._flying += len(taken)
+        try:
+            await self._store_all(taken)
+        finally:
+            self._flying -= len(taken)
 
     async def _gather(self) -> None:
         """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from mainspring.clock import monotonic
@@ -28,6 +29,7 @@ from mainspring.errors import Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooz
 from mainspring.handlers import BadArguments
 from mainspring.model.ending import Cancelled, Committed, Completed, Ending, Failed, Lost, Released, Retried, Snoozed
 from mainspring.model.job import JobError
+from mainspring.model.retry import LONGEST
 from mainspring.store import Store
 from mainspring.store.codec import decode_job, encode_result
 from mainspring.store.transaction import is_transient
@@ -215,12 +217,12 @@ class Executor:
 
     def _signal(self, holding: Holding, signal: Signal) -> Ending:
         if isinstance(signal, Snooze):
-            return Snoozed(max(0.0, signal.delay.total_seconds()), signal.reason)
+            return Snoozed(_bounded(signal.delay), signal.reason)
         if isinstance(signal, Cancel):
             return Cancelled(signal.reason)
         if isinstance(signal, RetryAfter):
             error = JobError("RetryAfter", signal.reason or "the handler asked to be tried again")
-            return self._again_or_failed(holding, error, signal, max(0.0, signal.delay.total_seconds()))
+            return self._again_or_failed(holding, error, signal, _bounded(signal.delay))
         reason = signal.reason if isinstance(signal, Fail) else str(signal)
         return Failed(JobError("Fail", reason or "the handler gave the job up"))
 
@@ -251,3 +253,8 @@ def _cancelled_from_outside() -> bool:
     """Whether this very task was cancelled (the event loop is ending), and not something that the handler awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _bounded(delay: timedelta) -> float:
+    """A delay in seconds that the calendar can hold."""
+    return min(max(0.0, delay.total_seconds()), LONGEST)

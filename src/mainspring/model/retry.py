@@ -14,7 +14,7 @@ from mainspring.errors import ConfigurationError
 
 Seconds = float | timedelta
 BACKOFFS = ("fixed", "linear", "exponential")
-_LONGEST = 10 * 365 * 86400.0
+LONGEST = 10 * 365 * 86400.0
 
 
 def seconds(value: Seconds, name: str) -> float:
@@ -23,7 +23,7 @@ def seconds(value: Seconds, name: str) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name} must be seconds or a timedelta, not {value!r}.")
-    if not 0 <= value <= _LONGEST:
+    if not 0 <= value <= LONGEST:
         raise ConfigurationError(f"{name} must be between 0 seconds and ten years, not {value!r}.")
     return float(value)
 

@@ -30,6 +30,7 @@ from mainspring.model.job import (
     JobError,
     Progress,
 )
+from mainspring.model.retry import LONGEST
 from mainspring.store.connection import CODEC, Document
 
 DocumentId = ObjectId | str
@@ -44,7 +45,6 @@ _PLAIN = (type(None), bool, float)
 # MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
 _DEEPEST = 100
 _LEAST_PER_LEVEL = 8
-_LONGEST = 10 * 365 * 86400.0
 
 
 class Undecodable(ValueError):
@@ -198,7 +198,7 @@ def _duration(value: Any) -> timedelta | None:
 
 
 def _is_duration(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST
 
 
 def _entries(value: Any) -> tuple[Any, ...]:

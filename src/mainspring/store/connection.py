@@ -16,7 +16,7 @@ from typing import Any
 
 import pymongo
 from bson.binary import UuidRepresentation
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
@@ -51,7 +51,15 @@ logger = logging.getLogger("mainspring")
 
 OLDEST_SERVER = (6, 0)
 DURABLE = WriteConcern("majority", j=True)
-CODEC: CodecOptions[Document] = CodecOptions(tz_aware=True, tzinfo=UTC, uuid_representation=UuidRepresentation.STANDARD)
+# Whatever another program has stored can be read: one date of the year 300,000, or one text that is no UTF-8, must not
+# keep a whole batch from being decoded.
+CODEC: CodecOptions[Document] = CodecOptions(
+    tz_aware=True,
+    tzinfo=UTC,
+    uuid_representation=UuidRepresentation.STANDARD,
+    datetime_conversion=DatetimeConversion.DATETIME_CLAMP,
+    unicode_decode_error_handler="replace",
+)
 _HANDLE: dict[str, Any] = {
     "codec_options": CODEC,
     "write_concern": DURABLE,

@@ -1,0 +1,1 @@
+"""Handlers in a process of their own: results, crashes, kills, and the context that reaches them there."""

@@ -1,0 +1,1 @@
+"""What is kept and for how long: finished jobs, failed ones, and deduplication keys."""

@@ -1,0 +1,1 @@
+"""The blocking face: the same verbs, from threads, scripts and forked servers."""
