@@ -35,5 +35,6 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         pickups=60,
         idle_seconds=4.0,
         idle_settle=2.0,
+        idle_future_jobs=20_000,
         profile=profile,
     )

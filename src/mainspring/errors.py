@@ -61,17 +61,17 @@ class JobStateError(MainspringError):
 
 
 class BulkError(MainspringError):
-    """Some items of a bulk were refused; the others are stored.
+    """Some items of a bulk were refused; the others are stored, unless the bulk was part of a transaction.
 
-    `jobs` holds one entry per item, in order: the job, or None where it was refused.
+    `jobs` holds one entry per item, in order: the job, or None where none was stored.
     `errors` maps the position of each refused item to the reason.
     """
 
     def __init__(self, jobs: list[object | None], errors: dict[int, Exception]) -> None:
         first = next(iter(sorted(errors.items())))
+        kept = "the others are stored" if any(job is not None for job in jobs) else "nothing is stored"
         super().__init__(
-            f"{len(errors)} of {len(jobs)} items were refused, the others are stored; "
-            f"the first refused is item {first[0]}: {first[1]}"
+            f"{len(errors)} of {len(jobs)} items were refused, {kept}; the first refused is item {first[0]}: {first[1]}"
         )
         self.jobs = jobs
         self.errors = errors
@@ -105,7 +105,7 @@ class _Delayed(Signal):
     def __init__(self, delay: float | timedelta, reason: str = "") -> None:
         super().__init__(reason)
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-        self.reason = reason
+        self.reason = str(reason)
 
     def __reduce__(self) -> tuple[type[_Delayed], tuple[timedelta, str]]:
         return type(self), (self.delay, self.reason)
@@ -122,7 +122,7 @@ class Snooze(_Delayed):
 class _Reasoned(Signal):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)
 
 
 class Cancel(_Reasoned):

@@ -237,7 +237,12 @@ class Scheduler:
         errors: dict[int, Exception] = {}
         for place, item in enumerate(items):
             try:
-                drafts.append(self._draft_item(item))
+                draft = self._draft_item(item)
+                if session is not None:
+                    encode_data(
+                        draft.data, self.settings.max_data
+                    )  # all or nothing: refused before any write
+                drafts.append(draft)
                 places.append(place)
             except ConfigurationError as error:
                 errors[place] = error

@@ -76,7 +76,6 @@ async def test_lost_replies_neither_leak_claims_nor_repeat_jobs(
                 await asyncio.sleep(EACH)
     await ask.drained(LEASE / 2)
 
-    print("STATS", proxy.lost, len(load.acknowledged), load.refused, len(fleet.history.events("error")))
     assert proxy.lost > 5
     assert len(load.acknowledged) > 100
     assert all(worker.alive for worker in workers)

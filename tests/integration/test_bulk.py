@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pymongo import AsyncMongoClient
 
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
+from harness.servers import Servers
 from mainspring import BulkError, InvalidJob, Job, Scheduler
 
 Make = Callable[..., Scheduler]
@@ -102,18 +103,28 @@ async def test_items_are_checked_against_the_handler_where_it_is_known(scheduler
 
 
 async def test_when_keyed_items_cannot_be_stored_the_others_are_still_reported_as_stored(
-    scheduler: Scheduler, db: Database
+    scheduler: Scheduler, servers: Servers, db: Database
 ) -> None:
     await scheduler.connect()
-    # A key that somebody else has written over: whoever wants it cannot tell what it stands for.
-    await db["jobs.keys"].insert_one({"_id": "broken", "at": datetime.now(UTC)})
-    items = [{"name": "plain"}, {"name": "keyed", "dedupe_key": "broken"}, {"name": "free", "dedupe_key": "free"}]
-    with pytest.raises(BulkError) as refused:
+    items = [{"name": "plain"}, {"name": "keyed", "dedupe_key": "k"}, {"name": "plain"}]
+    no_keys = {"failCommands": ["insert"], "namespace": f"{db.name}.jobs.keys", "errorCode": 13}
+    with (
+        servers.fail_point("failCommand", "alwaysOn", **no_keys),
+        pytest.raises(BulkError, match="1 of 3 items were refused, the others are stored") as refused,
+    ):
         await scheduler.schedule_bulk(items)
     assert sorted(refused.value.errors) == [1]
     assert [isinstance(job, Job) for job in refused.value.jobs] == [True, False, True]
-    names = [document["name"] async for document in db.jobs.find({}, hint="_id_")]
-    assert sorted(names) == ["free", "plain"]
+    assert await count_jobs(db, name="plain") == await count_jobs(db) == 2
+
+
+async def test_a_bulk_with_keys_takes_a_few_statements(heard: Scheduler, listener: Listener) -> None:
+    items = [{"name": "work", "dedupe_key": f"k{n}"} for n in range(500)]
+    jobs = await heard.schedule_bulk(items)
+    assert not any(job.deduplicated for job in jobs)
+    again = await heard.schedule_bulk(items)
+    assert [job.id for job in again] == [job.id for job in jobs] and all(job.deduplicated for job in again)
+    assert len(listener.commands) <= 12
 
 
 async def test_a_bulk_runs(scheduler: Scheduler) -> None:

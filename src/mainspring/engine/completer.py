@@ -26,11 +26,14 @@ logger = logging.getLogger("mainspring")
 
 _LARGEST = 1000
 _FLIGHTS = 2
+# Most errors pass, whatever they say; one that does not must not hold up the others for ever.
+_TRIES = 6
 # From this many ends in one write on, their times are rounded to a common grid, so that jobs that ended alike at
 # about the same time end in one statement (one statement per job halves the rate).
 _CROWD = 24
 _GRID = timedelta(milliseconds=50)
 _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
+_LONGEST_GATHER = 0.2
 
 
 class Completer:
@@ -49,6 +52,9 @@ class Completer:
         self._aloft = 0
         self._last = 0
         self._flying = 0
+        self._flight_time = 0.0
+        self.patient = False
+        """Many workers crowd the server: fewer and larger writes serve all of them best."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -92,13 +98,13 @@ class Completer:
 
     async def _gather(self) -> None:
         """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""
-        until = monotonic() + _GATHER
+        until = monotonic() + (min(max(_GATHER, self._flight_time), _LONGEST_GATHER) if self.patient else _GATHER)
         while len(self._waiting) < _ENOUGH and len(self._waiting) + self._flying < len(self._holdings):
             if monotonic() >= until:
                 return
             await asyncio.sleep(_GATHER_STEP)
 
-    async def _store_all(self, taken: list[tuple[Holding, Ending, datetime]]) -> None:
+    async def _store_all(self, taken: list[tuple[Holding, Ending, datetime]], tries: int = _TRIES) -> None:
         crowd = len(taken) >= _CROWD
         finishes = [self._finish(holding, ending, ended, crowd) for holding, ending, ended in taken]
         pause = 0.05
@@ -111,13 +117,18 @@ class Completer:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
             except Exception as error:
+                self._failed(error)
+                tries -= 1
+                if tries > 0:
+                    await asyncio.sleep(pause)
+                    pause *= 2
+                    continue
                 if len(taken) == 1:
-                    self._failed(error)
                     logger.exception("The end of job %s cannot be stored; its lease will run out", taken[0][0].id)
                     endings = [Lost()]
                     break
                 for one in taken:
-                    await self._store_all([one])
+                    await self._store_all([one], tries=1)
                 return
         for (holding, _, _), finish, ending in zip(taken, finishes, endings, strict=True):
             self._done(holding, ending, finish)

@@ -31,7 +31,7 @@ from mainspring.model.ending import Cancelled, Committed, Completed, Ending, Fai
 from mainspring.model.job import JobError
 from mainspring.model.retry import LONGEST
 from mainspring.store import Store
-from mainspring.store.codec import decode_job, encode_result
+from mainspring.store.codec import MAX_MESSAGE, cut, decode_job, encode_result
 from mainspring.store.transaction import is_transient
 
 logger = logging.getLogger("mainspring")
@@ -219,7 +219,7 @@ class Executor:
         if isinstance(signal, Snooze):
             return Snoozed(_bounded(signal.delay), signal.reason)
         if isinstance(signal, Cancel):
-            return Cancelled(signal.reason)
+            return Cancelled(cut(signal.reason, MAX_MESSAGE))
         if isinstance(signal, RetryAfter):
             error = JobError("RetryAfter", signal.reason or "the handler asked to be tried again")
             return self._again_or_failed(holding, error, signal, _bounded(signal.delay))

@@ -3,7 +3,7 @@
 One free slot costs one or two round trips, hundreds cost the same few: candidates are read and claimed in batches. A
 little more than the free slots is claimed when jobs are so short that a slot would otherwise wait for the next round
 trip, but only while the queue holds more than the idle workers together could take. When several workers meet at the
-head of the same queue, each takes its own share of a common window instead of what the others will win.
+head of the same queue and take from each other what they have read, they take turns for a while.
 
 Between looks the producer sleeps until the next job is due, a hint arrives, a slot becomes free, or the poll interval
 has passed, whichever is first. Hints save time; the poll is the truth.
@@ -39,9 +39,9 @@ from mainspring.store.watch import Hint
 logger = logging.getLogger("mainspring")
 
 _LARGEST_CLAIM = 1000
-_LARGEST_WINDOW = 8000
 _BACKLOG_OF_ENDS = 4000
 _CONTENDED_FOR = 2.0
+_TURN = 1.5
 _MIXED_FOR = 30.0
 _QUEUES_FOR = 5.0
 _WORTH_READING_ON = 100
@@ -105,14 +105,16 @@ class Producer:
         self._recent: dict[DocumentId, None] = {}
         self._last_batch = 0
         self._claim_time = 0.01
+        self._batch_time = 0.01
         self._barren = 0
         self._contended_until = float("-inf")
         self._mixed_until: dict[str, float] = {}
-        self._unclear: list[tuple[Batch, float]] = []
+        self._unclear: list[Batch] = []
         self._found_queues: list[str] = []
+        self._served: dict[str, int] = {}
         self._found_queues_at = float("-inf")
         self._ahead_of_claim: ReadAhead | None = None
-        self.idle = asyncio.Event()
+        self._sleeping = False
 
     # -- waking ----------------------------------------------------------------------------------------------------
 
@@ -154,6 +156,11 @@ class Producer:
     def _serves(self, queue: str) -> bool:
         return self._settings.queues is None or queue in self._settings.queues
 
+    @property
+    def resting(self) -> bool:
+        """Whether this worker has slots to spare and has seen all that is due: a hint would be news to it."""
+        return self._sleeping and not self._deep and not self._blind
+
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -180,13 +187,13 @@ class Producer:
         if wait <= 0:
             await asyncio.sleep(0)
             return
-        self.idle.set()
+        self._sleeping = True
         try:
             async with asyncio.timeout(wait):
                 await self._awake.wait()
         except TimeoutError:
             pass
-        self.idle.clear()
+        self._sleeping = False
 
     async def run_once(self) -> float:
         """One look; returns for how many seconds there is nothing to do unless something happens."""
@@ -229,7 +236,7 @@ class Producer:
         meanwhile = self._meanwhile()
         if meanwhile < 1:
             return 0
-        return min(self._settings.prefetch, 3 * meanwhile, 2 * self._last_batch + self._slots.concurrency)
+        return min(self._settings.prefetch, 3 * meanwhile, 4 * self._last_batch + self._slots.concurrency)
 
     def _meanwhile(self) -> int:
         """How many jobs the slots get through while one claim is under way."""
@@ -265,18 +272,40 @@ class Producer:
             return await self._claim_from(queues[0], want) if queues else 0
         got = 0
         heads = await self._store.claims.heads(queues)
+        # Whoever was served longest ago is first, so that a single free slot goes round among the queues too.
+        heads.sort(key=lambda head: self._served.get(head[1], 0))
+        self._served = {queue: self._served.get(queue, 0) for _, queue in heads}
         for round_ in range(2):
             # Equal shares, the queue whose first job waits longest first; what one leaves goes to the others.
             for position, (_, queue) in enumerate(heads):
                 share = want - got if round_ else -(-(want - got) // (len(heads) - position))
                 if share > 0 and got < want:
                     got += await self._claim_from(queue, share)
+                    self._served[queue] = max(self._served.values()) + 1
             if got >= want or len(heads) <= 1:
                 break
         return got
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
+        if started >= self._contended_until:
+            return await self._claim_batch(queue, want, started)
+        await self._take_turn(queue)
+        try:
+            return await self._claim_batch(queue, want, started)
+        finally:
+            await self._store.claims.end_turn(queue, self._worker)
+
+    async def _take_turn(self, queue: str) -> None:
+        """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
+        pause = min(max(0.01, self._batch_time / 2), 0.1)
+        until = monotonic() + 2 * _TURN
+        while not await self._store.claims.take_turn(queue, self._worker, _TURN) and monotonic() < until:
+            self._contended_until = monotonic() + _CONTENDED_FOR
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    async def _claim_batch(self, queue: str, want: int, started: float) -> int:
+        reading_since = monotonic()
         runnable = await self._triage(queue, await self._candidates(queue, want))
         if not runnable:
             return 0
@@ -286,16 +315,19 @@ class Producer:
         try:
             batch = await claim
         except ClaimUnclear as unclear:
-            self._unclear.append((unclear.batch, asked))
+            self._unclear.append(unclear.batch)
             raise
         finally:
             self._ahead_of_claim = reading
+        self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked)
         return len(batch.documents)
 
     def _read_on(self, queue: str, claiming: list[Document]) -> ReadAhead | None:
         """Read the next candidates while a claim is under way, when the slots will have run out of jobs by then."""
+        if monotonic() < self._contended_until:
+            return None  # the next worker in turn will claim these
         if len(claiming) < _WORTH_READING_ON or len(self._slots.waiting) + len(claiming) > self._meanwhile():
             return None
         task = asyncio.create_task(self._store.claims.candidates_after(queue, claiming, _LARGEST_CLAIM + _FEW))
@@ -306,6 +338,7 @@ class Producer:
         self._claim_time += (took - self._claim_time) * 0.3
         if batch.lost > 1 and batch.lost * 10 > asked:
             self._contended_until = monotonic() + _CONTENDED_FOR
+        self._completer.patient = monotonic() < self._contended_until
 
     async def _candidates(self, queue: str, want: int) -> list[Document]:
         ahead, self._ahead_of_claim = self._ahead_of_claim, None
@@ -319,26 +352,12 @@ class Producer:
             found = await self._store.claims.candidates(queue, want, names=names)
             self._deep |= len(found) >= want
             return found
-        rank, count = self._peers.rank(queue)
-        if monotonic() < self._contended_until and count > 1:
-            return await self._share_of_window(queue, want, rank, count)
         # Leave to idle workers what they could run at once.
         free = max(0, self._slots.free - len(self._slots.waiting))
         spare = self._peers.idle_slots(queue) if want > free else 0
         found = await self._store.claims.candidates(queue, want + spare)
         self._deep |= len(found) >= want + spare
         return found[: max(free, min(want, len(found) - spare))]
-
-    async def _share_of_window(self, queue: str, want: int, rank: int, count: int) -> list[Document]:
-        """This worker's share of the first jobs of a queue, so that workers do not fight over the very first."""
-        window = min(want * count, _LARGEST_WINDOW)
-        ids = await self._store.claims.candidate_ids(queue, window)
-        self._deep |= len(ids) >= window
-        mine = [job_id for job_id in ids if self._share(str(job_id), rank, count)]
-        if len(mine) < self._slots.free:
-            others = [job_id for job_id in ids if not self._share(str(job_id), rank, count)]
-            mine += others[: self._slots.free - len(mine)]
-        return await self._store.claims.candidates_by_id(mine[:want]) if mine else []
 
     def _admit(self, batch: Batch, asked: float) -> None:
         valid_until = asked + self._settings.lease - self._settings.fence_margin
@@ -363,11 +382,10 @@ class Producer:
     async def _settle_unclear(self) -> None:
         """Learn what became of claims whose reply was lost; what is ours is run, and nothing leaks."""
         while self._unclear:
-            batch, asked = self._unclear[0]
-            settled = await self._store.claims.resolve(batch)
+            asked = monotonic()
+            settled = await self._store.claims.resolve(self._unclear[0])
             self._unclear.pop(0)
-            if monotonic() < asked + self._settings.lease - self._settings.fence_margin:
-                self._admit(settled, asked)
+            self._admit(settled, asked)
 
     # -- what cannot be claimed ------------------------------------------------------------------------------------
 

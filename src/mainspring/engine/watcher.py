@@ -14,11 +14,10 @@ from collections.abc import Callable
 from mainspring.clock import monotonic
 from mainspring.engine.producer import Producer
 from mainspring.store import Store
-from mainspring.store.watch import Hint
 
 logger = logging.getLogger("mainspring")
 
-_BUSY_FOR = 1.0
+_BUSY_FOR, _LOOK_EVERY = 0.5, 0.1
 
 
 class Watcher:
@@ -28,7 +27,6 @@ class Watcher:
         self._store = store
         self._producer = producer
         self._on_raw = on_raw
-        self._rested_at = monotonic()
 
     async def run(self) -> None:
         """Listen for ever. A broken stream is opened anew after a pause; the producer polls all the while."""
@@ -37,10 +35,10 @@ class Watcher:
         pause = 0.25
         while True:
             try:
-                await self._producer.idle.wait()
-                self._rested_at = monotonic()
-                await self.run_once()
-                pause = 0.25
+                if self._producer.resting:
+                    await self.run_once()
+                    pause = 0.25
+                await asyncio.sleep(_LOOK_EVERY)
             except Exception as error:
                 logger.info("The change stream broke (%s); polling goes on", error)
                 await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
@@ -48,16 +46,24 @@ class Watcher:
                 self._producer.wake()
 
     async def run_once(self) -> None:
-        """Listen until the worker is busy."""
-        async for hint in self._store.watch.hints():
-            self._take(hint)
-            if self._producer.idle.is_set():
-                self._rested_at = monotonic()
-            elif monotonic() - self._rested_at > _BUSY_FOR:
-                return
+        """Listen until the worker has been busy for a while."""
+        listening = asyncio.create_task(self._listen())
+        rested_at = monotonic()
+        try:
+            while monotonic() - rested_at < _BUSY_FOR:
+                done, _ = await asyncio.wait({listening}, timeout=_LOOK_EVERY)
+                if done:
+                    return listening.result()
+                if self._producer.resting:
+                    rested_at = monotonic()
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
 
-    def _take(self, hint: Hint) -> None:
-        if hint.raw:
-            self._on_raw()
-        else:
-            self._producer.hint(hint)
+    async def _listen(self) -> None:
+        # What was inserted before the stream began gives no hint: look once more.
+        async for hint in self._store.watch.hints(opened=self._producer.wake):
+            if hint.raw:
+                self._on_raw()
+            else:
+                self._producer.hint(hint)

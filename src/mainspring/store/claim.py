@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pymongo import UpdateMany
-from pymongo.errors import BulkWriteError
+from pymongo import UpdateMany, WriteConcern
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from mainspring.clock import EPOCH
 from mainspring.errors import Unavailable
 from mainspring.model.job import FIRST_PRIORITY, LAST_PRIORITY, RUNNING
 from mainspring.store.codec import DocumentId
@@ -42,6 +43,7 @@ class Batch:
     claim: str
     documents: list[Document] = field(default_factory=list)
     lost: int = 0
+    lease: float = 0.0
 
 
 class ClaimUnclear(Exception):
@@ -59,6 +61,9 @@ class Claims:
         self._connection = connection
         self.read_history = False
         """Whether candidates are read with their earlier attempts."""
+        # A turn may be lost with a primary: it is not worth waiting for a majority.
+        self._light_locks = connection.locks.with_options(write_concern=WriteConcern(1, j=False))
+        self._turns: set[str] = set()
 
     @property
     def _fields(self) -> dict[str, int]:
@@ -123,19 +128,6 @@ class Claims:
             cursor = self._connection.jobs.find(filter, self._fields, sort=ORDER, hint=CLAIM, limit=limit)
             return await cursor.to_list(limit)
 
-    async def candidate_ids(self, queue: str, limit: int) -> list[DocumentId]:
-        """The ids of up to `limit` due jobs of a queue in their order, for workers that share out a window."""
-        with self._connection.deadline():
-            cursor = self._connection.jobs.find(self._due(queue), {"_id": 1}, sort=ORDER, hint=CLAIM, limit=limit)
-            return [document["_id"] for document in await cursor.to_list(limit)]
-
-    async def candidates_by_id(self, ids: Sequence[DocumentId]) -> list[Document]:
-        """The named jobs that are still there to be claimed, in their order."""
-        with self._connection.deadline():
-            cursor = self._connection.jobs.find({"_id": {"$in": list(ids)}, "ready": True}, self._fields, hint=BY_ID)
-            found = await cursor.to_list(len(ids))
-        return sorted(found, key=lambda document: (document["priority"], document["run_at"], str(document["_id"])))
-
     async def claim(
         self, candidates: Sequence[Document], worker: str, lease: float, attempts: Callable[[Document], int]
     ) -> Batch:
@@ -143,7 +135,7 @@ class Claims:
 
         `attempts` tells how often a job may be tried; the claim notes it, so that whoever rescues the job knows.
         """
-        batch = Batch(secrets.token_hex(8), list(candidates))
+        batch = Batch(secrets.token_hex(8), list(candidates), lease=lease)
         if not candidates:
             return batch
         try:
@@ -151,27 +143,60 @@ class Claims:
                 taken = await self._connection.jobs.bulk_write(
                     self._statements(batch, worker, lease, attempts), ordered=False
                 )
-        except (Unavailable, BulkWriteError):
+        except (Unavailable, PyMongoError):
             return await self.resolve(batch)
         if taken.modified_count < len(candidates):
-            return await self.resolve(batch)
+            return await self._read_back(batch)
         for document in batch.documents:
             _as_claimed(document, batch.claim, worker)
         return batch
 
     async def resolve(self, batch: Batch) -> Batch:
-        """Learn by the claim's id which of a batch's documents are ours."""
+        """Learn which of a batch's documents are ours after an error that left it open; they are renewed, too.
+
+        Reading alone would not do: what the primary shows may be rolled back, and its token be given to another
+        worker. A majority that has the renewal has the claim.
+        """
+        until = {"$add": [self._connection.clock.expression(), int(batch.lease * 1000)]}
+        try:
+            with self._connection.deadline():
+                await self._connection.jobs.update_many(_ours(batch), [{"$set": {"lease_until": until}}], hint=BY_ID)
+        except (Unavailable, PyMongoError) as error:
+            raise ClaimUnclear(batch) from error
+        return await self._read_back(batch)
+
+    async def _read_back(self, batch: Batch) -> Batch:
         ids = [document["_id"] for document in batch.documents]
         try:
             with self._connection.deadline():
-                cursor = self._connection.jobs.find(
-                    {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}, self._fields, hint=BY_ID
-                )
+                cursor = self._connection.jobs.find(_ours(batch), self._fields, hint=BY_ID)
                 ours = {document["_id"]: document for document in await cursor.to_list(len(ids))}
-        except Unavailable as error:
+        except (Unavailable, PyMongoError) as error:
             raise ClaimUnclear(batch) from error
         lost = len(ids) - len(ours)
         return Batch(batch.claim, [ours[job_id] for job_id in ids if job_id in ours], lost)
+
+    async def take_turn(self, queue: str, worker: str, seconds: float) -> bool:
+        """Whether it is this worker's turn at the head of a queue; nobody else's then, for `seconds` at most.
+
+        It only saves work: whoever claims without a turn loses races, and nothing else.
+        """
+        turn, now = _turn(queue), self._connection.clock.expression()
+        with self._connection.deadline():
+            if queue not in self._turns:
+                try:
+                    await self._light_locks.insert_one({"_id": turn, "owner": None, "until": EPOCH})
+                except DuplicateKeyError:
+                    pass
+                self._turns.add(queue)
+            mine = {"owner": worker, "until": {"$add": [now, int(seconds * 1000)]}}
+            free = {"_id": turn, "$expr": {"$lt": ["$until", now]}}
+            taken = await self._light_locks.update_one(free, [{"$set": mine}])
+        return taken.matched_count == 1
+
+    async def end_turn(self, queue: str, worker: str) -> None:
+        with self._connection.deadline():
+            await self._light_locks.update_one({"_id": _turn(queue), "owner": worker}, {"$set": {"until": EPOCH}})
 
     async def renew_one(self, job_id: DocumentId, token: int, lease: float) -> bool:
         """Renew one claim now; False when it is not ours any more."""
@@ -203,6 +228,11 @@ class Claims:
         ]
 
 
+def _ours(batch: Batch) -> dict[str, Any]:
+    ids = [document["_id"] for document in batch.documents]
+    return {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}
+
+
 def taking_stage(now: Any, claim: str, worker: str, lease: float, attempts: int) -> list[dict[str, Any]]:
     """The update that makes ready jobs ours for the length of a lease."""
     return [
@@ -231,3 +261,7 @@ def _as_claimed(document: Document, claim: str, worker: str) -> None:
     document["token"] += 1
     document["tries"] += 1
     document["rev"] += 1
+
+
+def _turn(queue: str) -> str:
+    return f"turn:{queue}"

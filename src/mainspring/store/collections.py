@@ -47,11 +47,11 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, version |
 
-## jobs.locks: which worker does a chore that one is enough for
+## jobs.locks: which worker does a chore that one is enough for, or has its turn at the head of a busy queue
 
-| _id | the chore | owner | until |
+| _id | "chores", or "turn:" and the queue | owner | until |
 
-A lock only saves work: every chore is safe when several do it.
+A lock only saves work: everything is safe when several do it.
 """
 
 from __future__ import annotations

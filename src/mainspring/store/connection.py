@@ -34,7 +34,7 @@ from pymongo.errors import (
     PyMongoError,
     ServerSelectionTimeoutError,
     WaitQueueTimeoutError,
-    WTimeoutError,
+    WriteConcernError,
 )
 from pymongo.operations import IndexModel
 from pymongo.read_concern import ReadConcern
@@ -73,8 +73,13 @@ _OUTAGE = (
     ServerSelectionTimeoutError,
     WaitQueueTimeoutError,
     ExecutionTimeout,
-    WTimeoutError,
+    WriteConcernError,
 )
+# Codes of errors that pass by themselves: an unreachable or changing primary, a killed or conflicting operation.
+_PASSING = {
+    *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 246, 262),
+    *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436),
+}
 _UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
 
 
@@ -89,7 +94,7 @@ def deadline(seconds: float) -> Iterator[None]:
             f"MongoDB did not answer within {seconds:g} s or cannot be reached: {_brief(error)}"
         ) from error
     except OperationFailure as error:
-        if error.has_error_label("RetryableWriteError") or error.code in (11600, 11602, 91, 189, 50, 262):
+        if error.has_error_label("RetryableWriteError") or error.code in _PASSING:
             raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
         raise
 

@@ -10,8 +10,9 @@ looked for by their ids, which are ours alone, and only what is missing is sent 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -32,6 +33,10 @@ CHUNK = 1000
 _IN_FLIGHT = 3
 
 Outcome = Exception | None
+Stored = tuple[Document, bool] | Exception
+"""A job's document and whether it is new; or why it is not stored."""
+Entry = tuple[int, Draft, Document]
+"""One item of a bulk: its place, what was asked for, and the document that it becomes."""
 
 
 class Inserts:
@@ -77,16 +82,18 @@ class Inserts:
         document = self.document(draft)
         if draft.dedupe_key is not None:
             taken = await self._keys.take(self._wanted(draft, document))
-            return await self._insert_taken(document, taken)
+            (outcome,) = await self._insert_taken([document], [taken])
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
         await self._together(document)
         return document, True
 
     async def insert_in(self, session: AsyncClientSession, drafts: Sequence[Draft]) -> list[tuple[Document, bool]]:
-        """Store jobs in the caller's transaction: they exist if and only if it commits."""
+        """Store jobs in the caller's transaction: they exist if and only if it commits. All are checked first."""
         stored: list[tuple[Document, bool]] = []
         fresh: list[Document] = []
-        for draft in drafts:
-            document = self.document(draft)
+        for draft, document in [(draft, self.document(draft)) for draft in drafts]:
             taken = Taken(document["_id"], True)
             if draft.dedupe_key is not None:
                 taken = await self._keys.take(self._wanted(draft, document), session)
@@ -101,26 +108,23 @@ class Inserts:
             await self._connection.jobs.insert_many(fresh, session=session)
         return stored
 
-    async def insert_many(self, drafts: Sequence[Draft]) -> list[tuple[Document, bool] | Exception]:
+    async def insert_many(self, drafts: Sequence[Draft]) -> list[Stored]:
         """Store many jobs, with an outcome for each: what was stored, what existed already, or what went wrong."""
-        outcomes: list[tuple[Document, bool] | Exception] = []
+        outcomes: list[Stored] = []
         flights: set[asyncio.Task[None]] = set()
         try:
             for start in range(0, len(drafts), CHUNK):
-                base = len(outcomes)
                 chunk = self._prepare(drafts[start : start + CHUNK], outcomes)
                 if len(flights) >= _IN_FLIGHT:
                     _, flights = await asyncio.wait(flights, return_when=asyncio.FIRST_COMPLETED)
-                flights.add(asyncio.create_task(self._insert_chunk(chunk, outcomes, base)))
+                flights.add(asyncio.create_task(self._insert_chunk(chunk, outcomes)))
                 await asyncio.sleep(0)
         finally:
             if flights:
                 await asyncio.wait(flights)
         return outcomes
 
-    def _prepare(
-        self, drafts: Sequence[Draft], outcomes: list[tuple[Document, bool] | Exception]
-    ) -> list[tuple[int, Draft, Document]]:
+    def _prepare(self, drafts: Sequence[Draft], outcomes: list[Stored]) -> list[Entry]:
         chunk = []
         for draft in drafts:
             try:
@@ -132,60 +136,76 @@ class Inserts:
                 outcomes.append((document, True))
         return chunk
 
-    async def _insert_chunk(
-        self,
-        chunk: list[tuple[int, Draft, Document]],
-        outcomes: list[tuple[Document, bool] | Exception],
-        base: int,
-    ) -> None:
-        try:
-            plain = [(index, document) for index, draft, document in chunk if draft.dedupe_key is None]
-            for (index, _), outcome in zip(plain, await self._insert_documents([d for _, d in plain]), strict=True):
-                if outcome is not None:
-                    outcomes[index] = outcome
-            await self._insert_keyed([entry for entry in chunk if entry[1].dedupe_key is not None], outcomes)
-        except Exception as error:
-            for index, _, _ in chunk:
+    async def _insert_chunk(self, chunk: list[Entry], outcomes: list[Stored]) -> None:
+        plain = [entry for entry in chunk if entry[1].dedupe_key is None]
+        keyed = [entry for entry in chunk if entry[1].dedupe_key is not None]
+        for entries, insert in ((plain, self._insert_plain), (keyed, self._insert_keyed)):
+            try:
+                if entries:
+                    await insert(entries, outcomes)
+            except Exception as error:
+                for index, _, _ in entries:
+                    outcomes[index] = error
+
+    async def _insert_plain(self, entries: list[Entry], outcomes: list[Stored]) -> None:
+        refused = await self._insert_documents([document for _, _, document in entries])
+        for (index, _, _), error in zip(entries, refused, strict=True):
+            if error is not None:
                 outcomes[index] = error
 
-    async def _insert_keyed(
-        self, chunk: list[tuple[int, Draft, Document]], outcomes: list[tuple[Document, bool] | Exception]
-    ) -> None:
-        if not chunk:
-            return
-        first: dict[str | None, tuple[int, Draft, Document]] = {}
-        for entry in chunk:
+    async def _insert_keyed(self, entries: list[Entry], outcomes: list[Stored]) -> None:
+        """The first item of each key stands for it; the others are the same job."""
+        first: dict[str | None, Entry] = {}
+        for entry in entries:
             first.setdefault(entry[1].dedupe_key, entry)
         leaders = list(first.values())
         taken = await self._keys.take_many([self._wanted(draft, document) for _, draft, document in leaders])
-        for (index, draft, document), holder in zip(leaders, taken, strict=True):
-            outcomes[index] = await self._insert_taken(document, holder)
-            for other, same, _ in chunk:
-                if same.dedupe_key == draft.dedupe_key and other != index:
-                    outcomes[other] = (outcomes[index][0], False)  # type: ignore[index]
+        stored = await self._insert_taken([document for _, _, document in leaders], taken)
+        for (index, _, _), outcome in zip(leaders, stored, strict=True):
+            outcomes[index] = outcome
+        for index, draft, _ in entries:
+            leader = first[draft.dedupe_key][0]
+            if index != leader:
+                outcome = outcomes[leader]
+                outcomes[index] = outcome if isinstance(outcome, Exception) else (outcome[0], False)
 
-    async def _insert_taken(self, document: Document, taken: Taken) -> tuple[Document, bool]:
-        """Insert the job its key stands for, or fetch it when somebody was faster."""
-        if taken.fresh:
-            document["_id"] = taken.job
-            mine = await self._insert_new(document)
-            if mine:
-                return document, True
-        with self._connection.deadline():
-            existing = await self._connection.jobs.find_one({"_id": taken.job})
-        return existing or document, False
+    async def _insert_taken(self, documents: list[Document], taken: list[Taken]) -> list[Stored]:
+        """Insert the jobs that their keys stand for; where somebody was faster, fetch his."""
+        fresh = []
+        for document, holder in zip(documents, taken, strict=True):
+            document["_id"] = holder.job
+            if holder.fresh:
+                fresh.append(document)
+        mine = await self._insert_new(fresh) if fresh else {}
+        theirs = [holder.job for holder in taken if holder.job not in mine]
+        existing: dict[DocumentId, Document] = {}
+        if theirs:
+            with self._connection.deadline():
+                cursor = self._connection.jobs.find({"_id": {"$in": theirs}})
+                existing = {document["_id"]: document for document in await cursor.to_list(len(theirs))}
+        return [
+            (mine[document["_id"]] or (document, True))
+            if document["_id"] in mine
+            else (existing.get(document["_id"], document), False)
+            for document in documents
+        ]
 
-    async def _insert_new(self, document: Document) -> bool:
+    async def _insert_new(self, documents: list[Document]) -> dict[DocumentId, Outcome]:
+        """Insert documents under ids that others may use too; returns those that are ours, or why they were refused."""
+        mine: dict[DocumentId, Outcome] = {document["_id"]: None for document in documents}
         try:
             with self._connection.deadline():
-                await self._connection.jobs.insert_one(document)
-        except BulkWriteError:
-            return False
-        except Exception as error:
-            if getattr(error, "code", None) == _DUPLICATE:
-                return False
-            raise
-        return True
+                await self._connection.jobs.insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            for failure in error.details["writeErrors"]:
+                job_id = documents[failure["index"]]["_id"]
+                if failure["code"] == _DUPLICATE:
+                    del mine[job_id]
+                else:
+                    mine[job_id] = _refused(failure)
+            if error.details.get("writeConcernErrors"):
+                raise Unavailable("MongoDB did not confirm that a majority has the job; schedule it again.") from error
+        return mine
 
     async def _together(self, document: Document) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -222,8 +242,7 @@ class Inserts:
             except BulkWriteError as error:
                 for failure in error.details["writeErrors"]:
                     if failure["code"] != _DUPLICATE:
-                        reason = InvalidJob(f"MongoDB refused the job: {failure.get('errmsg')}")
-                        outcomes[todo[failure["index"]]] = reason
+                        outcomes[todo[failure["index"]]] = _refused(failure)
                 if not error.details.get("writeConcernErrors"):
                     return outcomes
             except Unavailable:
@@ -266,6 +285,10 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)
+
+
+def _refused(failure: Mapping[str, Any]) -> InvalidJob:
+    return InvalidJob(f"MongoDB refused the job: {failure.get('errmsg')}")
 
 
 def _find(documents: list[Document], job_id: DocumentId) -> Document:

@@ -19,7 +19,7 @@ from mainspring.model.job import (
     PENDING,
     RUNNING,
 )
-from mainspring.store.codec import DocumentId
+from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
 from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
@@ -87,6 +87,7 @@ class Jobs:
         Returns the document and whether this call has ended the job. One that has ended already stays as it is.
         """
         now = self._connection.clock.expression()
+        reason = cut(reason, MAX_MESSAGE)
         ended: dict[str, Any] = {
             **_BUMP,
             "state": CANCELLED,
@@ -134,11 +135,15 @@ class Jobs:
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
 
     async def delete(self, job_id: DocumentId) -> None:
+        """Delete a job that does not run, and its dedupe key: a new job must not take its id, and its tokens, over."""
+        key = (await self.get(job_id)).get("dedupe_key")
         with self._connection.deadline():
             deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
         if not deleted.deleted_count:
             document = await self.get(job_id)
             raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
+        if isinstance(key, str):
+            await self._keys.drop(key, job_id)
 
     async def _retake_key(self, document: Document) -> None:
         taken = await self._keys.take(Wanted(document["dedupe_key"], document["_id"], None))

@@ -19,6 +19,7 @@ from mainspring.clock import truncate
 from mainspring.errors import Unavailable
 from mainspring.model.job import FINISHED
 from mainspring.store.codec import DocumentId
+from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 
 _DUPLICATE = 11000
@@ -51,16 +52,19 @@ class Keys:
         self._connection = connection
 
     async def take_many(self, wanted: Sequence[Wanted]) -> list[Taken]:
-        """Take each key or learn who holds it; a key that is free costs a share of one write."""
+        """Take each key or learn who holds it; one that is free, or is held, costs a share of a few statements."""
         taken = [Taken(want.job, True) for want in wanted]
         try:
             with self._connection.deadline():
                 await self._connection.keys.insert_many([self._document(want) for want in wanted], ordered=False)
         except BulkWriteError as error:
-            for failure in error.details["writeErrors"]:
-                if failure["code"] != _DUPLICATE:
-                    raise
-                taken[failure["index"]] = await self.take(wanted[failure["index"]])
+            failures = error.details["writeErrors"]
+            if any(failure["code"] != _DUPLICATE for failure in failures):
+                raise
+            there = [failure["index"] for failure in failures]
+            verdicts = await self._judge_many([wanted[index].key for index in there])
+            for index in there:
+                taken[index] = verdicts.get(wanted[index].key) or await self.take(wanted[index])
         except Unavailable:
             taken = [await self.take(want) for want in wanted]
         return taken
@@ -82,6 +86,11 @@ class Keys:
                 if await self._replace(holder, want, session):
                     return Taken(want.job, True)
         raise Unavailable(f"The dedupe key {want.key!r} is being fought over; try again.")
+
+    async def drop(self, key: str, job: DocumentId) -> None:
+        """Free a key whose job was deleted."""
+        with self._connection.deadline():
+            await self._connection.keys.delete_one({"_id": key, "job": job})
 
     async def prune(self, before: datetime, limit: int) -> int:
         """Drop keys taken before an instant that are not in force any more; returns how many."""
@@ -110,13 +119,18 @@ class Keys:
 
     async def _judge(self, holder: Document, session: AsyncClientSession | None) -> Taken | None:
         """Who the key belongs to; None when it is not in force any more and may be taken over."""
-        now = self._now()
         job = await self._connection.jobs.find_one({"_id": holder["job"]}, {"state": 1}, session=session)
-        if job is None:
-            return Taken(holder["job"], True) if holder["at"] > now - _IN_FLIGHT else None
-        until: datetime | None = holder.get("until")
-        in_force = until > now if until is not None else job.get("state") not in FINISHED
-        return Taken(holder["job"], False) if in_force else None
+        return _verdict(holder, job, self._now())
+
+    async def _judge_many(self, keys: Sequence[str]) -> dict[str, Taken | None]:
+        """The same for many keys at once."""
+        with self._connection.deadline():
+            holders = await self._connection.keys.find({"_id": {"$in": list(keys)}}).to_list(len(keys))
+            ids = [holder["job"] for holder in holders]
+            found = await self._connection.jobs.find({"_id": {"$in": ids}}, {"state": 1}, hint=BY_ID).to_list(len(ids))
+        jobs = {job["_id"]: job for job in found}
+        now = self._now()
+        return {holder["_id"]: _verdict(holder, jobs.get(holder["job"]), now) for holder in holders}
 
     async def _replace(self, holder: Document, want: Wanted, session: AsyncClientSession | None) -> bool:
         replaced = await self._connection.keys.replace_one(
@@ -132,3 +146,11 @@ class Keys:
 
     def _now(self) -> datetime:
         return truncate(self._connection.clock.now())
+
+
+def _verdict(holder: Document, job: Document | None, now: datetime) -> Taken | None:
+    if job is None:
+        return Taken(holder["job"], True) if holder["at"] > now - _IN_FLIGHT else None
+    until: datetime | None = holder.get("until")
+    in_force = until > now if until is not None else job.get("state") not in FINISHED
+    return Taken(holder["job"], False) if in_force else None

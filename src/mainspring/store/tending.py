@@ -108,7 +108,7 @@ class Tending:
     async def expire_these(self, documents: Sequence[Document]) -> list[Document]:
         """End those of these pending jobs that are late; returns the ones that this call has ended."""
         now = self._connection.clock.expression()
-        ended = []
+        ended: list[DocumentId] = []
         for document in documents:
             with self._connection.deadline():
                 result = await self._connection.jobs.update_one(
@@ -131,8 +131,12 @@ class Tending:
                     ],
                 )
             if result.matched_count:
-                ended.append({**document, "state": EXPIRED})
-        return ended
+                ended.append(document["_id"])
+        if not ended:
+            return []
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({"_id": {"$in": ended}}, hint=BY_ID)
+            return await cursor.to_list(len(ended))
 
     async def prune(self, keep: dict[str, float | None], limit: int = 500) -> int:
         """Delete up to `limit` finished jobs of each state that have been kept for the given seconds."""

@@ -7,7 +7,7 @@ pause in between, never with an old resume token.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -40,8 +40,8 @@ class Watch:
     def possible(self) -> bool:
         return self._connection.supports_transactions
 
-    async def hints(self) -> AsyncIterator[Hint]:
-        """Hints from now on, until the stream breaks (which raises)."""
+    async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
+        """Hints from now on, until the stream breaks (which raises). `opened` is called when it has begun."""
         stages: list[dict[str, Any]] = [
             {"$match": {"operationType": "insert"}},
             {
@@ -55,6 +55,7 @@ class Watch:
         ]
         jobs = self._connection.jobs.with_options(read_concern=ReadConcern("majority"))
         async with await jobs.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
+            opened()
             async for change in stream:
                 document = change.get("fullDocument") or {}
                 yield Hint(

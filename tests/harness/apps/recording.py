@@ -13,7 +13,6 @@ from typing import Any
 
 from harness.history import Recorder
 from harness.processes import HISTORY_VARIABLE, OPTIONS_VARIABLE, SKEW_VARIABLE
-
 from mainspring import JobContext, Retry, Scheduler
 from mainspring.clock import ServerClock
 from mainspring.model.job import Job
