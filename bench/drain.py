@@ -22,7 +22,7 @@ from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE
 
 _LOOK_EVERY = 0.02
 _LOADS_A_SECOND = 25_000
-_HEAD_START = 1.2
+_HEAD_STARTS = (1.2, 4.0, 12.0)
 _GIVE_UP = 300.0
 
 
@@ -88,25 +88,38 @@ def describe(results: list[Drained]) -> str:
 
 def drain(ground: Ground, place: Place, processes: int, options: Options) -> Drained:
     """Drain a fresh load of jobs with so many worker processes."""
-    profile = f"{options.profile}.{processes}" if options.profile else None
-    with Crew(place, processes, options.concurrency, profile) as crew:
-        due = _load(ground, place, options.drain_jobs)
+    for head_start in _HEAD_STARTS:
+        drained = _drain(ground, place, processes, options, head_start)
+        if drained is not None:
+            return drained
+    raise RuntimeError("the machine is too busy to measure on: jobs were due before the workers were up")
+
+
+def _drain(ground: Ground, place: Place, processes: int, options: Options, head_start: float) -> Drained | None:
+    """One try; None when the jobs were due before all workers were up."""
+    jobs = options.drain_jobs
+    with Crew(place, processes, options.concurrency, _profile(options, processes)) as crew:
+        due = _load(ground, place, jobs, head_start)
         crew.go()
         left = (due - place.now()).total_seconds()
-        if left < 0:
-            raise RuntimeError("the machine is too busy to measure on: the jobs were due before the workers were up")
-        time.sleep(left)
+        time.sleep(max(0.0, left))
         before = crew.cpu(), used(ground.mongod)
-        wall = _wait_drained(place, due, options.drain_jobs)
-        return _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], options.drain_jobs)
+        wall = _wait_drained(place, due, jobs)
+        if left < 0:
+            return None
+        return _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], jobs)
 
 
-def _load(ground: Ground, place: Place, jobs: int) -> datetime:
+def _profile(options: Options, processes: int) -> str | None:
+    return f"{options.profile}.{processes}" if options.profile else None
+
+
+def _load(ground: Ground, place: Place, jobs: int, head_start: float) -> datetime:
     """Store jobs that are all due at one instant, which leaves time to store them and to start the workers."""
-    due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + _HEAD_START))
+    due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + head_start))
     place.load(place.documents(jobs, due))
     ground.settle()
-    soonest = truncate(place.now() + timedelta(seconds=_HEAD_START))
+    soonest = truncate(place.now() + timedelta(seconds=head_start))
     if due >= soonest:
         return due
     # Storing took long; no worker is up yet, so the jobs can be put off.

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -87,8 +87,10 @@ class Scheduler:
         self._on_stop: list[Callable[[], Any]] = []
         self._worker: Worker | None = None
         self._stopping: Worker | None = None
+        self._starting = False
         self._hurried = False
         self._waiting: Waiting | None = None
+        self._process = os.getpid()
 
     def configure(self, uri: str | None = None, **options: Any) -> Self:
         """Change the URI or settings after all; only before the first connection. The command line does so."""
@@ -239,9 +241,7 @@ class Scheduler:
             try:
                 draft = self._draft_item(item)
                 if session is not None:
-                    encode_data(
-                        draft.data, self.settings.max_data
-                    )  # all or nothing: refused before any write
+                    encode_data(draft.data, self.settings.max_data)  # all or nothing: refused before any write
                 drafts.append(draft)
                 places.append(place)
             except ConfigurationError as error:
@@ -430,9 +430,16 @@ class Scheduler:
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then `tx.session`."""
-        return self._link.open_store().transactions.open()
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        store = await self._store()
+        async with store.transactions.open() as transaction:
+            yield transaction
 
     async def _store(self) -> Store:
+        self._leave_parent()
         store = await self._link.store()
         if self._waiting is not None and self._waiting.store is not store:
             self._waiting = None
@@ -440,12 +447,29 @@ class Scheduler:
             await store.connection.keep_clock()
         return store
 
+    def _leave_parent(self) -> None:
+        """After a fork, the worker and the waits are the parent's: this process has none of its own yet."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._worker = self._stopping = self._waiting = None
+            self._starting = False
+
     # -- the worker's life -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start running jobs in this process, on this event loop. Returns once the worker is up."""
-        if self._worker is not None:
+        self._leave_parent()
+        if self._worker is not None or self._starting:
             raise MainspringError("This scheduler is running already.")
+        self._starting = True
+        try:
+            self._worker = await self._start_worker()
+        finally:
+            self._starting = False
+        self._link.watch_over()
+        self._events.emit("scheduler:start")
+
+    async def _start_worker(self) -> Worker:
         store = await self._store()
         for hook in self._on_start:
             await _maybe_await(hook())
@@ -461,12 +485,11 @@ class Scheduler:
             id=os.environ.get("MAINSPRING_WORKER_ID"),
         )
         await worker.start()
-        self._worker = worker
-        self._link.watch_over()
-        self._events.emit("scheduler:start")
+        return worker
 
     async def stop(self, graceful: bool = True, timeout: Seconds = 30) -> None:
         """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close."""
+        self._leave_parent()
         worker, self._worker = self._worker, None
         if worker is not None:
             self._stopping = worker

@@ -109,9 +109,7 @@ class Model:
         ]
         return [job_id for _, _, job_id in sorted(found)[:limit]]
 
-    def claim(
-        self, seen: Iterable[tuple[Any, int]], claim: str, lease_until: datetime, max_attempts: int
-    ) -> list[Any]:
+    def claim(self, seen: Iterable[tuple[Any, int]], claim: str, lease_until: datetime, max_attempts: int) -> list[Any]:
         """Take those jobs that are just as they were seen, given as (id, rev)."""
         taken = []
         for job_id, rev in seen:
@@ -208,7 +206,7 @@ class Model:
             self.keys[job.key] = job_id
 
     def may_retry(self, job_id: Any) -> str:
-        """"yes", or what keeps it: "state" or "key"."""
+        """ "yes", or what keeps it: "state" or "key"."""
         job = self.jobs[job_id]
         if job.state not in AGAIN:
             return "state"

@@ -114,7 +114,7 @@ async def test_a_job_is_read_back_as_it_was_scheduled(scheduler: Scheduler) -> N
 
 async def test_a_job_without_options_is_due_now_by_the_servers_clock(scheduler: Scheduler, db: Any) -> None:
     job = await scheduler.schedule("x")
-    now = (await db.command("hello"))["localTime"]
+    now = (await db.command("hello"))["localTime"].replace(tzinfo=UTC)
     assert abs(now - job.run_at) < timedelta(seconds=2) and job.run_at == job.created_at
     assert job.data == {}
 
@@ -331,7 +331,9 @@ async def test_a_new_round_has_all_its_attempts_again(scheduler: Scheduler) -> N
 async def test_only_ended_jobs_run_again(scheduler: Scheduler) -> None:
     go_on = handlers(scheduler)
     job = await scheduler.schedule("slow")
-    with pytest.raises(JobStateError, match=r"is pending; retry\(\) works on failed, cancelled and completed jobs only"):
+    with pytest.raises(
+        JobStateError, match=r"is pending; retry\(\) works on failed, cancelled and completed jobs only"
+    ):
         await scheduler.retry(job.id)
     await scheduler.start()
     await until_running(scheduler, job)
@@ -391,8 +393,11 @@ async def test_each_field_of_a_pending_job_can_be_changed(
     changed = await scheduler.update(job.id, **change)
     assert getattr(changed, field) == value
     assert changed == await scheduler.get_job(job.id)
-    assert {f for f in ("data", "run_at", "priority", "queue", "tags", "timeout", "expires_at", "start_within")
-            if getattr(changed, f) != getattr(job, f)} == {field}
+    assert {
+        f
+        for f in ("data", "run_at", "priority", "queue", "tags", "timeout", "expires_at", "start_within")
+        if getattr(changed, f) != getattr(job, f)
+    } == {field}
 
 
 async def test_a_delay_counts_from_the_update(scheduler: Scheduler) -> None:

@@ -124,9 +124,7 @@ async def test_a_cancelled_job_stays_cancelled_however_its_handler_ends(schedule
 
 
 @pytest.mark.parametrize("ending", [ValueError("failed"), Snooze(0)], ids=["retry", "snooze"])
-async def test_a_cancellation_nobody_had_noticed_wins_over_another_try(
-    scheduler: Scheduler, ending: Exception
-) -> None:
+async def test_a_cancellation_nobody_had_noticed_wins_over_another_try(scheduler: Scheduler, ending: Exception) -> None:
     go_on = threading.Event()
 
     @scheduler.job("quick", retry=Retry(attempts=5, delay=0))

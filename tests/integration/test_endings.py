@@ -53,7 +53,9 @@ async def test_what_a_handler_returns_is_the_result(scheduler: Scheduler) -> Non
 
 
 @pytest.mark.parametrize("kind", ["object", "too large", "lone surrogate", "circle"])
-async def test_a_result_that_cannot_be_kept_leaves_the_job_completed_with_a_note(make_scheduler: Make, kind: str) -> None:
+async def test_a_result_that_cannot_be_kept_leaves_the_job_completed_with_a_note(
+    make_scheduler: Make, kind: str
+) -> None:
     scheduler = make_scheduler(max_result=1000)
     circle: list[Any] = []
     circle.append(circle)
@@ -298,9 +300,7 @@ async def test_not_even_an_exit_in_a_handler_ends_the_worker(scheduler: Schedule
         assert done.state == "failed" and done.error is not None
 
 
-async def test_data_that_does_not_fit_the_handler_fails_at_once_when_it_is_run(
-    make_scheduler: Make, uri: str
-) -> None:
+async def test_data_that_does_not_fit_the_handler_fails_at_once_when_it_is_run(make_scheduler: Make, uri: str) -> None:
     outside = make_scheduler()
     scheduler = make_scheduler()
 

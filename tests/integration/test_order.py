@@ -50,9 +50,7 @@ async def test_jobs_of_one_instant_run_in_the_order_in_which_they_were_made(make
     scheduler = make_scheduler(concurrency=1)
     ran = record(scheduler)
     at = datetime(2020, 1, 1, tzinfo=UTC)
-    jobs = await scheduler.schedule_bulk(
-        [{"name": "note", "data": {"which": str(i)}, "run_at": at} for i in range(20)]
-    )
+    jobs = await scheduler.schedule_bulk([{"name": "note", "data": {"which": str(i)}, "run_at": at} for i in range(20)])
     await scheduler.start()
     await all_ended(scheduler, jobs)
     assert ran == [str(i) for i in range(20)]

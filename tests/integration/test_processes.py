@@ -20,7 +20,7 @@ from harness.commands import alive
 from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
-from mainspring import HandlerError, Job, Retry, Scheduler
+from mainspring import HandlerError, Job, Progress, Retry, Scheduler
 
 ISOLATED = (
     isolated.add,
@@ -242,6 +242,7 @@ async def test_the_context_works_from_there(worker: Scheduler, name: str) -> Non
         "tags": ["t"],
     }
     assert done.attempts[0].log == ("first", "second")
+    assert done.progress == Progress(40, "on its way")
     child = await worker.get_job(done.result["child"])
     assert (child.parent_id, child.state, child.tags) == (done.id, "pending", ("child",))
 
@@ -249,14 +250,6 @@ async def test_the_context_works_from_there(worker: Scheduler, name: str) -> Non
 async def test_what_the_context_refuses_is_raised_there(worker: Scheduler) -> None:
     done = await ended(worker, "schedule_nonsense", retry=1)
     assert done.error is not None and done.error.type.endswith("InvalidJob")
-
-
-async def test_progress_is_seen_while_it_runs(worker: Scheduler) -> None:
-    seen: list[Job] = []
-    worker.on("job:progress", seen.append)
-    await ended(worker, "report")
-    worker.off("job:progress", seen.append)
-    assert all(job.progress is not None and job.progress.note == "on its way" for job in seen)
 
 
 @pytest.mark.parametrize("name", ["count", "count_async"])
@@ -270,9 +263,10 @@ async def test_a_transaction_commits_the_effect_with_the_completion(
     assert counter is not None and counter["n"] == 1
 
 
-async def test_log_lines_stay_with_an_attempt_that_a_transaction_completed(worker: Scheduler) -> None:
+async def test_progress_and_log_stay_with_an_attempt_that_a_transaction_completed(worker: Scheduler) -> None:
     done = await ended(worker, "count_async", {"key": "logged"})
     assert done.attempts[0].log == ("counting",)
+    assert done.progress == Progress(30, "counting")
 
 
 async def test_a_transaction_that_raises_leaves_nothing_behind(worker: Scheduler, inside: Database) -> None:

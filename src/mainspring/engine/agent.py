@@ -14,7 +14,7 @@ from mainspring.errors import ClaimLost, MainspringError
 from mainspring.model.ending import Completed
 from mainspring.model.job import Job
 from mainspring.store import Store
-from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_result
+from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result
 from mainspring.store.finish import Finish
 from mainspring.store.transaction import Transaction, is_transient
 
@@ -37,12 +37,11 @@ class LocalAgent:
         self.told_to_stop = False
         """Whether the handler has asked if it should stop, and knows that it should."""
         self.committed: Completed | None = None
+        self.result_note: str | None = None
+        """Why the result that a process has sent over is not all of what its handler returned."""
 
     def note_progress(self, percent: float, note: str | None) -> None:
-        progress: dict[str, Any] = {"percent": percent}
-        if note is not None:
-            progress["note"] = cut(note, MAX_LOG_LINE)
-        self._holding.progress = progress
+        self._holding.progress = encode_progress(percent, note)
         self._holding.progress_new = True
 
     def note_log(self, line: str) -> None:
@@ -117,4 +116,5 @@ class LocalAgent:
             now,
             Completed(result, note),
             tuple(holding.log),
+            holding.progress if holding.progress_new else None,
         )

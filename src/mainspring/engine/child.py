@@ -14,6 +14,7 @@ import pickle
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from mainspring.handlers import Handler
 from mainspring.model.ending import Completed
 from mainspring.model.job import Job
 from mainspring.store import Store
-from mainspring.store.codec import encode_result
+from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result
 from mainspring.store.connection import Connection
 from mainspring.store.finish import Finish
 from mainspring.store.transaction import Transaction
@@ -82,8 +83,7 @@ async def _run(job: ChildJob, pipe: Pipe[Any, Any]) -> None:
         handler = Handler(job.name, job.function)
         arguments = handler.bind(job.document.get("data") or {})
         result = await _call(handler, arguments, job, agent)
-        result, note = encode_result(result, job.settings.max_result)
-        agent.send("result", result if note is None else None)
+        agent.send("result", *encode_result(result, job.settings.max_result))
     except BaseException as error:
         _report(pipe, error)
     finally:
@@ -121,15 +121,19 @@ class PipeAgent:
         self._requests = itertools.count()
         self._asking = asyncio.Lock()
         self._connection: Connection | None = None
+        self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
+        self._progress: dict[str, Any] | None = None
 
     def send(self, *message: Any) -> None:
         with self._lock:
             self._pipe.send(message)
 
     def note_progress(self, percent: float, note: str | None) -> None:
+        self._progress = encode_progress(percent, note)
         self.send("progress", percent, note)
 
     def note_log(self, line: str) -> None:
+        self._log.append(cut(line, MAX_LOG_LINE))
         self.send("log", line)
 
     def is_stopping(self) -> bool:
@@ -169,6 +173,8 @@ class PipeAgent:
             document.get("claimed_at") or now,
             now,
             Completed(result, note),
+            tuple(self._log),
+            self._progress,
         )
 
     async def close(self) -> None:

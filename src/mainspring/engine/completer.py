@@ -17,7 +17,7 @@ from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
-from mainspring.model.ending import Committed, Ending, Lost
+from mainspring.model.ending import Committed, Ending, Lost, Released, Snoozed
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.finish import Finish, as_finished
@@ -141,12 +141,24 @@ class Completer:
         log = tuple(holding.log)
         if holding.log_cut:
             log = (f"… ({holding.log_cut} earlier lines cut)", *log)
-        return Finish(document["_id"], document["token"], document["tries"], self._worker, started, ended, ending, log)
+        return Finish(
+            document["_id"],
+            document["token"],
+            document["tries"],
+            self._worker,
+            started,
+            ended,
+            ending,
+            log,
+            holding.progress if holding.progress_new else None,
+        )
 
     def _done(self, holding: Holding, ending: Ending, finish: Finish) -> None:
         self._holdings.remove(holding)
         if isinstance(ending, Lost):
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
+        if finish.progress is not None and not isinstance(ending, Lost | Snoozed | Released):
+            self._events.emit("job:progress", decode_job({**holding.document, "progress": finish.progress}))
         if ending.event is None or not self._events.wanted(ending.event):
             return
         document = holding.document

@@ -27,7 +27,18 @@ from mainspring.engine.processes import Processes
 from mainspring.engine.threads import Threads
 from mainspring.errors import Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze
 from mainspring.handlers import BadArguments
-from mainspring.model.ending import Cancelled, Committed, Completed, Ending, Failed, Lost, Released, Retried, Snoozed
+from mainspring.model.ending import (
+    PROCESS_DIED,
+    Cancelled,
+    Committed,
+    Completed,
+    Ending,
+    Failed,
+    Lost,
+    Released,
+    Retried,
+    Snoozed,
+)
 from mainspring.model.job import JobError
 from mainspring.model.retry import LONGEST
 from mainspring.store import Store
@@ -96,10 +107,11 @@ class Executor:
         while True:
             try:
                 if self._needs_process(holding):
-                    await self.processes.prepare(holding, alone=bool(holding.document.get("suspect")))
+                    await self.processes.prepare(holding, alone=holding.document.get("suspect") is True)
                 return await self._within(holding, timeout, self._through_middleware(holding, agent))
             except Exception as error:
-                if not (agent.used_transaction and is_transient(error)) or rerun >= _RERUNS or holding.stopping:
+                passing = agent.used_transaction and is_transient(_cause(error))
+                if not passing or rerun >= _RERUNS or holding.stopping:
                     raise
             finally:
                 self.processes.give_back(holding)
@@ -194,7 +206,8 @@ class Executor:
             return Cancelled(holding.cancel_reason)
         if holding.released and agent.told_to_stop:
             return Released(started=True)  # it has come back because it was asked to, not because it was done
-        return Completed(*encode_result(result, self._settings.max_result))
+        result, note = encode_result(result, self._settings.max_result)
+        return Completed(result, note or (agent.result_note if result is None else None))
 
     def _judge(self, holding: Holding, agent: LocalAgent, error: BaseException) -> Ending:
         """How an attempt ends that did not return."""
@@ -209,7 +222,7 @@ class Executor:
             return Cancelled(holding.cancel_reason)
         if isinstance(error, ClaimLost):
             return Released(started=True)  # the fence decides: lost, or a cancellation nobody had noticed yet
-        if holding.released and (agent.told_to_stop or isinstance(error, asyncio.CancelledError)):
+        if holding.released and (agent.told_to_stop or _was_stopped(error)):
             return Released(started=True)
         if isinstance(error, Signal):
             return self._signal(holding, error)
@@ -227,10 +240,9 @@ class Executor:
         return Failed(JobError("Fail", reason or "the handler gave the job up"))
 
     def _failure(self, holding: Holding, error: BaseException) -> Ending:
-        described = describe(error)
-        if isinstance(error, BadArguments):
+        described, cause = describe(error), _cause(error)
+        if isinstance(cause, BadArguments):
             return Failed(described)  # the same data would be refused again
-        cause = error.cause if isinstance(error, RemoteError) and error.cause is not None else error
         return self._again_or_failed(holding, described, cause, None)
 
     def _again_or_failed(
@@ -258,3 +270,13 @@ def _cancelled_from_outside() -> bool:
 def _bounded(delay: timedelta) -> float:
     """A delay in seconds that the calendar can hold."""
     return min(max(0.0, delay.total_seconds()), LONGEST)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the handler itself has raised, in whichever process it ran."""
+    return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
+
+
+def _was_stopped(error: BaseException) -> bool:
+    """Whether this is how a handler ends that the worker has interrupted: cancelled, or its process killed."""
+    return isinstance(error, asyncio.CancelledError) or (isinstance(error, RemoteError) and error.type == PROCESS_DIED)

@@ -36,6 +36,8 @@ class Holding:
     lost: bool = False
     released: bool = False
     timed_out: bool = False
+    ahead: bool = False
+    """Claimed ahead, and the database does not know yet that it has been started."""
     frozen: bool = False
     """In a transaction that will write the document: not renewed meanwhile."""
     process: Any = None

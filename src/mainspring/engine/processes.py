@@ -1,7 +1,8 @@
 """Handlers in processes of their own: for CPU-bound work, work that may crash, and suspects.
 
 A child serves one job at a time and can be killed for sure at any moment; when it dies, its job's attempt fails and
-the worker lives. A suspect (a job that was running when its worker died) gets a new child that ends with it.
+the worker lives. A suspect (a job that was running when its worker died) gets a new child that ends with it; one that
+was only claimed ahead is run in a child too, but may share it with others, one after the other.
 Children are spawned, never forked, and die with their worker.
 """
 
@@ -181,7 +182,8 @@ class Processes:
             while True:
                 kind, *rest = await child.messages.get()
                 if kind == "result":
-                    return rest[0]
+                    result, agent.result_note = rest
+                    return result
                 if kind == "raised":
                     raise _raised(*rest)
                 if kind == "died":

@@ -310,7 +310,8 @@ class Producer:
         if not runnable:
             return 0
         asked = monotonic()
-        claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts)
+        free = max(0, self._slots.free - len(self._slots.waiting))
+        claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts, free)
         reading = self._read_on(queue, runnable)
         try:
             batch = await claim
@@ -321,7 +322,7 @@ class Producer:
             self._ahead_of_claim = reading
         self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
         self._note(batch, len(runnable), monotonic() - started)
-        self._admit(batch, asked)
+        self._admit(batch, asked, free)
         return len(batch.documents)
 
     def _read_on(self, queue: str, claiming: list[Document]) -> ReadAhead | None:
@@ -359,13 +360,13 @@ class Producer:
         self._deep |= len(found) >= want + spare
         return found[: max(free, min(want, len(found) - spare))]
 
-    def _admit(self, batch: Batch, asked: float) -> None:
+    def _admit(self, batch: Batch, asked: float, free: int = 0) -> None:
         valid_until = asked + self._settings.lease - self._settings.fence_margin
         holdings = []
-        for document in batch.documents:
+        for place, document in enumerate(batch.documents):
             handler = self._handlers.get(document["name"])
             assert handler is not None
-            holding = Holding(document, batch.claim, handler, asked, valid_until)
+            holding = Holding(document, batch.claim, handler, asked, valid_until, ahead=place >= free)
             self._holdings.add(holding)
             holdings.append(holding)
         if len(holdings) <= _FEW:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from mainspring.errors import JobNotFound, Unavailable
+from mainspring.errors import JobNotFound, MainspringError, Unavailable
 from mainspring.model.job import Job
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId, decode_job
@@ -37,8 +37,11 @@ class Waiting:
                 del self._futures[job_id]
 
     def close(self) -> None:
+        """End all waits that are under way, saying why."""
         if self._task is not None:
             self._task.cancel()
+        for futures in self._futures.values():
+            _settle(futures, MainspringError("The scheduler was stopped while it waited for the job; the job goes on."))
 
     async def _look(self) -> None:
         pause = _SOONEST

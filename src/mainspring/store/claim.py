@@ -129,11 +129,17 @@ class Claims:
             return await cursor.to_list(limit)
 
     async def claim(
-        self, candidates: Sequence[Document], worker: str, lease: float, attempts: Callable[[Document], int]
+        self,
+        candidates: Sequence[Document],
+        worker: str,
+        lease: float,
+        attempts: Callable[[Document], int],
+        free: int | None = None,
     ) -> Batch:
         """Take the candidates that nobody else has taken or changed since they were read.
 
-        `attempts` tells how often a job may be tried; the claim notes it, so that whoever rescues the job knows.
+        `attempts` tells how often a job may be tried, and only the first `free` of them can be started at once; the
+        claim notes both, for whoever has to rescue these jobs.
         """
         batch = Batch(secrets.token_hex(8), list(candidates), lease=lease)
         if not candidates:
@@ -141,7 +147,7 @@ class Claims:
         try:
             with self._connection.deadline():
                 taken = await self._connection.jobs.bulk_write(
-                    self._statements(batch, worker, lease, attempts), ordered=False
+                    self._statements(batch, worker, lease, attempts, free), ordered=False
                 )
         except (Unavailable, PyMongoError):
             return await self.resolve(batch)
@@ -212,19 +218,20 @@ class Claims:
         return {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
 
     def _statements(
-        self, batch: Batch, worker: str, lease: float, attempts: Callable[[Document], int]
+        self, batch: Batch, worker: str, lease: float, attempts: Callable[[Document], int], free: int | None
     ) -> list[UpdateMany]:
-        alike: dict[tuple[int, int], list[DocumentId]] = defaultdict(list)
-        for document in batch.documents:
-            alike[document["rev"], attempts(document)].append(document["_id"])
+        alike: dict[tuple[int, int, bool], list[DocumentId]] = defaultdict(list)
+        for place, document in enumerate(batch.documents):
+            ahead = free is not None and place >= free
+            alike[document["rev"], attempts(document), ahead].append(document["_id"])
         now = self._connection.clock.expression()
         return [
             UpdateMany(
                 {"_id": {"$in": ids}, "ready": True, "rev": rev},
-                taking_stage(now, batch.claim, worker, lease, limit),
+                taking_stage(now, batch.claim, worker, lease, limit, ahead),
                 hint=BY_ID,
             )
-            for (rev, limit), ids in alike.items()
+            for (rev, limit, ahead), ids in alike.items()
         ]
 
 
@@ -233,7 +240,9 @@ def _ours(batch: Batch) -> dict[str, Any]:
     return {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}
 
 
-def taking_stage(now: Any, claim: str, worker: str, lease: float, attempts: int) -> list[dict[str, Any]]:
+def taking_stage(
+    now: Any, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False
+) -> list[dict[str, Any]]:
     """The update that makes ready jobs ours for the length of a lease."""
     return [
         {
@@ -248,6 +257,7 @@ def taking_stage(now: Any, claim: str, worker: str, lease: float, attempts: int)
                 "tries": {"$add": ["$tries", 1]},
                 "rev": {"$add": ["$rev", 1]},
                 "max_attempts": attempts,
+                "ahead": True if ahead else "$$REMOVE",
             }
         }
     ]

@@ -117,6 +117,11 @@ def encode_error(error: JobError) -> Document:
     return document
 
 
+def encode_progress(percent: float, note: str | None) -> Document:
+    """How far a job is, as it is stored."""
+    return {"percent": percent} if note is None else {"percent": percent, "note": cut(note, MAX_LOG_LINE)}
+
+
 def cut(text: str, limit: int) -> str:
     """At most `limit` characters of a text, fit to be stored, saying so when something was cut."""
     kept = text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters cut)"

@@ -31,7 +31,8 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 | dedupe_key    | string          | |
 | parent_id     | string          | the job whose handler scheduled this one |
 | schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
-| suspect       | true            | it was running when its worker died: run it in a process of its own |
+| ahead         | true            | while running: claimed ahead, and not known to have been started |
+| suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died: run it in a process apart |
 | claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
 | max_attempts  | int             | how often it may be tried, noted by the last claim for whoever rescues it |
 | cancel        | document        | a request to stop a running job: at, reason |

@@ -16,6 +16,7 @@ from typing import Any
 from pymongo import UpdateMany
 from pymongo.errors import BulkWriteError
 
+from mainspring.errors import Unavailable
 from mainspring.model.ending import (
     PROCESS_DIED,
     Cancelled,
@@ -42,7 +43,8 @@ _NEXT_STATE = {
     "released": PENDING,
 }
 # What only a running job has.
-HOLDING = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "suspect")
+HOLDING = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "ahead", "suspect")
+_ROUNDS = 5
 _LET_GO = dict.fromkeys(HOLDING, "$$REMOVE")
 
 
@@ -58,6 +60,8 @@ class Finish:
     ended_at: datetime
     ending: Ending
     log: tuple[str, ...] = ()
+    progress: Document | None = None
+    """The last progress, where it has not been stored yet."""
 
 
 class Finishing:
@@ -71,18 +75,29 @@ class Finishing:
 
         Raises Unavailable when that cannot be learned now; calling again with the same is always safe.
         """
-        statements = self._statements(finishes)
+        became: dict[DocumentId, Ending] = {}
+        todo = list(finishes)
+        for _ in range(_ROUNDS):
+            if await self._write(todo):
+                became |= {finish.id: finish.ending for finish in todo}
+                todo = []
+            else:
+                todo = await self._look_again(todo, became)
+            if not todo:
+                return [became[finish.id] for finish in finishes]
+        raise Unavailable("The ends of some jobs do not stay written; trying again.")
+
+    async def _write(self, finishes: Sequence[Finish]) -> bool:
+        """Whether every end was written by this very call."""
         try:
             with self._connection.deadline():
-                written = await self._connection.jobs.bulk_write(statements, ordered=False)
-            if written.matched_count == len(finishes):
-                return [finish.ending for finish in finishes]
+                written = await self._connection.jobs.bulk_write(self._statements(finishes), ordered=False)
         except BulkWriteError:
-            pass
-        return await self._look_again(finishes)
+            return False
+        return written.matched_count == len(finishes)
 
-    async def _look_again(self, finishes: Sequence[Finish]) -> list[Ending]:
-        """Some statement did not match: learn what each job has become."""
+    async def _look_again(self, finishes: Sequence[Finish], became: dict[DocumentId, Ending]) -> list[Finish]:
+        """Some statement did not match: learn what each job has become; returns what is still to be written."""
         with self._connection.deadline():
             cursor = self._connection.jobs.find(
                 {"_id": {"$in": [finish.id for finish in finishes]}},
@@ -90,30 +105,17 @@ class Finishing:
                 hint=BY_ID,
             )
             now = {document["_id"]: document for document in await cursor.to_list(len(finishes))}
-        endings: list[Ending] = []
-        cancelled: list[Finish] = []
-        again: list[Finish] = []
+        todo: list[Finish] = []
         for finish in finishes:
             document = now.get(finish.id)
-            if document is not None and _applied(finish, document):
-                endings.append(finish.ending)
-            elif document is None or document["token"] != finish.token or document["state"] != RUNNING:
-                endings.append(Lost())
+            if document is None or (document["token"] != finish.token or document["state"] != RUNNING):
+                applied = document is not None and _applied(finish, document)
+                became[finish.id] = finish.ending if applied else Lost()
             elif document.get("cancel") is not None and not isinstance(finish.ending, Completed):
-                ending = Cancelled(str(document["cancel"].get("reason") or ""))
-                endings.append(ending)
-                cancelled.append(replace(finish, ending=ending))
+                todo.append(replace(finish, ending=Cancelled(str(document["cancel"].get("reason") or ""))))
             else:
-                endings.append(finish.ending)
-                again.append(finish)
-        if cancelled or again:
-            await self._insist([*cancelled, *again])
-        return endings
-
-    async def _insist(self, finishes: Sequence[Finish]) -> None:
-        """Write the ends that had not been applied; should one be overtaken here too, its fence keeps it out."""
-        with self._connection.deadline():
-            await self._connection.jobs.bulk_write(self._statements(finishes), ordered=False)
+                todo.append(finish)
+        return todo
 
     def _statements(self, finishes: Iterable[Finish]) -> list[UpdateMany]:
         groups: dict[Any, list[Finish]] = defaultdict(list)
@@ -161,6 +163,8 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
         fields |= {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
         fields |= again_at(now, ending.delay) if isinstance(ending, Snoozed) else {"ready": True}
         return [{"$set": fields}]
+    if finish.progress is not None:
+        fields["progress"] = {"$literal": finish.progress}
     return [{"$set": fields | _attempt_fields(finish)}]
 
 
@@ -175,6 +179,8 @@ def as_finished(document: Document, finish: Finish) -> Document:
         after["attempts"] = [*document.get("attempts", ()), attempt_entry(finish)][-MAX_ATTEMPTS_KEPT:]
     if isinstance(ending, Snoozed | Retried):
         after["run_at"] = finish.ended_at + timedelta(seconds=ending.delay)
+    if finish.progress is not None and not isinstance(ending, Snoozed | Released):
+        after["progress"] = finish.progress
     if after["state"] != PENDING:
         after["finished_at"] = finish.ended_at
     if isinstance(ending, Completed | Committed):
@@ -237,7 +243,7 @@ def attempt_entry(finish: Finish) -> Document:
 def _alike(finish: Finish) -> Any:
     """Equal for attempts whose ends can be written by one statement."""
     ending = finish.ending
-    if isinstance(ending, Completed) and not finish.log and _groupable(ending.result):
+    if isinstance(ending, Completed) and not finish.log and finish.progress is None and _groupable(ending.result):
         marker: Any = (type(ending.result), ending.result, ending.note, finish.started_at, finish.ended_at)
     elif isinstance(ending, Released):
         marker = Released

@@ -128,6 +128,8 @@ class Rescues:
 def _state_after(document: Document) -> str:
     if document.get("cancel") is not None:
         return CANCELLED
+    if document.get("ahead"):
+        return PENDING
     return FAILED if document["tries"] >= document.get("max_attempts", DEFAULT_ATTEMPTS) else PENDING
 
 
@@ -154,10 +156,13 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
         "rev": {"$add": ["$rev", 1]},
         "error": error,
     }
-    if document["tries"] > 0:
-        fields |= appended_attempt(entry)
+    if document.get("ahead"):
+        # It had not been started, as far as anybody knows: no attempt is used up, but it is run apart the next time.
+        fields |= {"tries": {"$subtract": ["$tries", 1]}, "suspect": "ahead", "error": "$error"}
+    elif document["tries"] > 0:
+        fields |= {"suspect": True} | appended_attempt(entry)
     if state == PENDING:
-        fields |= {"ready": True, "start_by": start_by_of("$run_at"), "suspect": document["tries"] > 0}
+        fields |= {"ready": True, "start_by": start_by_of("$run_at")}
     else:
         fields |= {"finished_at": now}
     if state == CANCELLED:
@@ -167,10 +172,19 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
 
 
 class Notes:
-    """Progress and log lines of running jobs, written now and then while they run."""
+    """What is known of running jobs only while they run, written now and then: progress, log lines, that they run."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    async def started(self, ids: Sequence[DocumentId], claims: Sequence[str]) -> None:
+        """Note of jobs that were claimed ahead that they have been started."""
+        with self._connection.deadline():
+            await self._connection.jobs.update_many(
+                {"_id": {"$in": list(ids)}, "claim": {"$in": list(claims)}, "state": RUNNING},
+                {"$unset": {"ahead": ""}},
+                hint=BY_ID,
+            )
 
     async def write(self, notes: Sequence[tuple[DocumentId, int, dict[str, Any] | None, list[str]]], keep: int) -> None:
         """Store (id, token, progress, new lines) of each job, fenced; what is not held any more is passed over."""

@@ -20,10 +20,14 @@ def work() -> None:
     """Does nothing."""
 
 
-def serve(jobs: int) -> None:
+def serve(jobs: int, *, work_too: bool) -> None:
     """What a child does."""
     scheduled = [scheduler.schedule("work") for _ in range(jobs)]
     assert [scheduler.get_job(job.id).name for job in scheduled] == ["work"] * jobs
+    if work_too:
+        scheduler.start()
+        scheduler.wait(scheduled[-1].id, timeout=15)
+        scheduler.stop()
 
 
 def main(running: str, children: int, jobs: int) -> None:
@@ -34,8 +38,8 @@ def main(running: str, children: int, jobs: int) -> None:
     for index in range(children):
         pid = os.fork()
         if pid == 0:
-            serve(jobs)
-            if index % 2:
+            serve(jobs, work_too=running == "started" and index % 2 == 1)
+            if index % 4 == 0:
                 scheduler.stop()
             sys.exit(0)  # with all that an interpreter does at its end
         pids.append(pid)

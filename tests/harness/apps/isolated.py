@@ -100,6 +100,7 @@ async def schedule_nonsense(ctx: JobContext) -> None:
 async def count_async(ctx: JobContext, key: str, fail: bool = False) -> None:
     """Adds one to a counter that others want too, in the job's own transaction."""
     ctx.log("counting")
+    ctx.progress(30, "counting")
     async with ctx.transaction() as tx:
         await tx.db["counters"].update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True, session=tx.session)
         await asyncio.sleep(0.05)

@@ -1,7 +1,8 @@
-"""Stores progress and log lines of running jobs, all with one write, and announces progress once it is stored."""
+"""Stores what is known of running jobs only here: progress, log lines, and that they run; announces progress."""
 
 from __future__ import annotations
 
+from mainspring.clock import monotonic
 from mainspring.engine.chores.chore import Chore
 from mainspring.store.codec import MAX_LOG_LINES, decode_job
 
@@ -14,6 +15,7 @@ class WriteNotes(Chore):
         return 0.5
 
     async def run_once(self) -> bool:
+        await self._note_started()
         noted = [
             holding
             for holding in self._around.holdings.all()
@@ -33,3 +35,16 @@ class WriteNotes(Chore):
             for holding in moved:
                 self._around.events.emit("job:progress", decode_job({**holding.document, "progress": holding.progress}))
         return False
+
+    async def _note_started(self) -> None:
+        """A job that was claimed ahead and runs for a while is one that may have killed its worker, should it die."""
+        since = monotonic() - self.every
+        running = [
+            holding
+            for holding in self._around.holdings.all()
+            if holding.ahead and holding.started is not None and holding.started < since and not holding.frozen
+        ]
+        if running:
+            await self._around.store.notes.started([h.id for h in running], list({h.claim for h in running}))
+            for holding in running:
+                holding.ahead = False
