@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -29,9 +30,12 @@ def measure(ground: Ground, options: Options) -> list[Row]:
         places = {kind: stack.enter_context(ground.place()) for kind in results}
         fill(places["future"], options.others, future_job)
         fill(places["finished"], options.others, finished_job)
-        for _ in range(options.repeat):
-            for kind, place in places.items():
-                results[kind].append(drain(ground, place, 1, options))
+        for turn in range(options.repeat):
+            # Each in turn goes first, so that none has always the same neighbour.
+            kinds = deque(places)
+            kinds.rotate(turn)
+            for kind in kinds:
+                results[kind].append(drain(ground, places[kind], 1, options))
     alone = [result.rate for result in results["alone"]]
     return [
         _row(f"drain beside {options.others:,} {kind} jobs", results[kind], alone) for kind in ("future", "finished")

@@ -7,6 +7,8 @@ import random
 from types import TracebackType
 from typing import Any, Self
 
+from pymongo.errors import PyMongoError
+
 from mainspring import Scheduler
 from mainspring.errors import BulkError, MainspringError
 
@@ -40,7 +42,7 @@ class Load:
             try:
                 job = await self._scheduler.schedule("work", self._data())
                 self.acknowledged.add(job.id)
-            except MainspringError:
+            except (MainspringError, PyMongoError):
                 self.refused += 1
             await asyncio.sleep(self._every * random.uniform(0.5, 1.5))
 
@@ -52,7 +54,7 @@ class Load:
             except BulkError as error:
                 jobs = [job for job in error.jobs if job is not None]
                 self.refused += 1
-            except MainspringError:
+            except (MainspringError, PyMongoError):
                 jobs = []
                 self.refused += 1
             self.acknowledged |= {job.id for job in jobs}

@@ -119,10 +119,14 @@ def _check_document(job: str, document: Document, runs: list[Run], reasons: Reas
 
 
 def _check_repeats(job: str, document: Document, runs: list[Run], reasons: Reasons) -> Iterator[str]:
-    """Every run but the one that ended the job has an attempt that failed, or a worker that was told to stop."""
+    """Every run but the one that ended the job has an attempt that failed, or a worker that something was done to.
+
+    A worker that dies right after it has started a job that was claimed ahead leaves no attempt behind.
+    """
     accounted = {attempt["token"] for attempt in document.get("attempts") or []}
     for run in runs:
-        if run.token not in accounted and run.worker not in reasons.stopped:
+        excused = run.worker in reasons.stopped or reasons.for_rescue(run.worker)
+        if run.token not in accounted and not excused:
             yield f"{job}: the run with token {run.token} in {run.worker} left no attempt"
 
 

@@ -23,10 +23,11 @@ SKEW_VARIABLE = "TEST_SKEW"
 
 def start_program(module: str, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
     """Start a module of the tests as a program, with what it prints going to a file."""
+    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
-            env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+            env={**os.environ, "PYTHONPATH": path, **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -25,6 +25,8 @@ class Portal:
         except RuntimeError:
             running = None
         if running is self.loop:
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()  # it will never be awaited, and need not warn of that
             raise MainspringError("This blocks and was called on the event loop; use the async form and await it.")
 
         async def carry_out() -> T:

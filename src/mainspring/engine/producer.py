@@ -179,6 +179,7 @@ class Producer:
                 failures += 1
                 wait = random.uniform(0.5, 1.0) * min(0.1 * 2**failures, 5.0)
                 self._failed(error)
+                await self._store.connection.mend(error)
             await self._sleep(wait)
 
     async def _sleep(self, wait: float) -> None:

@@ -81,6 +81,8 @@ _PASSING = {
     *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436),
 }
 _UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
+# A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
+_NO_SUCH_INDEX = (2, 27, 291)
 
 
 @contextmanager
@@ -222,6 +224,15 @@ class Connection:
         if isinstance(self.clock, ServerClock) and self.clock.age > max_age:
             with self.deadline():
                 await self.read_clock()
+
+    async def mend(self, error: Exception) -> None:
+        """Make the indexes anew when an error tells that somebody has dropped them, or the collection, meanwhile."""
+        if isinstance(error, OperationFailure) and error.code in _NO_SUCH_INDEX:
+            try:
+                with self.deadline():
+                    await self._make_indexes()
+            except Exception as another:
+                logger.warning("The indexes could not be made anew: %s", another)
 
     async def _make_indexes(self) -> None:
         for collection, indexes in (

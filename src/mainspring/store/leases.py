@@ -158,11 +158,12 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
     }
     if document.get("ahead"):
         # It had not been started, as far as anybody knows: no attempt is used up, but it is run apart the next time.
-        fields |= {"tries": {"$subtract": ["$tries", 1]}, "suspect": "ahead", "error": "$error"}
+        fields |= {"tries": {"$subtract": ["$tries", 1]}, "error": "$error"}
     elif document["tries"] > 0:
-        fields |= {"suspect": True} | appended_attempt(entry)
+        fields |= appended_attempt(entry)
     if state == PENDING:
-        fields |= {"ready": True, "start_by": start_by_of("$run_at")}
+        suspect = "ahead" if document.get("ahead") else document["tries"] > 0
+        fields |= {"ready": True, "start_by": start_by_of("$run_at"), "suspect": suspect}
     else:
         fields |= {"finished_at": now}
     if state == CANCELLED:
