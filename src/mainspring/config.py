@@ -97,8 +97,8 @@ def choose_uri(uri: str | None, environment: Mapping[str, str] = os.environ) -> 
 
 
 def without_password(uri: str) -> str:
-    """A URI as it may be shown."""
-    return re.sub(r"//[^@/]*@", "//…@", uri)
+    """A URI as it may be shown; whatever stands before the last @ may belong to a password."""
+    return re.sub(r"//.*@", "//…@", uri)
 
 
 def _unknown(key: str, known: set[str]) -> str:

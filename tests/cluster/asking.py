@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from bson import ObjectId
-from harness.waiting import eventually
 from pymongo import AsyncMongoClient
+
+from harness.waiting import eventually
 
 LIVE = ("pending", "running")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.processes import Fleet

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from cluster.asking import Asking
 from harness.processes import Fleet
 from harness.servers import Servers
 from harness.waiting import eventually
-
 from mainspring import Scheduler
 
 NEVER = 60.0
@@ -37,10 +37,12 @@ async def test_jobs_start_by_polling_while_no_change_stream_can_be_opened(
 async def test_a_broken_change_stream_is_opened_again(
     servers: Servers, fleet: Fleet, scheduler: Scheduler, ask: Asking, how: str
 ) -> None:
-    await fleet.start(poll_interval=NEVER)
+    worker = await fleet.start(poll_interval=NEVER)
     await _hints_arrive(fleet, scheduler)
     with _broken(servers, how):
-        await asyncio.sleep(1)
+        # The await under way is over with the next insert; the one after it meets the fault.
+        await scheduler.schedule("work")
+        await eventually(lambda: "The change stream broke" in worker.log.read_text())
     await _hints_arrive(fleet, scheduler)
     # What was scheduled while the stream was away may wait for the poll; nothing of it is lost.
     assert set(await ask.states()) <= {"pending", "completed"}
@@ -51,10 +53,9 @@ def _broken(servers: Servers, how: str) -> Iterator[None]:
     if how == "sessions killed":
         with servers.primary().client() as client:
             client.admin.command("killAllSessions", [])
-        yield
+            yield
     else:
         error = {"errorCode": 286} if how == "history lost" else {"closeConnection": True}
-        # The await of the stream under way ends with the next insert, and with it the stream.
         with servers.fail_point("failCommand", "alwaysOn", appName="mainspring", failCommands=READING, **error):
             yield
 

@@ -7,7 +7,6 @@ from collections import Counter
 from cluster.asking import Asking
 from harness.checker import check
 from harness.processes import Fleet
-
 from mainspring import Scheduler
 
 PROCESSES = 16

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import check
 from harness.processes import SKEW_VARIABLE, Fleet
-
 from mainspring import Scheduler
 
 HOUR = 3600
@@ -50,9 +50,7 @@ def _moved(how: str, seconds: int) -> Mapping[str, str]:
 async def test_a_worker_whose_clock_is_an_hour_off_starts_nothing_early_and_takes_nothing_from_others(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes, how: str
 ) -> None:
-    workers = [
-        fleet.launch(lease=LEASE, concurrency=4, environment=_moved(how, seconds)) for seconds in (-HOUR, HOUR)
-    ]
+    workers = [fleet.launch(lease=LEASE, concurrency=4, environment=_moved(how, seconds)) for seconds in (-HOUR, HOUR)]
     workers.append(fleet.launch(lease=LEASE, concurrency=4))
     await fleet.up(workers)
     wall = time.time() - time.monotonic()

@@ -9,7 +9,6 @@ from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet
 from harness.waiting import eventually
-
 from mainspring import Retry, Scheduler
 
 LEASE = 2.0

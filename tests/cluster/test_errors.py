@@ -12,7 +12,6 @@ from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet
 from harness.servers import Servers
-
 from mainspring import Scheduler
 
 WORKERS = 2

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from cluster.asking import Asking
 from cluster.load import Load
 from harness.changes import Changes
@@ -15,7 +16,6 @@ from harness.checker import Reasons, check
 from harness.processes import Fleet
 from harness.servers import Node, Servers
 from harness.waiting import eventually
-
 from mainspring import Scheduler
 
 WORKERS = 3

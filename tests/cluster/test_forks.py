@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cluster.asking import Asking
 from harness.processes import Fleet, start_program
 from harness.waiting import eventually

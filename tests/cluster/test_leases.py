@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import Reasons, check
@@ -13,7 +14,6 @@ from harness.processes import Fleet
 from harness.proxy import Proxy
 from harness.servers import Servers
 from harness.waiting import eventually
-
 from mainspring import Scheduler
 
 

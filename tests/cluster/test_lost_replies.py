@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+
 from cluster.asking import Asking
 from cluster.load import Load
 from harness.changes import Changes
@@ -15,7 +16,6 @@ from harness.checker import check
 from harness.processes import Fleet
 from harness.proxy import Proxy
 from harness.servers import Servers
-
 from mainspring import Scheduler
 
 WORKERS = 3

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 from bson import ObjectId
+
 from cluster.asking import Asking
 from harness.changes import Changes
-
 from mainspring import Scheduler
 from mainspring.clock import ManualClock
 from mainspring.config import make_settings
@@ -75,8 +75,9 @@ async def _race(
         done = await holder.finishing.finish(finishes)
         return [(d["_id"], ending) for d, ending in zip(part, done, strict=True)]
 
-    sweeps = [rescuer.rescues.rescue(JOBS) for rescuer in rescuers]
-    finished, *_ = await asyncio.gather(asyncio.gather(*[finish(part) for part in parts]), *sweeps)
+    sweeps = [asyncio.create_task(rescuer.rescues.rescue(JOBS)) for rescuer in rescuers]
+    finished = await asyncio.gather(*[finish(part) for part in parts])
+    await asyncio.wait(sweeps)
     endings = dict(pair for part in finished for pair in part)
     await rescuers[0].rescues.rescue(JOBS)
     return endings

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 from cluster.asking import Asking
 from cluster.load import Load
@@ -10,7 +12,6 @@ from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet
 from harness.waiting import eventually
-
 from mainspring import Scheduler
 
 WORKERS = 3
@@ -24,7 +25,7 @@ LONG = 3 * GRACE
 async def test_rolling_restarts_repeat_no_short_job_and_hand_long_ones_over_at_once(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
 ) -> None:
-    options = {"lease": LEASE, "grace": GRACE, "concurrency": 5}
+    options: dict[str, Any] = {"lease": LEASE, "grace": GRACE, "concurrency": 5}
     workers = await fleet.start_many(WORKERS, **options)
     stopped = []
     async with Load(scheduler, longest=GRACE / 4) as load:
@@ -50,7 +51,7 @@ async def test_rolling_restarts_repeat_no_short_job_and_hand_long_ones_over_at_o
     handed_over = [by_job[job.id] for job in long if len(by_job[job.id]) > 1]
     assert handed_over, "no long job met a stopping worker"
     for runs in handed_over:
-        for first, second in zip(runs, runs[1:], strict=False):
+        for first, second in itertools.pairwise(runs):
             assert first.how == "cancelled" and first.worker in reasons.stopped
             assert first.ended is not None and second.started - first.ended < LEASE / 6
     # Giving a job back costs no attempt.

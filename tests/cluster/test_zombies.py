@@ -10,7 +10,6 @@ from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet, WorkerProcess
 from harness.waiting import eventually
-
 from mainspring import Scheduler
 from mainspring.model.job import Job
 
@@ -80,7 +79,7 @@ async def test_a_zombie_that_comes_back_after_the_job_has_ended_changes_nothing(
 ) -> None:
     zombie = await fleet.start(lease=LEASE)
     job = await scheduler.schedule("talk", {"first": 0.5, "later": 0.1})
-    await eventually(lambda: fleet.history.runs())
+    await eventually(fleet.history.runs)
     zombie.pause()
     await fleet.start(lease=LEASE)
     await ask.drained(30)

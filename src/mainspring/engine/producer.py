@@ -15,7 +15,6 @@ import asyncio
 import logging
 import random
 import zlib
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,13 +26,13 @@ from mainspring.engine.holdings import Holding, Holdings
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
 from mainspring.engine.slots import Slots
+from mainspring.engine.triage import Triage
 from mainspring.handlers import Handlers
 from mainspring.model.events import JOB_EVENTS
 from mainspring.store import Store
 from mainspring.store.claim import Batch, ClaimUnclear
-from mainspring.store.codec import DocumentId, decode_job
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
-from mainspring.store.tending import NO_HANDLER, overdue
 from mainspring.store.watch import Hint
 
 logger = logging.getLogger("mainspring")
@@ -42,7 +41,6 @@ _LARGEST_CLAIM = 1000
 _BACKLOG_OF_ENDS = 4000
 _CONTENDED_FOR = 2.0
 _TURN = 1.5
-_MIXED_FOR = 30.0
 _QUEUES_FOR = 5.0
 _WORTH_READING_ON = 100
 _FRESH_FOR = 0.5
@@ -93,6 +91,7 @@ class Producer:
         self._slots = slots
         self._completer = completer
         self._peers = peers
+        self._triage = Triage(store, handlers, peers, events)
         self._events = events
         self._worker = worker
         self._failed = failed
@@ -108,7 +107,6 @@ class Producer:
         self._batch_time = 0.01
         self._barren = 0
         self._contended_until = float("-inf")
-        self._mixed_until: dict[str, float] = {}
         self._unclear: list[Batch] = []
         self._found_queues: list[str] = []
         self._served: dict[str, int] = {}
@@ -307,7 +305,8 @@ class Producer:
 
     async def _claim_batch(self, queue: str, want: int, started: float) -> int:
         reading_since = monotonic()
-        runnable = await self._triage(queue, await self._candidates(queue, want))
+        runnable, set_aside = await self._triage.sort(queue, await self._candidates(queue, want))
+        self._hinted |= set_aside
         if not runnable:
             return 0
         asked = monotonic()
@@ -349,8 +348,8 @@ class Producer:
             if found:
                 self._deep = True
                 return found[:want]
-        names = self._handlers.names
-        if self._mixed_until.get(queue, 0.0) > monotonic() and names is not None:
+        names = self._triage.names_to_ask_for(queue)
+        if names is not None:
             found = await self._store.claims.candidates(queue, want, names=names)
             self._deep |= len(found) >= want
             return found
@@ -388,62 +387,3 @@ class Producer:
             settled = await self._store.claims.resolve(self._unclear[0])
             self._unclear.pop(0)
             self._admit(settled, asked)
-
-    # -- what cannot be claimed ------------------------------------------------------------------------------------
-
-    async def _triage(self, queue: str, candidates: list[Document]) -> list[Document]:
-        """Those candidates that can be run here; the others are expired, failed or held, or left to their workers."""
-        now = self._store.clock.now()
-        runnable: list[Document] = []
-        late: list[Document] = []
-        unknown: dict[str, list[Document]] = defaultdict(list)
-        for document in candidates:
-            problem = _undecodable(document)
-            if problem is not None:
-                await self._store.tending.fail_undecodable(document, problem)
-            elif overdue(document, now):
-                late.append(document)
-            elif self._handlers.get(document["name"]) is None:
-                unknown[document["name"]].append(document)
-            else:
-                runnable.append(document)
-        if late:
-            for document in await self._store.tending.expire_these(late):
-                if self._events.wanted("job:expire"):
-                    self._events.emit("job:expire", decode_job(document))
-        if unknown:
-            await self._set_aside(queue, unknown)
-        return runnable
-
-    async def _set_aside(self, queue: str, unknown: dict[str, list[Document]]) -> None:
-        """Hold jobs that no live worker can run; leave the others to the workers that can."""
-        await self._peers.refresh()
-        held: list[str] = []
-        for name, documents in unknown.items():
-            if self._peers.somebody_serves(queue, name):
-                self._mixed_until[queue] = monotonic() + _MIXED_FOR
-                continue
-            note = f"No live worker that serves the queue {queue!r} has a handler for {name!r}."
-            await self._store.tending.hold([d["_id"] for d in documents], NO_HANDLER, note)
-            held.append(name)
-        if held:
-            logger.warning("Nobody has a handler for %s; these jobs wait", ", ".join(map(repr, held)))
-            # A worker that came meanwhile has registered itself before it looked for held jobs, so either it has
-            # released these or it is seen now.
-            await self._peers.refresh()
-            late = [name for name in held if self._peers.somebody_serves(queue, name)]
-            if late:
-                await self._store.tending.release(NO_HANDLER, late)
-        self._hinted = True
-
-
-def _undecodable(document: Document) -> str | None:
-    """What keeps a document from being run at all, if anything; most were checked when they were stored."""
-    for key in ("rev", "token", "tries"):
-        if not isinstance(document.get(key), int):
-            return f"{key} must be a whole number, not {document.get(key)!r}."
-    if not isinstance(document.get("name"), str):
-        return f"name must be text, not {document.get('name')!r}."
-    if not isinstance(document.get("data", {}), dict):
-        return f"data must be a document, not {document.get('data')!r}."
-    return None

@@ -304,8 +304,10 @@ def _explain(error: PyMongoError) -> Exception:
         return ConfigurationError(f"MongoDB refused the user name or password in the URI: {error}")
     if isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED:
         return ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs (readWrite): {error}")
-    if isinstance(error, DriverConfigurationError):
+    if isinstance(error, DriverConfigurationError) and "wire version" in str(error):
         return UnsupportedServer(str(error))
+    if isinstance(error, DriverConfigurationError):
+        return ConfigurationError(f"The MongoDB URI cannot be used: {error}")
     return Unavailable(f"MongoDB cannot be used: {error}")
 
 

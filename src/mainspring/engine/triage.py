@@ -1,0 +1,97 @@
+"""Sorting out the candidates that this worker cannot run, so that they neither block the queue nor get lost.
+
+What is late expires, what cannot be decoded fails and says why, what nobody has a handler for is held until somebody
+has. What another live worker has a handler for is left to it; for a while this worker then asks for its own names only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from mainspring.clock import monotonic
+from mainspring.engine.events import Events
+from mainspring.engine.peers import Peers
+from mainspring.handlers import Handlers
+from mainspring.store import Store
+from mainspring.store.codec import decode_job
+from mainspring.store.connection import Document
+from mainspring.store.tending import NO_HANDLER, overdue
+
+logger = logging.getLogger("mainspring")
+
+_MIXED_FOR = 30.0
+
+
+class Triage:
+    """Sorts candidates for one worker."""
+
+    def __init__(self, store: Store, handlers: Handlers, peers: Peers, events: Events) -> None:
+        self._store = store
+        self._handlers = handlers
+        self._peers = peers
+        self._events = events
+        self._mixed_until: dict[str, float] = {}
+
+    def names_to_ask_for(self, queue: str) -> list[str] | None:
+        """The names to ask for in a queue that also holds jobs for other workers; None to ask for all."""
+        return self._handlers.names if self._mixed_until.get(queue, 0.0) > monotonic() else None
+
+    async def sort(self, queue: str, candidates: list[Document]) -> tuple[list[Document], bool]:
+        """Those candidates that can be run here, and whether others were set aside that stood in their way."""
+        now = self._store.clock.now()
+        runnable: list[Document] = []
+        late: list[Document] = []
+        unknown: dict[str, list[Document]] = defaultdict(list)
+        for document in candidates:
+            problem = _undecodable(document)
+            if problem is not None:
+                await self._store.tending.fail_undecodable(document, problem)
+            elif overdue(document, now):
+                late.append(document)
+            elif self._handlers.get(document["name"]) is None:
+                unknown[document["name"]].append(document)
+            else:
+                runnable.append(document)
+        if late:
+            await self._expire(late)
+        if unknown:
+            await self._set_aside(queue, unknown)
+        return runnable, len(runnable) < len(candidates)
+
+    async def _expire(self, late: list[Document]) -> None:
+        for document in await self._store.tending.expire_these(late):
+            if self._events.wanted("job:expire"):
+                self._events.emit("job:expire", decode_job(document))
+
+    async def _set_aside(self, queue: str, unknown: dict[str, list[Document]]) -> None:
+        """Hold jobs that no live worker can run; leave the others to the workers that can."""
+        await self._peers.refresh()
+        held: list[str] = []
+        for name, documents in unknown.items():
+            if self._peers.somebody_serves(queue, name):
+                self._mixed_until[queue] = monotonic() + _MIXED_FOR
+                continue
+            note = f"No live worker that serves the queue {queue!r} has a handler for {name!r}."
+            await self._store.tending.hold([document["_id"] for document in documents], NO_HANDLER, note)
+            held.append(name)
+        if held:
+            logger.warning("Nobody has a handler for %s; these jobs wait", ", ".join(map(repr, held)))
+            # A worker that came meanwhile has registered itself before it looked for held jobs, so either it has
+            # released these or it is seen now.
+            await self._peers.refresh()
+            late = [name for name in held if self._peers.somebody_serves(queue, name)]
+            if late:
+                await self._store.tending.release(NO_HANDLER, late)
+
+
+def _undecodable(document: Document) -> str | None:
+    """What keeps a document from being run at all, if anything; most were checked when they were stored."""
+    for key in ("rev", "token", "tries"):
+        if not isinstance(document.get(key), int):
+            return f"{key} must be a whole number, not {document.get(key)!r}."
+    if not isinstance(document.get("name"), str):
+        return f"name must be text, not {document.get('name')!r}."
+    if not isinstance(document.get("data", {}), dict):
+        return f"data must be a document, not {document.get('data')!r}."
+    return None

@@ -1,0 +1,166 @@
+"""The README works as it is written: its programs, snippets and commands are run, its outputs compared."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from harness.commands import Command, clean_environment
+from harness.pages import README, ROOT, Block, blocks
+from harness.waiting import eventually
+from mainspring import Scheduler
+from mainspring.cli.app import app
+
+REFERENCE = ROOT / "docs" / "reference" / "documents.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the files that the README says to save."""
+    for block in blocks(README):
+        if block.mark == "file":
+            (tmp_path / block.argument).write_text(block.text, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def importable(folder: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same folder, with its modules importable here, and the test's database in the environment."""
+    monkeypatch.setenv("MAINSPRING_URI", uri)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    sys.modules.pop("tasks", None)
+
+
+def run(command: str, folder: Path, uri: str) -> str:
+    """What a shell command prints, with the programs of this environment first on PATH."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env=clean_environment(MAINSPRING_URI=uri, PATH=path, PYTHONWARNINGS="error"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
+    return ran.stdout
+
+
+async def run_snippet(block: Block, names: dict[str, Any]) -> None:
+    """Run a snippet, which may await at its top level."""
+    code = compile(block.text, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    outcome = types.FunctionType(code, names)()
+    if inspect.isawaitable(outcome):
+        await outcome
+
+
+def commands() -> list[list[str]]:
+    """The commands in the README's shell blocks, as words."""
+    return [shlex.split(line) for block in blocks(README) if block.language == "sh" for line in block.text.splitlines()]
+
+
+def test_the_programs_of_the_readme_print_what_it_says(folder: Path, uri: str) -> None:
+    printed, compared = "", 0
+    for block in blocks(README):
+        if block.mark == "run":
+            printed = run(block.text, folder, uri)
+        elif block.mark == "output":
+            assert printed == block.text
+            compared += 1
+    assert compared >= 2
+
+
+async def test_the_snippets_of_the_readme_run_in_their_order(
+    importable: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"__name__": "readme"}
+    for block in blocks(README):
+        if block.mark == "snippet":
+            await run_snippet(block, names)
+    printed = capsys.readouterr().out
+    assert "completed 'hi' sent to a@b.c ['completed']" in printed
+    assert "invoice for A-1" in printed
+
+
+async def test_the_handlers_of_the_readme_end_as_it_says(importable: Path) -> None:
+    from tasks import scheduler  # type: ignore[import-not-found]
+
+    ends: dict[str, str] = {}
+    async with scheduler:
+        for name, data in (
+            ("thumbnail", {"path": "a.png"}),
+            ("count-primes", {"below": 100}),
+            *(("import-feed", {"status": status}) for status in (200, 404, 403)),
+        ):
+            job = await scheduler.schedule(name, data)
+            done = await scheduler.wait(job.id, timeout=30)
+            ends[f"{name} {data.get('status', '')}".strip()] = f"{done.state} {done.result or done.error or ''}".strip()
+        waiting = [await scheduler.schedule("import-feed", {"status": status}) for status in (202, 429, 500)]
+        again = [await eventually(lambda job=job: _pending_again(scheduler, job.id)) for job in waiting]
+    assert ends == {
+        "thumbnail": "completed a.png at 200",
+        "count-primes": "completed 25",
+        "import-feed 200": "completed",
+        "import-feed 404": "cancelled Cancelled: the feed is gone",
+        "import-feed 403": "failed Fail: the key was revoked",
+    }
+    assert [job.tries for job in again] == [0, 1, 1]
+
+
+async def _pending_again(scheduler: Scheduler, job_id: str) -> Any:
+    job = await scheduler.get_job(job_id)
+    return job if job.state == "pending" and job.token else None
+
+
+async def test_the_worker_command_of_the_readme_runs_its_handlers(
+    start: Callable[..., Command], folder: Path, uri: str, client: Scheduler
+) -> None:
+    command = next(words for words in commands() if words[:2] == ["mainspring", "worker"])
+    worker = start(*command[1:], cwd=folder, MAINSPRING_URI=uri)
+    job = await client.schedule("send-email", {"to": "a@b.c", "subject": "hi"}, queue="mail")
+    assert (await client.wait(job.id, timeout=60)).result == "'hi' sent to a@b.c"
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(60) == 0, worker.output
+
+
+def test_the_commands_that_the_readme_names_exist() -> None:
+    targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.M)
+    group: Any = typer.main.get_command(app)
+    named = [*commands(), *map(str.split, re.findall(r"`((?:make|mainspring) [a-z][^`]*)`", README.read_text("utf-8")))]
+    for program, *words in named:
+        if program == "make":
+            assert words[0] in targets
+        elif program == "mainspring":
+            known = {option for parameter in group.commands[words[0]].params for option in parameter.opts}
+            assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_options_that_the_readme_explains_exist() -> None:
+    group: Any = typer.main.get_command(app)
+    known = {option for command in group.commands.values() for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"`(--[a-z]+)`", README.read_text("utf-8"))) <= known
+
+
+async def test_the_insert_of_the_reference_makes_a_job(importable: Path, uri: str) -> None:
+    from tasks import scheduler
+
+    names: dict[str, Any] = {"uri": uri}
+    (insert,) = (block for block in blocks(REFERENCE) if block.mark == "insert")
+    exec(insert.text, names)
+    async with scheduler:
+        done = await scheduler.wait(names["job_id"], timeout=30)
+    assert (done.state, done.result, done.priority) == ("completed", "'hi' sent to a@b.c", 1)

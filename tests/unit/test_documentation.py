@@ -1,0 +1,126 @@
+"""Facts in the documentation that can be compared with the code, and links that must lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import mainspring
+from harness.pages import ROOT, blocks, inline_code, pages
+from mainspring import errors
+from mainspring.config import Settings
+from mainspring.engine import worker
+from mainspring.engine.chores.chore import Chore
+from mainspring.model.events import EVENTS
+from mainspring.store import collections
+
+SOURCE = ROOT / "src" / "mainspring"
+REFERENCE = ROOT / "docs" / "reference"
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def text(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments that a page's headings can be reached by."""
+    headings = re.findall(r"^#+ (.+)$", text(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(text(page)):
+        if link.startswith("https://"):
+            continue
+        place, _, fragment = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.is_file(), link
+        assert not fragment or fragment in anchors(target), link
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_python_on_a_page_is_python(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            compile(block.text, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_every_page_of_the_documentation_can_be_reached() -> None:
+    reached = {
+        (page.parent / link.partition("#")[0]).resolve() for page in pages() for link in _LINK.findall(text(page))
+    }
+    assert [str(page) for page in ROOT.glob("docs/**/*.md") if page not in reached] == []
+
+
+def test_the_reference_has_every_setting_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text(REFERENCE / "settings.md").partition("## Options")[0], re.M)
+    assert dict(rows) == {
+        name: f'"{field.default}"' if isinstance(field.default, str) else str(field.default)
+        for name, field in Settings.__dataclass_fields__.items()
+    }
+
+
+def test_the_reference_has_every_event() -> None:
+    rows = re.findall(r"^\| `([a-z]+:[a-z]+)` \|", text(REFERENCE / "events.md"), re.M)
+    assert sorted(rows) == sorted(EVENTS)
+
+
+def test_the_reference_has_every_error_and_signal() -> None:
+    rows = re.findall(r"^\| `(\w+)(?:\([^`]*\))?` \|", text(REFERENCE / "errors.md").partition("## When")[0], re.M)
+    roots = ("MainspringError", "Signal")
+    public = [name for name in mainspring.__all__ if hasattr(errors, name) and name not in roots]
+    assert sorted(rows) == sorted(public)
+
+
+def test_the_reference_has_every_field_of_a_job() -> None:
+    dictionary = (collections.__doc__ or "").partition("## jobs.keys")[0]
+    fields = {
+        name
+        for row in re.findall(r"^\| ([a-z_, ]+?) +\|", dictionary, re.M)
+        for name in row.split(", ")
+        if name not in ("field", "")
+    }
+    assert len(fields) > 30
+    assert fields - set(inline_code(REFERENCE / "documents.md")) == set()
+
+
+def test_the_architecture_has_every_index_and_every_chore() -> None:
+    architecture = text(ROOT / "ARCHITECTURE.md")
+    indexes = {str(index.document["name"]): list(index.document["key"]) for index in collections.JOB_INDEXES}
+    described = dict(re.findall(r"^\| `(\w+)` \| ([\w., ]+) \| (?:[^|]+) \| (?:[^|]+) \|$", architecture, re.M))
+    assert {name: ", ".join(keys) for name, keys in indexes.items()} == described
+    chores = {one.name for one in vars(worker).values() if isinstance(one, type) and issubclass(one, Chore)} - {""}
+    named = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", architecture.partition("## Chores")[2], re.M)
+    assert chores <= set(named)
+
+
+def test_the_files_that_the_documentation_names_exist() -> None:
+    missing = {
+        f"{page.relative_to(ROOT)}: {code}"
+        for page in pages()
+        for code in inline_code(page)
+        if re.fullmatch(r"(?:[\w.]+/)+(?:[\w]+\.py|)", code)
+        or re.fullmatch(r"(?:examples|tests|bench|docs)/[\w/.]+\.\w+", code)
+        if not any((base / code).exists() for base in (ROOT, SOURCE, SOURCE / "engine" / "chores"))
+    }
+    assert missing == set()
+
+
+def test_the_methods_that_the_architecture_names_exist() -> None:
+    defined: set[str] = set()
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                defined |= {
+                    f"{node.name}.{one.name}"
+                    for one in node.body
+                    if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                }
+    named = {code for code in inline_code(ROOT / "ARCHITECTURE.md") if re.fullmatch(r"[A-Z]\w+\.\w+", code)}
+    assert len(named) > 15
+    assert named - defined == set()
