@@ -15,30 +15,27 @@ from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, choose_uri, make_settings
 from mainspring.engine.chores.rescue_lost import announce_rescue
-from mainspring.engine.events import Callback, Events
-from mainspring.engine.executor import Middleware
 from mainspring.engine.policy import Policies
 from mainspring.engine.waiting import Waiting
 from mainspring.engine.worker import Worker
 from mainspring.errors import BulkError, ConfigurationError, InvalidJob, MainspringError, Unavailable, WaitTimeout
-from mainspring.handlers import Handler, Handlers, check_data
+from mainspring.handlers import Handler, check_data
 from mainspring.link import Link
 from mainspring.model.draft import (
     Draft,
     check_instant,
-    check_priority,
     check_retry,
     check_tags,
-    check_timeout,
     make_draft,
 )
 from mainspring.model.job import STATES, Job
 from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.registration import Registration
 from mainspring.store import Store
 from mainspring.store.codec import decode_job, document_id, encode_data, new_job
 from mainspring.store.connection import Document
@@ -55,7 +52,7 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler:
+class Scheduler(Registration):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
@@ -76,15 +73,11 @@ class Scheduler:
         self.settings: Settings = make_settings(options)
         self._clock: Clock = clock or ServerClock()
         self._link = Link(uri if client is not None else choose_uri(uri), client, self.settings, self._clock)
-        self._handlers = Handlers()
+        super().__init__()
         self._retry = check_retry(retry) if retry is not None else Retry()
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         if handler is not None:
             self._handlers.catch_all = Handler("*", handler)
-        self._events = Events()
-        self._middleware: list[Middleware] = []
-        self._on_start: list[Callable[[], Any]] = []
-        self._on_stop: list[Callable[[], Any]] = []
         self._worker: Worker | None = None
         self._stopping: Worker | None = None
         self._starting = False
@@ -100,79 +93,6 @@ class Scheduler:
         self._link = self._link.changed(self.settings, None if uri is None else choose_uri(uri))
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         return self
-
-    @property
-    def handler_names(self) -> list[str] | None:
-        """The names of the jobs that can run here; None means any, since there is a catch-all handler."""
-        return self._handlers.names
-
-    # -- registering -----------------------------------------------------------------------------------------------
-
-    def job(
-        self,
-        name: str | None = None,
-        *,
-        retry: Retry | int | None = None,
-        timeout: Seconds | None = None,
-        isolation: str = "auto",
-        queue: str | None = None,
-        priority: int | None = None,
-    ) -> Callable[[F], F]:
-        """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
-
-        Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
-        of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
-        """
-        if callable(name):
-            raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
-
-        def register(function: F) -> F:
-            self._handlers.add(
-                Handler(
-                    name if name is not None else str(getattr(function, "__name__", "")),
-                    function,
-                    retry=None if retry is None else check_retry(retry),
-                    timeout=None if timeout is None else check_timeout(timeout),
-                    isolation=isolation,
-                    queue=queue,
-                    priority=None if priority is None else check_priority(priority),
-                )
-            )
-            return function
-
-        return register
-
-    @overload
-    def on(self, event: str) -> Callable[[F], F]: ...
-    @overload
-    def on(self, event: str, callback: F) -> F: ...
-    def on(self, event: str, callback: Callback | None = None) -> Any:
-        """Call a function whenever something happens in this process; also usable as a decorator."""
-
-        def register(function: F) -> F:
-            self._events.on(event, function)
-            return function
-
-        return register if callback is None else register(callback)
-
-    def off(self, event: str, callback: Callback) -> None:
-        """Stop calling a function that `on` has registered."""
-        self._events.off(event, callback)
-
-    def middleware(self, function: Middleware) -> Middleware:
-        """Wrap every run: `async def around(ctx, run): …; result = await run(); …; return result`."""
-        self._middleware.append(function)
-        return function
-
-    def on_start(self, function: F) -> F:
-        """Call a function, plain or async, before the worker of this process claims its first job."""
-        self._on_start.append(function)
-        return function
-
-    def on_stop(self, function: F) -> F:
-        """Call a function, plain or async, after the worker of this process has ended its last job."""
-        self._on_stop.append(function)
-        return function
 
     # -- scheduling ------------------------------------------------------------------------------------------------
 

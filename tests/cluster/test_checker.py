@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from harness.checker import Reasons, check
 from harness.history import History, Recorder
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-Record = Callable[..., None]
 
 
 class Case:
@@ -22,7 +21,7 @@ class Case:
 
     def __init__(self, folder: Path) -> None:
         self.history = History(folder / "history.jsonl")
-        self._record = Recorder(self.history.path)
+        self.record = Recorder(self.history.path)
         self.document: dict[str, Any] = {
             "state": "completed",
             "token": 2,
@@ -44,9 +43,9 @@ class Case:
 
     def run(self, worker: str, token: int, start: float, end: float | None) -> None:
         facts = {"job": "j", "token": token, "attempt": token, "worker": worker}
-        self._record("start", **facts, at=start)
+        self.record("start", **facts, at=start)
         if end is not None:
-            self._record("end", **facts, at=end, how="returned" if worker == "B" else "cancelled")
+            self.record("end", **facts, at=end, how="returned" if worker == "B" else "cancelled")
 
     @staticmethod
     def change(second: float, kind: str = "update", **fields: Any) -> Change:
@@ -59,8 +58,10 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return Case(tmp_path)
+def case(tmp_path: Path) -> Iterator[Case]:
+    case = Case(tmp_path)
+    yield case
+    case.record.close()
 
 
 def test_a_rescue_from_a_killed_worker_is_in_order(case: Case) -> None:

@@ -77,7 +77,7 @@ async def _race(
 
     sweeps = [asyncio.create_task(rescuer.rescues.rescue(JOBS)) for rescuer in rescuers]
     finished = await asyncio.gather(*[finish(part) for part in parts])
-    await asyncio.wait(sweeps)
+    await asyncio.gather(*sweeps)
     endings = dict(pair for part in finished for pair in part)
     await rescuers[0].rescues.rescue(JOBS)
     return endings

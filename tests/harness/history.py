@@ -30,6 +30,9 @@ class Recorder:
         line = {"kind": kind, "at": time.monotonic(), "pid": os.getpid(), "worker": worker, **facts}
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
+    def close(self) -> None:
+        os.close(self._file)
+
 
 @dataclass(slots=True)
 class Run:

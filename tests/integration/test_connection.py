@@ -103,10 +103,15 @@ async def test_the_uri_is_told_before_connecting_and_the_client_after(uri: str, 
     assert scheduler.uri == uri
     with pytest.raises(MainspringError, match=r"not connected yet.*connect"):
         _ = scheduler.client
-    with pytest.raises(MainspringError, match=r"not connected yet.*connect"):
-        scheduler.transaction()
     assert await scheduler.connect() is scheduler
     assert isinstance(scheduler.client, AsyncMongoClient)
+
+
+async def test_a_transaction_connects_by_itself(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    async with scheduler.transaction() as tx:
+        job = await scheduler.schedule("work", session=tx.session)
+    assert (await scheduler.get_job(job.id)).state == "pending"
 
 
 async def test_the_database_is_the_uris_or_the_one_that_is_named(uri: str, make_scheduler: Make, db: Database) -> None:

@@ -150,6 +150,9 @@ class Connection:
         except PyMongoError as error:
             await self.close()
             raise _explain(error) from error
+        except Unavailable as error:
+            await self.close()
+            raise _addressed(error, uri) from error.__cause__
         except BaseException:
             await self.close()
             raise
@@ -311,9 +314,9 @@ def _explain(error: PyMongoError) -> Exception:
     return Unavailable(f"MongoDB cannot be used: {error}")
 
 
-def hosts_of(uri: str) -> str:
-    """The hosts named in a URI, without its credentials, for messages."""
-    try:
-        return ", ".join(f"{host}:{port}" for host, port in parse_uri(uri)["nodelist"])
-    except (InvalidURI, DriverConfigurationError, ValueError):
-        return "the given URI"
+def _addressed(error: Unavailable, uri: str | None) -> Unavailable:
+    """The error with the address that was tried, where the driver does not tell it: a server that says nothing."""
+    if uri is None or not uri.startswith("mongodb://"):
+        return error
+    hosts = [f"{host}:{port}" if port else str(host) for host, port in parse_uri(uri)["nodelist"]]
+    return error if hosts[0] in str(error) else Unavailable(f"{error} ({', '.join(hosts)})")
