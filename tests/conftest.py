@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from harness.servers import Servers
 from pymongo import AsyncMongoClient
 
+from harness.servers import Servers
 from mainspring import Scheduler
 
 

@@ -24,7 +24,8 @@ def monotonic() -> float:
 
 def truncate(instant: datetime) -> datetime:
     """The instant as BSON keeps it: in whole milliseconds, rounded down, in UTC."""
-    instant = instant.astimezone(UTC)
+    if instant.tzinfo is not UTC:
+        instant = instant.astimezone(UTC)
     return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 

@@ -74,9 +74,9 @@ def make_settings(options: Mapping[str, object]) -> Settings:
         values[key] = value.total_seconds() if isinstance(value, timedelta) else value
     for key, low in (("lease", 0.5), ("poll_interval", 0.01), ("operation_timeout", 0.1), ("grace", 0.0)):
         _number(values, key, low)
-    for key in ("timeout", "keep_finished", "keep_failed"):
+    for key, low in (("timeout", 0.001), ("keep_finished", 0.0), ("keep_failed", 0.0)):
         if values.get(key) is not None:
-            _number(values, key, 0.0)
+            _number(values, key, low)
     for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("prefetch", 0)):
         _whole(values, key, least)
     _names(values)

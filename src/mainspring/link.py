@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -68,6 +69,7 @@ class Link:
         return self._opened
 
     async def store(self) -> Store:
+        _refuse_main_again()
         here = (os.getpid(), asyncio.get_running_loop())
         if self._opened is not None and self._owner == here:
             return self._opened
@@ -117,6 +119,15 @@ class Link:
             self._embedded = await asyncio.to_thread(open_server, folder, progress=_show)
         else:
             await asyncio.to_thread(self._embedded.ensure)
+
+
+def _refuse_main_again() -> None:
+    """A process for handlers imports the program's main module; a script that is not guarded would run in it again."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise MainspringError(
+            "This program is being imported by a process for its handlers and must not run there; "
+            "start it under: if __name__ == '__main__':"
+        )
 
 
 def _show(line: str) -> None:

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mainspring.clock import Clock, ServerClock
-from mainspring.config import Settings, choose_uri, make_settings
+from mainspring.config import Settings, check_name, choose_uri, make_settings
 from mainspring.engine.chores.rescue_lost import announce_rescue
 from mainspring.engine.policy import Policies
 from mainspring.engine.waiting import Waiting
@@ -27,13 +28,14 @@ from mainspring.errors import BulkError, ConfigurationError, InvalidJob, Mainspr
 from mainspring.handlers import Handler, check_data
 from mainspring.link import Link
 from mainspring.model.draft import (
+    OPTIONS,
     Draft,
     check_instant,
     check_retry,
     check_tags,
     make_draft,
 )
-from mainspring.model.job import STATES, Job
+from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, STATES, Job
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.registration import Registration
 from mainspring.store import Store
@@ -154,45 +156,62 @@ class Scheduler(Registration):
         When some are refused, the others are stored all the same and BulkError tells, item by item, what became of
         each. With `session`, all are checked first and nothing is stored when one is refused.
         """
-        drafts: list[Draft] = []
-        places: list[int] = []
-        errors: dict[int, Exception] = {}
-        for place, item in enumerate(items):
-            try:
-                draft = self._draft_item(item)
-                if session is not None:
-                    encode_data(draft.data, self.settings.max_data)  # all or nothing: refused before any write
-                drafts.append(draft)
-                places.append(place)
-            except ConfigurationError as error:
-                errors[place] = error
-        jobs: list[Job | None] = [None] * (len(drafts) + len(errors))
+        drafts = (self._draft_item(item) for item in items)
         store = await self._store()
         if session is not None:
-            if errors:
-                raise BulkError(list(jobs), errors)
-            stored = await store.inserts.insert_in(store.transactions.check_session(session), drafts)
-            return [_stored(document, draft, fresh) for (document, fresh), draft in zip(stored, drafts, strict=True)]
+            return await self._schedule_in(session, list(drafts))
         outcomes = await store.inserts.insert_many(drafts)
-        for place, draft, outcome in zip(places, drafts, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                errors[place] = outcome
-                continue
-            document, fresh = outcome
-            job = jobs[place] = _stored(document, draft, fresh)
-            if fresh and self._events.wanted("job:created"):
-                self._events.emit("job:created", job)
+        errors = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
+        jobs = outcomes if not errors else [None if isinstance(o, Exception) else o for o in outcomes]
+        if self._events.wanted("job:created"):
+            for job in jobs:
+                if isinstance(job, Job) and not job.deduplicated:
+                    self._events.emit("job:created", job)
         if self._worker is not None and outcomes:
             self._worker.wake()
         if errors:
             raise BulkError(list(jobs), errors)
         return jobs  # type: ignore[return-value]
 
-    def _draft_item(self, item: Mapping[str, Any]) -> Draft:
-        if not isinstance(item, Mapping) or "name" not in item:
-            raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {item!r}.")
-        options = {key: value for key, value in item.items() if key not in ("name", "data")}
-        return self._draft(item["name"], item.get("data"), options)
+    async def _schedule_in(self, session: Any, drafts: list[Draft | Exception]) -> list[Job]:
+        """All or nothing: what cannot be stored is refused before anything is."""
+        store = await self._store()
+        errors: dict[int, Exception] = {}
+        checked: list[Draft] = []
+        for place, draft in enumerate(drafts):
+            try:
+                if isinstance(draft, Exception):
+                    raise draft
+                encode_data(draft.data, self.settings.max_data)
+                checked.append(draft)
+            except ConfigurationError as error:
+                errors[place] = error
+        if errors:
+            raise BulkError([None] * len(drafts), errors)
+        stored = await store.inserts.insert_in(store.transactions.check_session(session), checked)
+        return [_stored(document, draft, fresh) for (document, fresh), draft in zip(stored, checked, strict=True)]
+
+    def _draft_item(self, item: Mapping[str, Any]) -> Draft | Exception:
+        """The draft of a bulk's item, or what is wrong with it."""
+        try:
+            if not isinstance(item, Mapping) or "name" not in item:
+                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {item!r}.")
+            name, data = item["name"], item.get("data")
+            if len(item) == 1 + ("data" in item):
+                return self._plain_draft(name, data)
+            options = {key: value for key, value in item.items() if key not in ("name", "data")}
+            return self._draft(name, data, options)
+        except ConfigurationError as error:
+            return error
+
+    def _plain_draft(self, name: str, data: Any) -> Draft:
+        """The draft of a job without options; what most of a large bulk is."""
+        handler = self._handlers.own(name) if isinstance(name, str) else None
+        if handler is None:
+            return Draft(check_name(name, "a job's name"), data, has_options=False)
+        check_data(handler, data)
+        queue, priority = handler.queue or DEFAULT_QUEUE, handler.priority or DEFAULT_PRIORITY
+        return Draft(name, data, queue, priority, has_options=False)
 
     def _draft(self, name: str, data: Any, options: dict[str, Any]) -> Draft:
         handler = self._handlers.own(name) if isinstance(name, str) else None
@@ -202,10 +221,15 @@ class Scheduler(Registration):
                 options["queue"] = handler.queue
             if options.get("priority") is None:
                 options["priority"] = handler.priority
+        unknown = options.keys() - OPTIONS
+        if unknown:
+            raise InvalidJob(_unknown_option(min(unknown)))
         try:
             return make_draft(name, data, **options)
-        except TypeError as error:
-            raise InvalidJob(f"A job cannot be scheduled with these options: {error}") from None
+        except InvalidJob:
+            raise
+        except ConfigurationError as error:
+            raise InvalidJob(str(error)) from None
 
     def _announce(self, document: Document, job: Job) -> None:
         if self._events.wanted("job:created"):
@@ -495,3 +519,9 @@ def _stored(document: Document, draft: Draft, fresh: bool) -> Job:
     if not fresh:
         return decode_job(document, deduplicated=True)
     return new_job(document, dict(draft.data or {}))
+
+
+def _unknown_option(option: str) -> str:
+    close = get_close_matches(option, OPTIONS, 1)
+    hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(OPTIONS))}."
+    return f"A job has no option {option!r}.{hint}"

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from harness.servers import Servers
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
+
+from harness.servers import Servers
 
 Database = AsyncDatabase[dict[str, Any]]
 

@@ -54,6 +54,8 @@ class ModelJob:
     lease_until: datetime | None = None
     cancel: bool = False
     suspect: bool = False
+    started_for: datetime | None = None
+    """The run_at for which it was started in time, and came back undone."""
     attempts: list[tuple[int, int, str]] = field(default_factory=list)
 
     @property
@@ -62,7 +64,9 @@ class ModelJob:
 
     @property
     def start_by(self) -> datetime | None:
-        return None if self.start_within is None else self.run_at + timedelta(seconds=self.start_within)
+        if self.start_within is None or self.started_for == self.run_at:
+            return None
+        return self.run_at + timedelta(seconds=self.start_within)
 
     def let_go(self) -> None:
         self.claim, self.lease_until, self.cancel, self.suspect = None, None, False, False
@@ -158,7 +162,7 @@ class Model:
         else:
             job.attempts.append((holder.tries, holder.token, outcome))
         if outcome in ("retried", "snoozed"):
-            job.run_at = now + timedelta(seconds=delay)
+            job.run_at, job.started_for = now + timedelta(seconds=delay), None
         return outcome
 
     def _written_before(self, holder: Holder, outcome: str) -> str:
@@ -177,6 +181,8 @@ class Model:
         job.let_go()
         job.state, job.suspect = state, state == "pending"
         job.rev += 1
+        if state == "pending":
+            job.started_for = job.run_at
         return state
 
     def overdue_leases(self, before: datetime) -> set[Any]:
@@ -200,7 +206,7 @@ class Model:
     def retry(self, job_id: Any, now: datetime) -> None:
         job = self.jobs[job_id]
         job.let_go()
-        job.state, job.tries, job.run_at = "pending", 0, now
+        job.state, job.tries, job.run_at, job.started_for = "pending", 0, now, None
         job.rev += 1
         if job.key is not None:
             self.keys[job.key] = job_id

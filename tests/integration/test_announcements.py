@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness.waiting import eventually
 
+from harness.waiting import eventually
 from mainspring import Cancel, Job, JobContext, Retry, Scheduler, Snooze
 from mainspring.model.events import EVENTS
 

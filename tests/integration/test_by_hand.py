@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from harness.waiting import eventually
 
+from harness.waiting import eventually
 from mainspring import (
     Cancel,
     ConfigurationError,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness.waiting import eventually
 
+from harness.waiting import eventually
 from mainspring import Job, JobContext, Retry, Scheduler, Snooze, sync
 
 Make = Callable[..., Scheduler]

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from harness.waiting import eventually
 
+from harness.waiting import eventually
 from mainspring import Cancel, Fail, Job, JobContext, Retry, RetryAfter, Scheduler, Snooze, sync
 
 Make = Callable[..., Scheduler]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from harness.waiting import eventually
 
+from harness.waiting import eventually
 from mainspring import InvalidJob, Job, JobContext, Retry, Scheduler, sync
 
 Make = Callable[..., Scheduler]

@@ -14,12 +14,12 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 from bson import MinKey
-from harness.servers import Servers
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from integration.job_model import LEGAL_MOVES, LIVE, Holder, Model, ModelJob
 
+from harness.servers import Servers
+from integration.job_model import LEGAL_MOVES, LIVE, Holder, Model, ModelJob
 from mainspring.clock import ManualClock
 from mainspring.config import Settings
 from mainspring.errors import InvalidJob, JobStateError
@@ -27,6 +27,7 @@ from mainspring.model.draft import make_draft
 from mainspring.model.ending import Cancelled, Completed, Ending, Failed, Released, Retried, Snoozed
 from mainspring.model.job import JobError
 from mainspring.store import Store
+from mainspring.store.codec import document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import Finish
 from mainspring.store.leases import Renewals
@@ -151,7 +152,7 @@ class Jobs(RuleBasedStateMachine):
         outcomes = self.run(self.store.inserts.insert_many(drafts))
         for draft, outcome in zip(drafts, outcomes, strict=True):
             assert not isinstance(outcome, Exception)
-            self._inserted(draft, *outcome)
+            self._inserted(draft, {"_id": document_id(outcome.id)}, not outcome.deduplicated)
 
     def _insert(self, draft: Any) -> None:
         self._inserted(draft, *self.run(self.store.inserts.insert(draft)))
@@ -273,7 +274,7 @@ class Jobs(RuleBasedStateMachine):
         job = self.model.jobs[job_id]
         if job.state == "pending":
             self.run(self.store.jobs.run_now(job_id))
-            job.run_at = self.clock.now()
+            job.run_at, job.started_for = self.clock.now(), None
             job.rev += 1
         else:
             with pytest.raises(JobStateError):
@@ -287,7 +288,7 @@ class Jobs(RuleBasedStateMachine):
         fields = {"queue": queue, "priority": priority, "start_within": within}
         if job.state == "pending":
             self.run(self.store.jobs.edit(job_id, fields))
-            job.queue, job.priority, job.start_within = queue, priority, within
+            job.queue, job.priority, job.start_within, job.started_for = queue, priority, within, None
             job.rev += 1
         else:
             with pytest.raises(JobStateError):

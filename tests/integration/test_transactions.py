@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
-from harness.servers import Servers
-from harness.waiting import eventually
 from pymongo import AsyncMongoClient
 
+from harness.servers import Servers
+from harness.waiting import eventually
 from mainspring import ClaimLost, ConfigurationError, InvalidJob, Job, JobContext, Retry, Scheduler, sync
 
 Make = Callable[..., Scheduler]
@@ -341,9 +341,8 @@ async def test_a_job_of_a_transaction_runs_once_it_is_committed(scheduler: Sched
 
 async def test_a_session_of_the_clients_own_will_do(scheduler: Scheduler) -> None:
     await scheduler.connect()
-    async with scheduler.client.start_session() as session:
-        async with await session.start_transaction():
-            job = await scheduler.schedule("x", session=session)
+    async with scheduler.client.start_session() as session, await session.start_transaction():
+        job = await scheduler.schedule("x", session=session)
     assert (await scheduler.get_job(job.id)).state == "pending"
 
 
@@ -351,9 +350,8 @@ async def test_a_session_of_a_client_that_was_handed_in_will_do(uri: str) -> Non
     async with AsyncMongoClient[dict[str, Any]](uri) as client:
         scheduler = Scheduler(client=client)
         await scheduler.connect()
-        async with client.start_session() as session:
-            async with await session.start_transaction():
-                job = await scheduler.schedule("x", session=session)
+        async with client.start_session() as session, await session.start_transaction():
+            job = await scheduler.schedule("x", session=session)
         assert (await scheduler.get_job(job.id)).state == "pending"
         await scheduler.stop()
 

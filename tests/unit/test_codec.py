@@ -77,7 +77,7 @@ def test_data_that_cannot_be_stored_is_refused(value: Any) -> None:
 def test_a_result_that_cannot_be_stored_is_left_out_with_a_note(value: Any) -> None:
     kept, note = encode_result(value, LIMIT * 100)
     assert kept is None
-    assert note == f"The result, a {type(value).__name__}, cannot be stored and was not kept."
+    assert note == f"The result, of type {type(value).__name__}, cannot be stored and was not kept."
 
 
 def test_a_result_over_the_limit_is_left_out_with_a_note() -> None:

@@ -169,7 +169,9 @@ def _through_the_database(function: Callable[..., Any], data: Mapping[str, Any])
     """The arguments after the data was checked, stored and read back."""
     handler = Handler("x", function)
     check_data(handler, data)
-    stored: dict[str, Any] = bson.BSON(encode_data(data, 1_000_000).raw).decode(CODEC)
+    stored: dict[str, Any] = bson.decode(bson.encode({"d": encode_data(data, 1_000_000)}, codec_options=CODEC), CODEC)[
+        "d"
+    ]
     return handler.bind(stored)
 
 

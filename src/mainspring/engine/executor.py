@@ -88,7 +88,7 @@ class Executor:
         agent = LocalAgent(holding, self._store, self._settings, self._events, self._worker, self._schedule)
         try:
             if self._events.wanted("job:start"):
-                self._events.emit("job:start", decode_job(holding.document))
+                self._events.emit("job:start", decode_job({**holding.document, "claimed_at": holding.started_at}))
             result = await self._attempt(holding, agent, timeout)
         except BaseException as error:
             ending = self._judge(holding, agent, error)

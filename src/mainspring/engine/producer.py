@@ -235,7 +235,7 @@ class Producer:
         meanwhile = self._meanwhile()
         if meanwhile < 1:
             return 0
-        return min(self._settings.prefetch, 3 * meanwhile, 4 * self._last_batch + self._slots.concurrency)
+        return min(self._settings.prefetch, 3 * meanwhile, 10 * self._last_batch + self._slots.concurrency)
 
     def _meanwhile(self) -> int:
         """How many jobs the slots get through while one claim is under way."""
@@ -297,7 +297,7 @@ class Producer:
 
     async def _take_turn(self, queue: str) -> None:
         """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
-        pause = min(max(0.01, self._batch_time / 2), 0.1)
+        pause = min(max(0.01, self._batch_time), 0.1)
         until = monotonic() + 2 * _TURN
         while not await self._store.claims.take_turn(queue, self._worker, _TURN) and monotonic() < until:
             self._contended_until = monotonic() + _CONTENDED_FOR

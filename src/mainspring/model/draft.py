@@ -31,6 +31,8 @@ class Draft:
     dedupe_key: str | None = None
     dedupe_window: float | None = None
     parent_id: str | None = None
+    has_options: bool = True
+    """False when only name, data, queue and priority are given, as they mostly are in bulk."""
 
 
 def make_draft(
@@ -78,6 +80,9 @@ def make_draft(
         draft.dedupe_key = check_name(dedupe_key, "dedupe_key")
         draft.dedupe_window = None if dedupe_window is None else seconds(dedupe_window, "dedupe_window")
     return draft
+
+
+OPTIONS = frozenset(make_draft.__kwdefaults__ or ())
 
 
 def check_instant(value: object, name: str) -> datetime:

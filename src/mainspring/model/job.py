@@ -45,8 +45,8 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at running a job. `outcome` says how it ended: completed, retried, failed, snoozed, cancelled,
-    released (the worker stopped), lost (the worker died or its lease ran out)."""
+    """One try at running a job. `outcome` says how it ended: completed, retried, failed, cancelled, or lost (the
+    worker died or its lease ran out). What costs no attempt, a snooze or a release, leaves none."""
 
     number: int
     token: int
@@ -81,9 +81,11 @@ class Held:
     since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """One piece of work, as it was stored when it was read. A snapshot: it does not change by itself."""
+
+    # Without slots, so that a field that was not set reads its default from the class: `new_job` sets few of them.
 
     id: str
     name: str

@@ -125,7 +125,9 @@ class Claims:
 
     async def _read(self, filter: dict[str, Any], limit: int) -> list[Document]:
         with self._connection.deadline():
-            cursor = self._connection.jobs.find(filter, self._fields, sort=ORDER, hint=CLAIM, limit=limit)
+            cursor = self._connection.jobs.find(
+                filter, self._fields, sort=ORDER, hint=CLAIM, limit=limit, batch_size=limit
+            )
             return await cursor.to_list(limit)
 
     async def claim(

@@ -42,6 +42,10 @@ MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000
 _RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
 _PLAIN = (type(None), bool, float)
+_NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
+# How many fields a new job has that nobody gave options for.
+_PLAIN_DOCUMENT = 13
+_SMALL_DATA, _SMALL_TEXT = 16, 256
 # MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
 _DEEPEST = 100
 _LEAST_PER_LEVEL = 8
@@ -58,10 +62,12 @@ def document_id(job_id: str) -> DocumentId:
     return ObjectId(job_id) if _HEX_ID.fullmatch(job_id) else job_id
 
 
-def encode_data(data: Mapping[str, Any] | None, limit: int) -> RawBSONDocument:
+def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]:
     """The arguments as they are stored, encoded once; refused when they cannot be stored or are too large."""
     if data is None:
-        data = {}
+        return {}
+    if type(data) is dict and limit >= _SMALL_DATA * 2 * _SMALL_TEXT and _is_small_and_plain(data):
+        return data
     if not isinstance(data, Mapping):
         raise InvalidJob(f"data must be a mapping of argument names to values, not {type(data).__name__}.")
     encoded = _encode(dict(data))
@@ -71,6 +77,25 @@ def encode_data(data: Mapping[str, Any] | None, limit: int) -> RawBSONDocument:
             "reference, or raise max_data."
         )
     return RawBSONDocument(encoded, _RAW)
+
+
+def _is_small_and_plain(data: dict[str, Any]) -> bool:
+    """Whether data surely can be stored and surely is small, so that it need not be encoded to find out."""
+    if len(data) > _SMALL_DATA:
+        return False
+    for key, value in data.items():
+        if type(key) is not str or len(key) > _SMALL_TEXT or not key.isidentifier():
+            return False
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SMALL_TEXT or not value.isascii():
+                return False
+        elif kind is int:
+            if not -(2**63) <= value < 2**63:
+                return False
+        elif kind is not bool and kind is not float and value is not None:
+            return False
+    return True
 
 
 def _encode(value: dict[str, Any]) -> bytes:
@@ -102,7 +127,7 @@ def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
     try:
         encoded = _encode({"r": result})
     except InvalidJob:
-        return None, f"The result, a {type(result).__name__}, cannot be stored and was not kept."
+        return None, f"The result, of type {type(result).__name__}, cannot be stored and was not kept."
     if len(encoded) > limit:
         return None, f"The result of {len(encoded):,} bytes is over the limit of {limit:,} and was not kept."
     return bson.decode(encoded, CODEC)["r"], None
@@ -134,24 +159,24 @@ def _storable(text: str) -> str:
 
 
 def new_job(document: Document, data: Mapping[str, Any]) -> Job:
-    """A job that has just been stored, as a Job. For speed: only what a new document can have."""
-    within, timeout = document.get("start_within"), document.get("timeout")
-    return Job(
-        id=str(document["_id"]),
-        name=document["name"],
-        data=data,
-        state=document["state"],
-        queue=document["queue"],
-        priority=document["priority"],
-        run_at=document["run_at"],
-        created_at=document["created_at"],
-        tags=tuple(document.get("tags", ())),
-        expires_at=document.get("expires_at"),
-        start_within=within if within is None else timedelta(seconds=within),
-        timeout=timeout if timeout is None else timedelta(seconds=timeout),
-        dedupe_key=document.get("dedupe_key"),
-        parent_id=document.get("parent_id"),
-    )
+    """A job that has just been stored. Made by the ten thousand, so only what is not the default is set."""
+    job = object.__new__(Job)
+    fields = {key: document[key] for key in _NEW_JOB}
+    fields["id"] = str(document["_id"])
+    fields["data"] = data
+    if len(document) > _PLAIN_DOCUMENT:
+        _add_rare(fields, document)
+    job.__dict__.update(fields)
+    return job
+
+
+def _add_rare(fields: dict[str, Any], document: Document) -> None:
+    for key in ("expires_at", "dedupe_key", "parent_id", "schedule_id", "scheduled_for"):
+        if key in document:
+            fields[key] = document[key]
+    for key in ("start_within", "timeout"):
+        fields[key] = _duration(document.get(key))
+    fields["tags"] = tuple(document.get("tags", ()))
 
 
 def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Job:

@@ -98,6 +98,8 @@ def deadline(seconds: float) -> Iterator[None]:
     except OperationFailure as error:
         if error.has_error_label("RetryableWriteError") or error.code in _PASSING:
             raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
+        if error.code == _UNAUTHORIZED:
+            raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
         raise
 
 
@@ -203,9 +205,8 @@ class Connection:
         return MongoClient(**{**given, **options})
 
     async def _check_server(self) -> None:
-        sent = clocks.monotonic()
         hello = await self.client.admin.command("hello")
-        self._learn(hello, sent)
+        await self.read_clock()  # not by the first answer, whose time includes connecting
         self.replica_set = "setName" in hello
         self.sharded = hello.get("msg") == "isdbgrid"
         info = await self.client.admin.command("buildInfo")

@@ -10,8 +10,10 @@ looked for by their ids, which are ours alone, and only what is missing is sent 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from bson import ObjectId
@@ -22,8 +24,8 @@ from pymongo.read_concern import ReadConcern
 from mainspring.clock import monotonic, truncate
 from mainspring.errors import InvalidJob, Unavailable
 from mainspring.model.draft import Draft, start_by
-from mainspring.model.job import PENDING
-from mainspring.store.codec import DocumentId, encode_data
+from mainspring.model.job import PENDING, Job
+from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Connection, Document
 from mainspring.store.keys import Keys, Taken, Wanted
@@ -33,7 +35,7 @@ CHUNK = 1000
 _IN_FLIGHT = 3
 
 Outcome = Exception | None
-Stored = tuple[Document, bool] | Exception
+Stored = Job | Exception
 """A job's document and whether it is new; or why it is not stored."""
 Entry = tuple[int, Draft, Document]
 """One item of a bulk: its place, what was asked for, and the document that it becomes."""
@@ -48,9 +50,10 @@ class Inserts:
         self._waiting: list[tuple[Document, asyncio.Future[None]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    def document(self, draft: Draft) -> Document:
-        """The document that a draft becomes."""
-        now = truncate(self._connection.clock.now())
+    def document(self, draft: Draft, now: datetime | None = None) -> Document:
+        """The document that a draft becomes; `now` saves asking the clock for each of many."""
+        if now is None:
+            now = truncate(self._connection.clock.now())
         run_at = now if draft.run_at is None else truncate(draft.run_at)
         if draft.delay:
             run_at = truncate(now + timedelta(seconds=draft.delay))
@@ -69,7 +72,8 @@ class Inserts:
             "token": 0,
             "tries": 0,
         }
-        _add_options(document, draft, run_at)
+        if draft.has_options:
+            _add_options(document, draft, run_at)
         return document
 
     def changes(self, draft: Draft) -> Document:
@@ -108,13 +112,17 @@ class Inserts:
             await self._connection.jobs.insert_many(fresh, session=session)
         return stored
 
-    async def insert_many(self, drafts: Sequence[Draft]) -> list[Stored]:
-        """Store many jobs, with an outcome for each: what was stored, what existed already, or what went wrong."""
+    async def insert_many(self, drafts: Iterable[Draft | Exception]) -> list[Stored]:
+        """Store many jobs, with an outcome for each: the job, stored now or before, or what is wrong with it.
+
+        Drafts are taken, and turned into documents, a chunk at a time, while the chunk before is under way.
+        """
+        source = iter(drafts)
         outcomes: list[Stored] = []
         flights: set[asyncio.Task[None]] = set()
         try:
-            for start in range(0, len(drafts), CHUNK):
-                chunk = self._prepare(drafts[start : start + CHUNK], outcomes)
+            while taken := list(islice(source, CHUNK)):
+                chunk = self._prepare(taken, outcomes)
                 if len(flights) >= _IN_FLIGHT:
                     _, flights = await asyncio.wait(flights, return_when=asyncio.FIRST_COMPLETED)
                 flights.add(asyncio.create_task(self._insert_chunk(chunk, outcomes)))
@@ -124,16 +132,20 @@ class Inserts:
                 await asyncio.wait(flights)
         return outcomes
 
-    def _prepare(self, drafts: Sequence[Draft], outcomes: list[Stored]) -> list[Entry]:
+    def _prepare(self, drafts: list[Draft | Exception], outcomes: list[Stored]) -> list[Entry]:
         chunk = []
+        now = truncate(self._connection.clock.now())
         for draft in drafts:
+            if isinstance(draft, Exception):
+                outcomes.append(draft)
+                continue
             try:
-                document = self.document(draft)
+                document = self.document(draft, now)
             except InvalidJob as error:
                 outcomes.append(error)
             else:
                 chunk.append((len(outcomes), draft, document))
-                outcomes.append((document, True))
+                outcomes.append(new_job(document, draft.data or {}))
         return chunk
 
     async def _insert_chunk(self, chunk: list[Entry], outcomes: list[Stored]) -> None:
@@ -161,15 +173,17 @@ class Inserts:
         leaders = list(first.values())
         taken = await self._keys.take_many([self._wanted(draft, document) for _, draft, document in leaders])
         stored = await self._insert_taken([document for _, _, document in leaders], taken)
-        for (index, _, _), outcome in zip(leaders, stored, strict=True):
-            outcomes[index] = outcome
+        for (index, draft, _), outcome in zip(leaders, stored, strict=True):
+            outcomes[index] = outcome if isinstance(outcome, Exception) else _as_job(*outcome, draft)
         for index, draft, _ in entries:
             leader = first[draft.dedupe_key][0]
             if index != leader:
-                outcome = outcomes[leader]
-                outcomes[index] = outcome if isinstance(outcome, Exception) else (outcome[0], False)
+                same = outcomes[leader]
+                outcomes[index] = same if isinstance(same, Exception) else replace(same, deduplicated=True)
 
-    async def _insert_taken(self, documents: list[Document], taken: list[Taken]) -> list[Stored]:
+    async def _insert_taken(
+        self, documents: list[Document], taken: list[Taken]
+    ) -> list[tuple[Document, bool] | Exception]:
         """Insert the jobs that their keys stand for; where somebody was faster, fetch his."""
         fresh = []
         for document, holder in zip(documents, taken, strict=True):
@@ -285,6 +299,10 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)
+
+
+def _as_job(document: Document, fresh: bool, draft: Draft) -> Job:
+    return new_job(document, draft.data or {}) if fresh else decode_job(document, deduplicated=True)
 
 
 def _refused(failure: Mapping[str, Any]) -> InvalidJob:

@@ -18,7 +18,7 @@ from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId
 from mainspring.store.collections import BY_ID, CANCEL, LEASE
 from mainspring.store.connection import Connection, Document, deadline
-from mainspring.store.finish import HOLDING, appended_attempt, start_by_of
+from mainspring.store.finish import HOLDING, STARTED_ONCE, appended_attempt
 
 DEFAULT_ATTEMPTS = 3
 
@@ -163,7 +163,9 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
         fields |= appended_attempt(entry)
     if state == PENDING:
         suspect = "ahead" if document.get("ahead") else document["tries"] > 0
-        fields |= {"ready": True, "start_by": start_by_of("$run_at"), "suspect": suspect}
+        fields |= {"ready": True, "suspect": suspect}
+        if not document.get("ahead"):
+            fields["start_by"] = STARTED_ONCE
     else:
         fields |= {"finished_at": now}
     if state == CANCELLED:

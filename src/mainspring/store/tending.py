@@ -156,7 +156,7 @@ class Tending:
 
     def _adoption(self, document: Document) -> list[dict[str, Any]]:
         now = self._connection.clock.expression()
-        state = document.get("state", PENDING)
+        state = document.get("state") or PENDING
         defaults: dict[str, Any] = {
             "v": LAYOUT,
             "state": state,
