@@ -41,8 +41,8 @@ fix: $(READY) ## format and repair what can be repaired by itself
 bench: $(READY) ## measure against the raw MongoDB floor (about ten minutes; BENCH="--quick" for less)
 	@$(BIN)/python -m bench $(BENCH)
 
-chaos: $(READY) ## kill, pause and partition under load, and check the history (CHAOS="--seconds 600" for longer)
-	@$(BIN)/python -m tests.cluster.chaos $(CHAOS)
+chaos: $(READY) ## kill, pause and disturb workers and servers under load, and check the history (CHAOS="--seconds 600" for longer)
+	@PYTHONPATH=tests $(BIN)/python -m cluster.chaos $(CHAOS)
 
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

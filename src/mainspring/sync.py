@@ -179,8 +179,6 @@ class Scheduler:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+    """Run the loop until it is told to stop, and leave nothing open: what it still has to close, it closes."""
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Recorder:
 
 @dataclass(slots=True)
 class Run:
-    """One call of a handler. `ended` is None when it never came to an end: its process was killed."""
+    """One call of a handler. `ended` is None when it never came to an end: its worker was killed."""
 
     job: str
     token: int
@@ -63,11 +63,11 @@ class History:
             if (kind is None or event["kind"] == kind) and all(event.get(key) == value for key, value in facts.items())
         ]
 
-    def runs(self, **facts: Any) -> list[Run]:
+    def runs(self) -> list[Run]:
         """All calls of handlers, in the order of their starts."""
         runs: list[Run] = []
         running: dict[tuple[str, int, int], Run] = {}
-        for event in self.events(**facts):
+        for event in self.events():
             if event["kind"] == "start":
                 run = Run(event["job"], event["token"], event["attempt"], event["worker"], event["pid"], event["at"])
                 runs.append(run)
@@ -75,6 +75,10 @@ class History:
             elif event["kind"] == "end":
                 run = running.pop((event["job"], event["token"], event["pid"]))
                 run.ended, run.how = event["at"], event["how"]
+            elif event["kind"] in ("lost", "down"):
+                for run in _killed_by(event, running.values()):
+                    run.ended, run.how = event["at"], "killed"
+                    del running[run.job, run.token, run.pid]
         return runs
 
     def runs_by_job(self) -> dict[str, list[Run]]:
@@ -87,3 +91,12 @@ class History:
         for line in self.path.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):  # else it is just being written
                 yield json.loads(line)
+
+
+def _killed_by(event: dict[str, Any], running: Iterable[Run]) -> list[Run]:
+    """The runs in processes of their own that a worker has killed before it told of a lost claim, or of its end."""
+    return [
+        run
+        for run in running
+        if run.worker == event["worker"] and run.pid != event["pid"] and event.get("job", run.job) == run.job
+    ]

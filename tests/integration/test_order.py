@@ -160,8 +160,6 @@ async def test_no_more_jobs_run_at_once_than_the_worker_has_slots(make_scheduler
 
 # -- expiry --------------------------------------------------------------------------------------------------------
 
-YESTERDAY = {"days": 1}
-
 
 @pytest.mark.parametrize(
     "limits",
@@ -174,7 +172,9 @@ YESTERDAY = {"days": 1}
 )
 async def test_a_job_found_too_late_is_expired_and_not_run(scheduler: Scheduler, limits: dict[str, Any]) -> None:
     now = datetime.now(UTC)
-    options = {key: now + value if isinstance(value, timedelta) else value for key, value in limits.items()}
+    options: dict[str, Any] = {
+        key: now + value if isinstance(value, timedelta) else value for key, value in limits.items()
+    }
     ran = record(scheduler)
     expired: list[Job] = []
     scheduler.on("job:expire", expired.append)

@@ -19,6 +19,8 @@ from mainspring import Job, JobContext, Retry, Scheduler
 
 Document = dict[str, Any]
 
+FAR = DatetimeMS(8_640_000_000_000_000)  # the latest date of JavaScript, beyond Python's
+
 
 @pytest.fixture
 async def worker(scheduler: Scheduler) -> AsyncIterator[Scheduler]:
@@ -105,6 +107,13 @@ async def test_a_later_run_at_is_waited_for(worker: Scheduler, db: Database) -> 
     assert done.attempts[0].started_at >= run_at.replace(microsecond=run_at.microsecond // 1000 * 1000)
 
 
+async def test_a_run_at_beyond_pythons_dates_is_just_very_late(worker: Scheduler, db: Database) -> None:
+    identity = await insert(db, run_at=FAR)
+    assert (await ended(worker, await insert(db))).state == "completed"
+    job = await worker.get_job(str(identity))
+    assert (job.state, job.run_at.year) == ("pending", 9999)
+
+
 async def test_priorities_of_raw_inserts_order_them(scheduler: Scheduler, db: Database) -> None:
     order: list[int] = []
     scheduler.configure(concurrency=1)
@@ -115,7 +124,7 @@ async def test_priorities_of_raw_inserts_order_them(scheduler: Scheduler, db: Da
 
     await scheduler.connect()
     identities = [await insert(db, priority=priority) for priority in (9, 1.0, 5, 3)]
-    assert await scheduler._link.open_store().tending.adopt() == []
+    assert await scheduler._link.open_store().tending.adopt() == (4, [])
     await scheduler.start()
     for identity in identities:
         await ended(scheduler, identity)
@@ -200,8 +209,6 @@ async def test_finished_documents_are_kept_as_history(worker: Scheduler, db: Dat
 
 # -- what is no job ------------------------------------------------------------------------------------------------
 
-FAR = DatetimeMS(8_640_000_000_000_000)  # the latest date of JavaScript, beyond Python's
-
 WRONG: list[tuple[Document, str]] = [
     ({"name": None}, "name must be"),
     ({"name": 7}, "name must be"),
@@ -217,7 +224,6 @@ WRONG: list[tuple[Document, str]] = [
     ({"queue": ["a"]}, "queue must be"),
     ({"run_at": "2026-01-01"}, "run_at must be a date"),
     ({"run_at": 1_700_000_000}, "run_at must be a date"),
-    ({"run_at": FAR}, "run_at must be a date"),
     ({"expires_at": "never"}, "expires_at must be a date"),
     ({"data": [1]}, "data must be a document"),
     ({"data": "text"}, "data must be a document"),
@@ -259,10 +265,26 @@ async def test_whatever_is_wrong_is_said_on_the_job_and_nothing_is_deleted_or_in
         assert document["error"]["type"] == "Undecodable", wrong
         assert why in document["error"]["message"], (wrong, document["error"])
         for key, value in wrong.items():
-            if key != "state" and value == value:
-                assert document[key] == (value if value is not FAR else document[key]), "what was inserted is kept"
+            if key not in ("state", "run_at", "queue", "priority") and value == value:
+                assert document[key] == value, "what was inserted is kept"
     failed = [job async for job in worker.jobs(state="failed")]
     assert len(failed) == len(WRONG)
+
+
+async def test_what_failed_as_undecodable_fails_again_when_it_is_run_again_as_it_is(
+    worker: Scheduler, db: Database
+) -> None:
+    failed: list[Job] = []
+    worker.on("job:fail", failed.append)
+    identity = await insert(db, priority="high")
+    assert (await ended(worker, identity)).state == "failed"
+    await worker.retry(str(identity))
+    again = await ended(worker, identity)
+    assert (again.state, again.error and again.error.type) == ("failed", "Undecodable")
+    await db.jobs.update_one({"_id": identity}, {"$set": {"priority": 3}})
+    await worker.retry(str(identity))
+    assert (await ended(worker, identity)).state == "completed"
+    assert {job.id for job in failed} == {str(identity)}
 
 
 @pytest.mark.parametrize(
@@ -297,7 +319,7 @@ async def test_data_may_hold_dates_beyond_pythons_and_broken_text(worker: Schedu
     text = await insert(db, name="look", data=RawBSONDocument(broken))
     for identity in (far, text):
         assert (await ended(worker, identity)).state == "completed"
-    assert seen[0][0] == FAR
+    assert seen[0][0] == datetime.max.replace(microsecond=999000, tzinfo=UTC)
     assert seen[1][1].startswith("A") and seen[1][1].endswith("A")
 
 
@@ -341,8 +363,9 @@ BROKEN: list[tuple[Document, str]] = [
     ({"run_at": "soon"}, "run_at must be"),
     ({"priority": "high"}, "priority must be"),
     ({"priority": None}, "priority must be"),
-    ({"attempts": 3}, "attempts must be"),
-    ({"timeout": "x"}, "timeout must be"),
+    ({"start_by": "x"}, "start_by must be"),
+    ({"retry": 3}, "retry must be"),
+    ({"rev": True}, "rev must be"),
 ]
 
 

@@ -53,6 +53,7 @@ async def test_the_effect_and_the_completion_commit_together(scheduler: Schedule
     scheduler.on("job:success", heard.append)
     await scheduler.start()
     done = await ended(scheduler, "x")
+    await eventually(lambda: len(inside) == 2)
     assert inside == [[], "completed"]
     assert await effects(ready) == [{"_id": 1, "token": 1}]
     assert (done.state, done.result, done.token) == ("completed", "kept", 1)
@@ -192,7 +193,7 @@ async def test_a_conflict_with_a_concurrent_write_runs_the_handler_again_and_cos
     async def x(ctx: JobContext) -> int:
         runs.append(ctx.attempt)
         async with ctx.transaction() as tx:
-            seen = await tx.db.effects.find_one({"_id": 1}, session=tx.session)
+            seen = await tx.db.effects.find_one({"_id": 1}, session=tx.session) or {}
             if len(runs) < 3:
                 await ready.effects.update_one({"_id": 1}, {"$inc": {"n": 10}})
             await tx.db.effects.update_one({"_id": 1}, {"$set": {"n": seen["n"] + 1}}, session=tx.session)
@@ -221,33 +222,39 @@ async def test_many_jobs_that_write_one_document_lose_no_update(make_scheduler: 
     assert await effects(ready) == [{"_id": 1, "n": 16}]
 
 
-@pytest.mark.parametrize("command", ["insert", "update", "commitTransaction"])
-async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
-    scheduler: Scheduler, ready: Any, servers: Servers, command: str
-) -> None:
+async def test_a_conflict_on_the_jobs_own_document_runs_the_handler_again(scheduler: Scheduler, ready: Any) -> None:
     runs: list[int] = []
-    begin = asyncio.Event()
 
     @scheduler.job("x", retry=1)
     async def x(ctx: JobContext) -> None:
-        await begin.wait()
+        runs.append(ctx.attempt)
+        async with ctx.transaction() as tx:
+            await tx.db.effects.insert_one({"_id": len(runs)}, session=tx.session)
+            if len(runs) == 1:
+                await ready.jobs.update_one({"_id": ObjectId(ctx.id)}, {"$set": {"touched": True}})
+
+    await scheduler.start()
+    done = await ended(scheduler, "x")
+    assert (done.state, done.tries, runs) == ("completed", 1, [1, 1])
+    assert await effects(ready) == [{"_id": 2}]
+
+
+async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
+    scheduler: Scheduler, ready: Any, servers: Servers
+) -> None:
+    runs: list[int] = []
+
+    @scheduler.job("x", retry=1)
+    async def x(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
         async with ctx.transaction() as tx:
             await tx.db.effects.insert_one({"_id": 1}, session=tx.session)
 
     await scheduler.start()
-    job = await scheduler.schedule("x")
-
-    async def is_running() -> bool:
-        return (await scheduler.get_job(job.id)).state == "running"
-
-    await eventually(is_running)
-    fault = {"failCommands": [command], "errorCode": 251, "errorLabels": ["TransientTransactionError"]}
-    with servers.fail_point("failCommand", {"times": 1}, **fault, appName="mainspring"):
-        begin.set()
-        done = await scheduler.wait(job.id, 20)
-    assert len(runs) == 2
-    assert (done.state, done.tries, done.token) == ("completed", 1, 1)
+    fault = {"failCommands": ["insert"], "errorCode": 251, "errorLabels": ["TransientTransactionError"]}
+    with servers.fail_point("failCommand", {"times": 1}, **fault, namespace=f"{ready.name}.effects"):
+        done = await ended(scheduler, "x")
+    assert (done.state, done.tries, done.token, runs) == ("completed", 1, 1, [1, 1])
     assert await effects(ready) == [{"_id": 1}]
 
 

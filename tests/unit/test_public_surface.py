@@ -111,7 +111,7 @@ def test_the_scheduler_has_these_verbs_with_these_signatures() -> None:
 def test_the_blocking_face_has_the_same_verbs() -> None:
     face = mainspring.sync.Scheduler("mongodb://127.0.0.1:1/x")
     verbs = {name for name in dir(face) if not name.startswith("_") and callable(getattr(type(face), name, None))}
-    registering = {name for name, value in _members(face).items() if inspect.ismethod(value)}
+    registering = {name for name, value in vars(face).items() if inspect.ismethod(value)}
     assert (verbs | registering) - {"loop_factory"} == set(SCHEDULER_VERBS)
     assert _properties(mainspring.sync.Scheduler) == PROPERTIES
 

@@ -65,7 +65,7 @@ class Slots:
     def _start(self) -> None:
         while self.waiting and len(self.running) < self.concurrency:
             holding = self.waiting.popleft()
-            if holding.lost or holding.cancelled:
+            if holding.lost or holding.cancelled or monotonic() >= holding.valid_until:
                 self._completer.add(holding, Released())  # the fence, or the cancellation, decides what it becomes
                 continue
             self.running.add(holding)

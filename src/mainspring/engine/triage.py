@@ -14,7 +14,7 @@ from mainspring.engine.events import Events
 from mainspring.engine.peers import Peers
 from mainspring.handlers import Handlers
 from mainspring.store import Store
-from mainspring.store.codec import decode_job
+from mainspring.store.codec import decode_job, undecodable
 from mainspring.store.connection import Document
 from mainspring.store.tending import NO_HANDLER, overdue
 
@@ -44,7 +44,7 @@ class Triage:
         late: list[Document] = []
         unknown: dict[str, list[Document]] = defaultdict(list)
         for document in candidates:
-            problem = _undecodable(document)
+            problem = undecodable(document)
             if problem is not None:
                 await self._store.tending.fail_undecodable(document, problem)
             elif overdue(document, now):
@@ -83,15 +83,3 @@ class Triage:
             late = [name for name in held if self._peers.somebody_serves(queue, name)]
             if late:
                 await self._store.tending.release(NO_HANDLER, late)
-
-
-def _undecodable(document: Document) -> str | None:
-    """What keeps a document from being run at all, if anything; most were checked when they were stored."""
-    for key in ("rev", "token", "tries"):
-        if not isinstance(document.get(key), int):
-            return f"{key} must be a whole number, not {document.get(key)!r}."
-    if not isinstance(document.get("name"), str):
-        return f"name must be text, not {document.get('name')!r}."
-    if not isinstance(document.get("data", {}), dict):
-        return f"data must be a document, not {document.get('data')!r}."
-    return None

@@ -61,9 +61,13 @@ class Watcher:
             await asyncio.wait({listening})
 
     async def _listen(self) -> None:
-        # What was inserted before the stream began gives no hint: look once more.
-        async for hint in self._store.watch.hints(opened=self._producer.wake):
+        async for hint in self._store.watch.hints(self._opened):
             if hint.raw:
                 self._on_raw()
             else:
                 self._producer.hint(hint)
+
+    def _opened(self) -> None:
+        """What was inserted before the stream began gives no hint: look once more."""
+        self._producer.wake()
+        self._on_raw()

@@ -13,6 +13,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mainspring.clock import ServerClock, monotonic
@@ -121,6 +122,7 @@ class Worker:
         self._chores_mine = False
         self._chores_until = float("-inf")
         self._stopping = False
+        self._told_to_stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -153,13 +155,12 @@ class Worker:
     async def stop(self, grace: float) -> None:
         """Stop claiming, let handlers finish for `grace` seconds, then cancel and release what is left."""
         self._stopping = True
+        self._told_to_stop.set()
         self._producer.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
-        for task in self._tasks[1:]:
-            task.cancel()
-        await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
+        await self._end_services()
         try:
             async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
                 await self._completer.drain()
@@ -169,6 +170,18 @@ class Worker:
         await self._heartbeat.stop()
         await self._executor.close()
         self._events.emit("worker:stop", self.id)
+
+    async def _end_services(self) -> None:
+        """The producer and the chores end by themselves; only the watcher, which waits for news, is cancelled.
+
+        A task that is cancelled while the driver connects would leave its socket behind.
+        """
+        producer, watcher, chores = self._tasks
+        watcher.cancel()
+        await asyncio.wait({producer, watcher, chores}, timeout=self._settings.operation_timeout)
+        for task in (producer, chores):
+            task.cancel()
+        await asyncio.wait({producer, chores}, timeout=1.0)
 
     def hurry(self) -> None:
         """Do not wait for handlers any longer."""
@@ -217,10 +230,12 @@ class Worker:
                 self._raw_seen = False
                 due[AdoptRaw.name] = monotonic()
             for chore in self._chores:
-                if monotonic() >= due[chore.name]:
+                if not self._stopping and monotonic() >= due[chore.name]:
                     again = await self._do(chore)
                     due[chore.name] = monotonic() + (0.05 if again else chore.every * random.uniform(0.9, 1.1))
-            await asyncio.sleep(min(_TICK, self._settings.lease / 12))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(_TICK, self._settings.lease / 12)):
+                    await self._told_to_stop.wait()
 
     async def _do(self, chore: Chore) -> bool:
         try:

@@ -87,8 +87,8 @@ class Claims:
                     sort=[("run_at", 1)],
                     hint=CLAIM,
                 )
-            if first is not None and (earliest is None or first["run_at"] < earliest[0]):
-                earliest = (first["run_at"], first["queue"])
+            if first is not None and (earliest is None or _when(first) < earliest[0]):
+                earliest = (_when(first), first["queue"])
         return earliest
 
     async def heads(self, queues: Sequence[str]) -> list[tuple[datetime, str]]:
@@ -100,7 +100,7 @@ class Claims:
                     self._due(queue), {"_id": 0, "run_at": 1}, sort=ORDER, hint=CLAIM
                 )
             if first is not None:
-                found.append((first["run_at"], queue))
+                found.append((_when(first), queue))
         return sorted(found)
 
     async def candidates(self, queue: str, limit: int, *, names: Sequence[str] | None = None) -> list[Document]:
@@ -240,6 +240,12 @@ class Claims:
 def _ours(batch: Batch) -> dict[str, Any]:
     ids = [document["_id"] for document in batch.documents]
     return {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}
+
+
+def _when(document: Document) -> datetime:
+    """When a job is due. One that does not say so in a date is to be looked at now, so that it can be sorted out."""
+    run_at = document.get("run_at")
+    return run_at if isinstance(run_at, datetime) else EPOCH
 
 
 def taking_stage(

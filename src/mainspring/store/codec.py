@@ -267,10 +267,41 @@ def _decode_held(held: Any) -> Held | None:
     return Held(str(held.get("by", "")), str(held.get("note", "")), _instant(held.get("since")))
 
 
+def cancel_reason(cancel: Any) -> str:
+    """The reason in a request to cancel; somebody else may have written the request, in whatever form."""
+    return str(cancel.get("reason") or "") if isinstance(cancel, Mapping) else ""
+
+
+def undecodable(document: Mapping[str, Any]) -> str | None:
+    """What keeps a stored document from being run, if anything. Most were checked when they were stored or adopted."""
+    for key in ("rev", "token", "tries"):
+        if not _is_whole(document.get(key)):
+            return f"{key} must be a whole number, not {document.get(key)!r}."
+    if not isinstance(document.get("name"), str):
+        return f"name must be text, not {document.get('name')!r}."
+    for key in ("data", "retry"):
+        if not isinstance(document.get(key) or {}, dict):
+            return f"{key} must be a document, not {document.get(key)!r}."
+    if not _is_whole(document.get("priority")):
+        return f"priority must be a whole number, not {document.get('priority')!r}."
+    for key, required in (("run_at", True), ("start_by", False)):
+        if not isinstance(document.get(key), datetime) and (required or document.get(key) is not None):
+            return f"{key} must be a date, not {document.get(key)!r}."
+    return _undecodable_history(document)
+
+
+def _undecodable_history(document: Mapping[str, Any]) -> str | None:
+    if not isinstance(document.get("attempts") or [], list):
+        return f"attempts must be a list, not {document['attempts']!r}."
+    if not _is_whole(document.get("attempts_cut") or 0):
+        return f"attempts_cut must be a whole number, not {document['attempts_cut']!r}."
+    return None
+
+
 def check_fields(document: Mapping[str, Any]) -> None:
     """Raise `Undecodable` when a document that somebody else wrote cannot be run as a job. Null means missing."""
     given = {key: value for key, value in document.items() if value is not None}
-    _check_id(given.get("_id", ""))
+    _check_id(document.get("_id", "unknown"))
     try:
         check_name(given.get("name"), "name")
         check_name(given.get("queue", DEFAULT_QUEUE), "queue")
@@ -287,14 +318,21 @@ def check_fields(document: Mapping[str, Any]) -> None:
     for key in ("timeout", "start_within"):
         if key in given and not _is_duration(given[key]):
             raise Undecodable(f"{key} must be seconds, not {given[key]!r}.")
+    problem = _undecodable_history(document)
+    if problem is not None:
+        raise Undecodable(problem)
 
 
 def _check_id(identity: Any) -> None:
     """An id under which nobody could ask for the job is refused: what `document_id` can name is what may be used."""
-    if not isinstance(identity, ObjectId | str):
+    if not isinstance(identity, ObjectId | str) or identity == "":
         raise Undecodable(f"_id must be an ObjectId or a string, not {identity!r}.")
     if isinstance(identity, str) and _HEX_ID.fullmatch(identity):
         raise Undecodable(f"_id must not be a string of 24 hex digits; make it the ObjectId {identity}.")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_priority(value: Any) -> bool:

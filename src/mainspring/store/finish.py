@@ -30,7 +30,7 @@ from mainspring.model.ending import (
     Snoozed,
 )
 from mainspring.model.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
-from mainspring.store.codec import MAX_ATTEMPTS_KEPT, DocumentId, encode_error
+from mainspring.store.codec import MAX_ATTEMPTS_KEPT, DocumentId, cancel_reason, encode_error
 from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 
@@ -118,7 +118,7 @@ class Finishing:
                 applied = document is not None and _applied(finish, document)
                 became[finish.id] = finish.ending if applied else Lost()
             elif document.get("cancel") is not None and not isinstance(finish.ending, Completed):
-                todo.append(replace(finish, ending=Cancelled(str(document["cancel"].get("reason") or ""))))
+                todo.append(replace(finish, ending=Cancelled(cancel_reason(document["cancel"]))))
             else:
                 todo.append(finish)
         return todo
@@ -247,6 +247,17 @@ def as_finished(document: Document, finish: Finish) -> Document:
     elif _final_error(ending) is not None:
         after["error"] = _final_error(ending)
     return after
+
+
+def undecodable_fields(reason: str, now: Any) -> dict[str, Any]:
+    """The fields of a job that ends because it cannot be decoded."""
+    return {
+        "state": FAILED,
+        "ready": "$$REMOVE",
+        "held": "$$REMOVE",
+        "finished_at": now,
+        "error": {"$literal": {"type": "Undecodable", "message": reason}},
+    }
 
 
 def again_at(now: Any, delay: float) -> dict[str, Any]:

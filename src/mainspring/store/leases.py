@@ -15,10 +15,10 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING
-from mainspring.store.codec import DocumentId
+from mainspring.store.codec import DocumentId, cancel_reason, undecodable
 from mainspring.store.collections import BY_ID, CANCEL, LEASE
 from mainspring.store.connection import Connection, Document, deadline
-from mainspring.store.finish import HOLDING, STARTED_ONCE, appended_attempt
+from mainspring.store.finish import HOLDING, STARTED_ONCE, appended_attempt, undecodable_fields
 
 DEFAULT_ATTEMPTS = 3
 
@@ -52,10 +52,7 @@ class Renewals:
                 {"token": 1, "cancel": 1},
                 hint=CANCEL,
             )
-            return {
-                document["_id"]: (document["token"], str((document["cancel"] or {}).get("reason") or ""))
-                for document in asked
-            }
+            return {document["_id"]: (document["token"], cancel_reason(document["cancel"])) for document in asked}
 
     def beat(self, worker: str, facts: dict[str, Any]) -> None:
         """Say that a worker lives, and what it does."""
@@ -104,25 +101,33 @@ class Rescues:
     async def _give_back(self, found: list[Document]) -> list[Rescued]:
         rescued = []
         for document in found:
-            if "v" not in document:
+            if document.get("v") is None:
                 continue  # a raw insert: adopted first
+            problem = undecodable(document)
+            now = self._connection.clock.expression()
+            stages = rescue_stage(document, now) if problem is None else [{"$set": _given_up(problem, now)}]
             with self._connection.deadline():
                 taken = await self._connection.jobs.update_one(
                     {
                         "_id": document["_id"],
                         "state": RUNNING,
-                        "token": document["token"],
+                        "token": document.get("token"),
                         "lease_until": document.get("lease_until"),
                     },
-                    rescue_stage(document, self._connection.clock.expression()),
+                    stages,
                 )
             if taken.matched_count:
-                rescued.append(Rescued(await self._reread(document), _state_after(document)))
+                after = await self._reread(document)
+                rescued.append(Rescued(after, after["state"] if problem else _state_after(document)))
         return rescued
 
     async def _reread(self, document: Document) -> Document:
         with self._connection.deadline():
             return await self._connection.jobs.find_one({"_id": document["_id"]}) or document
+
+
+def _given_up(problem: str, now: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(HOLDING, "$$REMOVE"), **undecodable_fields(problem, now)}
 
 
 def _state_after(document: Document) -> str:
@@ -169,7 +174,7 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
     else:
         fields |= {"finished_at": now}
     if state == CANCELLED:
-        reason = str((document["cancel"] or {}).get("reason") or "")
+        reason = cancel_reason(document["cancel"])
         fields["error"] = {"$literal": {"type": "Cancelled", "message": reason}} if reason else "$$REMOVE"
     return [{"$set": fields}]
 

@@ -27,7 +27,7 @@ from mainspring.model.job import (
 from mainspring.store.codec import DocumentId, Undecodable, check_fields
 from mainspring.store.collections import BY_ID, FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
 from mainspring.store.connection import CODEC, Connection, Document
-from mainspring.store.finish import start_by_of
+from mainspring.store.finish import start_by_of, undecodable_fields
 
 NO_HANDLER = "handler"
 _BUMP = {"rev": {"$add": ["$rev", 1]}}
@@ -39,8 +39,11 @@ class Tending:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def adopt(self, limit: int = 500) -> list[Document]:
-        """Give raw inserts the fields they lack; one that is no valid job fails, saying why. Returns those failed."""
+    async def adopt(self, limit: int = 500) -> tuple[int, list[Document]]:
+        """Give raw inserts the fields they lack; one that is no valid job fails, saying why.
+
+        Returns how many there were, and those that failed.
+        """
         with self._connection.deadline():
             cursor = self._connection.jobs.find({"v": None}, hint=RAW, limit=limit)
             found = await cursor.to_list(limit)
@@ -54,13 +57,14 @@ class Tending:
         if statements:
             with self._connection.deadline():
                 await self._connection.jobs.bulk_write(statements, ordered=False)
-        return failed
+        return len(found), failed
 
     async def fail_undecodable(self, document: Document, reason: str) -> bool:
         """End a pending job that cannot be decoded; it is kept, and says why."""
         with self._connection.deadline():
             result = await self._connection.jobs.update_one(
-                {"_id": document["_id"], "state": PENDING}, [{"$set": self._undecodable(reason)}]
+                {"_id": document["_id"], "ready": True},
+                [{"$set": undecodable_fields(reason, self._connection.clock.expression())}],
             )
         return result.matched_count == 1
 
@@ -163,8 +167,11 @@ class Tending:
             "rev": 0,
             "token": _whole(document.get("token")),
             "tries": _whole(document.get("tries")),
-            "created_at": _or("$created_at", now),
-            "run_at": _or("$run_at", now),
+            "created_at": _or("$created_at", "date", now),
+            "run_at": _or("$run_at", "date", now),
+            "queue": _or("$queue", "string", DEFAULT_QUEUE),
+            "priority": {"$ifNull": ["$priority", DEFAULT_PRIORITY]},
+            "data": {"$ifNull": ["$data", {}]},
         }
         try:
             if state not in (PENDING, RUNNING, BLOCKED, *FINISHED):
@@ -172,13 +179,11 @@ class Tending:
             check_fields(document)
             self._check_size(document)
         except Undecodable as error:
-            return [{"$set": {**defaults, **self._undecodable(str(error))}}]
+            return [{"$set": {**defaults, **undecodable_fields(str(error), now)}}]
         defaults |= {
-            "queue": {"$ifNull": ["$queue", DEFAULT_QUEUE]},
-            "priority": {"$toInt": {"$ifNull": ["$priority", DEFAULT_PRIORITY]}},
-            "data": {"$ifNull": ["$data", {}]},
+            "priority": {"$toInt": defaults["priority"]},
             "ready": True if state == PENDING else "$$REMOVE",
-            "finished_at": _or("$finished_at", now) if state in FINISHED else "$$REMOVE",
+            "finished_at": _or("$finished_at", "date", now) if state in FINISHED else "$$REMOVE",
         }
         return [{"$set": defaults}, {"$set": {"start_by": start_by_of("$run_at")}}]
 
@@ -188,23 +193,14 @@ class Tending:
         if size > limit:
             raise Undecodable(f"data takes {size:,} bytes, over the limit of {limit:,}.")
 
-    def _undecodable(self, reason: str) -> dict[str, Any]:
-        return {
-            "state": FAILED,
-            "ready": "$$REMOVE",
-            "held": "$$REMOVE",
-            "finished_at": self._connection.clock.expression(),
-            "error": {"$literal": {"type": "Undecodable", "message": reason}},
-        }
 
-
-def _or(field: str, otherwise: Any) -> dict[str, Any]:
-    """A date field, or something else where it is no date."""
-    return {"$cond": [{"$eq": [{"$type": field}, "date"]}, field, otherwise]}
+def _or(field: str, kind: str, otherwise: Any) -> dict[str, Any]:
+    """A field, or something else where it is not of this kind."""
+    return {"$cond": [{"$eq": [{"$type": field}, kind]}, field, otherwise]}
 
 
 def _whole(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
 
 
 def keep_times(keep_finished: float | None, keep_failed: float | None) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ pause in between, never with an old resume token.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -57,10 +57,16 @@ class Watch:
         async with await jobs.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
             opened()
             async for change in stream:
-                document = change.get("fullDocument") or {}
-                yield Hint(
-                    change["documentKey"]["_id"],
-                    document.get("queue"),
-                    document.get("run_at"),
-                    "v" not in document,
-                )
+                yield _hint(change)
+
+
+def _hint(change: Mapping[str, Any]) -> Hint:
+    """What a change tells; anything may have been inserted, so that nothing is taken for granted."""
+    document = change.get("fullDocument") or {}
+    queue, run_at = document.get("queue"), document.get("run_at")
+    return Hint(
+        change["documentKey"]["_id"],
+        queue if isinstance(queue, str) else None,
+        run_at if isinstance(run_at, datetime) else None,
+        raw=document.get("v") is None,
+    )

@@ -17,9 +17,9 @@ class AdoptRaw(Chore):
         return 10.0 if self._around.store.watch.possible else self._around.settings.poll_interval
 
     async def run_once(self) -> bool:
-        failed = await self._around.store.tending.adopt(_BATCH)
+        found, failed = await self._around.store.tending.adopt(_BATCH)
         for document in failed:
             if self._around.events.wanted("job:fail"):
                 job = await self._around.store.jobs.get(document["_id"])
                 self._around.events.emit("job:fail", decode_job(job))
-        return len(failed) >= _BATCH
+        return found >= _BATCH
