@@ -11,8 +11,6 @@ from pymongo import AsyncMongoClient
 
 from harness.waiting import eventually
 
-LIVE = ("pending", "running")
-
 
 class Asking:
     """Looks into one database, past the scheduler."""

@@ -11,6 +11,8 @@ import pytest
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.processes import Fleet
+from harness.proxy import Proxy
+from harness.servers import Servers
 
 
 @pytest.fixture
@@ -22,6 +24,15 @@ def fleet(uri: str, tmp_path: Path) -> Iterator[Fleet]:
     finally:
         fleet.stop()
     assert fleet.complaints() == []
+
+
+@pytest.fixture
+def proxy(servers: Servers) -> Iterator[Proxy]:
+    """A way to the server that can be cut. Ask for it before what uses it, so that it is closed after that."""
+    proxy = Proxy(servers.nodes[0].port)
+    proxy.start()
+    yield proxy
+    proxy.stop()
 
 
 @pytest.fixture

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet
 from harness.proxy import Proxy
-from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import Scheduler
-
-
-@pytest.fixture
-def proxy(servers: Servers) -> Iterator[Proxy]:
-    proxy = Proxy(servers.nodes[0].port)
-    proxy.start()
-    yield proxy
-    proxy.stop()
 
 
 async def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_claim(

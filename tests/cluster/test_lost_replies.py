@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import pytest
-
 from cluster.asking import Asking
 from cluster.load import Load
 from harness.changes import Changes
@@ -25,14 +23,6 @@ EACH = 2.5
 OFTEN = {"activationProbability": 0.15}
 CALLS = ["update", "insert", "find", "findAndModify", "delete"]
 WRITES = ["update", "insert", "findAndModify", "delete"]
-
-
-@pytest.fixture
-def proxy(servers: Servers) -> Iterator[Proxy]:
-    proxy = Proxy(servers.nodes[0].port)
-    proxy.start()
-    yield proxy
-    proxy.stop()
 
 
 def _faults(servers: Servers, proxy: Proxy) -> list[Callable[[], AbstractContextManager[None]]]:

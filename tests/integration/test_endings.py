@@ -241,13 +241,26 @@ async def test_the_next_try_is_due_when_the_policy_says(
     assert low <= (job.run_at - ended_at).total_seconds() <= high
 
 
+@pytest.mark.parametrize("again", [ValueError(), RetryAfter(0.05), Snooze(0.05)], ids=["retry", "after", "snooze"])
+async def test_another_try_that_is_due_soon_does_not_wait_for_the_poll(make_scheduler: Make, again: Exception) -> None:
+    scheduler = make_scheduler(poll_interval=60)
+
+    @scheduler.job("again", retry=Retry(attempts=2, delay=0.05))
+    async def once_more(ctx: JobContext) -> None:
+        if ctx.token == 1:
+            raise again
+
+    await scheduler.start()
+    assert (await ended(scheduler, "again")).state == "completed"
+
+
 async def test_the_jobs_own_policy_comes_before_the_handlers(scheduler: Scheduler) -> None:
     @scheduler.job("fail", retry=Retry(attempts=5, delay=0))
     def fail() -> None:
         raise ValueError
 
     await scheduler.start()
-    assert (await ended(scheduler, "fail", retry=2 and Retry(attempts=2, delay=0))).tries == 2
+    assert (await ended(scheduler, "fail", retry=Retry(attempts=2, delay=0))).tries == 2
 
 
 async def test_rules_by_exception_type_decide(scheduler: Scheduler) -> None:

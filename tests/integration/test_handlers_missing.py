@@ -48,7 +48,7 @@ async def test_a_job_nobody_can_run_is_held_and_says_why(scheduler: Scheduler) -
 
 async def test_it_does_not_stand_in_the_way_of_those_behind_it(scheduler: Scheduler) -> None:
     ran = serve(scheduler, "known")
-    await scheduler.schedule_bulk([{"name": f"unknown-{n % 7}", "priority": 1} for n in range(150)])
+    await scheduler.schedule_bulk([{"name": f"unknown-{n % 7}", "priority": 1} for n in range(1500)])
     jobs = await scheduler.schedule_bulk([{"name": "known", "priority": 9}] * 20)
     await scheduler.start()
     await asyncio.gather(*(scheduler.wait(job.id, timeout=20) for job in jobs))

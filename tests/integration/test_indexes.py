@@ -1,1 +1,327 @@
-"""Every hot query reads what it returns and little else, however many other jobs are stored."""
+"""Every hot query reads what it returns and little else, however many other jobs are stored.
+
+The commands are the real ones, heard from a scheduler's own client while it works on a small collection; they are then
+explained on a collection that holds the same jobs among thousands of future and finished ones.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bson import ObjectId
+from pymongo import AsyncMongoClient
+
+from harness.explaining import Cost, explain
+from harness.listening import Listener
+from harness.looking import Database
+from harness.servers import Servers
+from mainspring import Scheduler
+from mainspring.model.ending import Completed, Retried
+from mainspring.model.job import JobError
+from mainspring.store import Store
+from mainspring.store.claim import Batch
+from mainspring.store.collections import JOB_INDEXES
+from mainspring.store.finish import Finish
+from mainspring.store.tending import keep_times
+
+Document = dict[str, Any]
+
+DUE, RUNNING, FUTURE, FINISHED = 300, 200, 5000, 5000
+LOST, ASKED, LATE, HELD = 20, 5, 10, 8
+WORKER = "host:1:abc"
+NOW = datetime.now(UTC).replace(microsecond=0)
+QUEUES = ("default", "mail", "reports")
+
+
+def job(number: int, state: str, **fields: Any) -> Document:
+    return {
+        "_id": ObjectId(),
+        "v": 1,
+        "name": "work",
+        "data": {"n": number},
+        "queue": QUEUES[number % 3],
+        "priority": number % 10 + 1,
+        "state": state,
+        "run_at": NOW - timedelta(minutes=5),
+        "created_at": NOW - timedelta(minutes=5),
+        "rev": 0,
+        "token": 0,
+        "tries": 0,
+        **fields,
+    }
+
+
+def live_jobs() -> Iterator[Document]:
+    """What the verbs are about: due, late, held and running jobs."""
+    for n in range(DUE):
+        yield job(n, "pending", ready=True)
+    for n in range(LATE):
+        yield job(n, "pending", ready=True, start_by=NOW - timedelta(minutes=1))
+    for n in range(HELD):
+        yield job(n, "pending", name="unknown", held={"by": "handler", "note": ""})
+    for n in range(RUNNING):
+        held = {"claim": "c", "worker": WORKER, "token": 1, "tries": 1, "rev": 1, "max_attempts": 3}
+        lease = NOW - timedelta(minutes=1) if n < LOST else NOW + timedelta(hours=1)
+        asked = {"cancel": {"at": NOW, "reason": ""}} if RUNNING - n <= ASKED else {}
+        yield job(n, "running", lease_until=lease, claimed_at=NOW, **held, **asked)
+
+
+def other_jobs() -> Iterator[Document]:
+    """What must not matter: future jobs, some of them with a limit for their start, and finished ones."""
+    for n in range(FUTURE):
+        later = NOW + timedelta(hours=1, seconds=n)
+        limit = {"start_by": later + timedelta(hours=1)} if n % 5 == 0 else {}
+        yield job(n, "pending", ready=True, run_at=later, **limit)
+    for n in range(FINISHED):
+        state = ("completed", "failed", "cancelled", "expired")[n % 4]
+        # A hundred of each state are old enough to be pruned.
+        age = timedelta(days=30) if n < 400 else timedelta(minutes=n % 60)
+        yield job(n, state, finished_at=NOW - age, token=1, tries=1, rev=2)
+
+
+@dataclass(slots=True)
+class World:
+    """The scheduler that works on the small collection, what it says, and the large one."""
+
+    store: Store
+    listener: Listener
+    db: Database
+
+    async def costs(self, verb: Callable[[], Awaitable[Any]], *names: str) -> list[Cost]:
+        """The costs on the large collection of the commands that a verb puts to the small one."""
+        self.listener.clear()
+        await verb()
+        heard = [command for command in self.listener.commands if next(iter(command)) in names]
+        assert heard, f"it said none of {names}: {self.listener.commands}"
+        return [cost for command in heard for cost in await explain(self.db, command, "large")]
+
+    async def cost(self, verb: Callable[[], Awaitable[Any]], name: str) -> Cost:
+        (cost,) = await self.costs(verb, name)
+        return cost
+
+
+@pytest.fixture(scope="module")
+async def large(servers: Servers, side_client: AsyncMongoClient[Document]) -> AsyncIterator[tuple[str, list[Document]]]:
+    """A database whose large collection holds all jobs; its name, and the live ones among them."""
+    name = f"t_{secrets.token_hex(4)}"
+    scheduler = Scheduler(servers.uri(name), collection="large")
+    await scheduler.connect()
+    live = list(live_jobs())
+    await side_client[name]["large"].insert_many([*live, *other_jobs()], ordered=False)
+    yield name, live
+    await scheduler.stop()
+    await side_client.drop_database(name)
+
+
+@pytest.fixture
+async def world(
+    servers: Servers, side_client: AsyncMongoClient[Document], large: tuple[str, list[Document]]
+) -> AsyncIterator[World]:
+    name, live = large
+    listener = Listener()
+    await side_client[name]["small"].insert_many([dict(document) for document in live])
+    async with AsyncMongoClient[Document](servers.uri(name), event_listeners=[listener]) as client:
+        scheduler = Scheduler(client=client, collection="small")
+        await scheduler.connect()
+        yield World(scheduler._link.open_store(), listener, side_client[name])
+        await scheduler.stop()
+    await side_client[name]["small"].drop()
+
+
+def is_tight(cost: Cost, matched: int, *, spare: int = 2) -> None:
+    """It matched so many, and read little more."""
+    assert cost.matched == matched, cost
+    assert cost.keys <= matched + spare and cost.documents <= matched, cost
+    assert "COLLSCAN" not in cost.stages and "SORT" not in cost.stages, cost
+
+
+def is_by_id(cost: Cost, matched: int) -> None:
+    """It went from one given id to the next; the key behind an id may have to be read to know that it is passed."""
+    assert cost.matched == matched and cost.keys <= 2 * matched + 1 and cost.documents <= matched, cost
+
+
+async def running(world: World) -> list[Document]:
+    return await world.db["small"].find({"state": "running"}, sort=[("lease_until", 1)], hint="lease").to_list(None)
+
+
+# -- claiming ------------------------------------------------------------------------------------------------------
+
+
+async def test_candidates(world: World) -> None:
+    cost = await world.cost(lambda: world.store.claims.candidates("default", 50), "find")
+    # From each priority to the next the scan skips with one key of its own.
+    is_tight(cost, 50, spare=12)
+
+
+async def test_candidates_when_fewer_are_due_than_asked_for(world: World) -> None:
+    due = sum(1 for n in range(DUE) if n % 3 == 0) + sum(1 for n in range(LATE) if n % 3 == 0)
+    cost = await world.cost(lambda: world.store.claims.candidates("default", 1000), "find")
+    is_tight(cost, due, spare=22)
+
+
+async def test_candidates_of_some_names(world: World) -> None:
+    cost = await world.cost(lambda: world.store.claims.candidates("mail", 50, names=["work"]), "find")
+    is_tight(cost, 50, spare=12)
+    is_tight(await world.cost(lambda: world.store.claims.due_ids("mail", ["work"], 50), "find"), 50, spare=12)
+
+
+async def test_candidates_behind_those_read(world: World) -> None:
+    read = await world.store.claims.candidates("default", 15)
+    cost = await world.cost(lambda: world.store.claims.candidates_after("default", read, 5), "find")
+    is_tight(cost, cost.matched, spare=3)
+    assert 1 <= cost.matched <= 5
+
+
+@pytest.mark.parametrize("queues", [QUEUES[:1], QUEUES])
+async def test_the_next_run_at(world: World, queues: tuple[str, ...]) -> None:
+    cost = await world.cost(lambda: world.store.claims.next_run_at(queues), "find")
+    # One seek per queue and priority, and nothing but the index is read.
+    assert (cost.matched, cost.documents) == (1, 0), cost
+    assert cost.keys <= 10 * len(queues) + 2 and "SORT" not in cost.stages, cost
+
+
+async def test_the_heads_of_queues(world: World) -> None:
+    costs = await world.costs(lambda: world.store.claims.heads(QUEUES), "find")
+    assert len(costs) == 3
+    for cost in costs:
+        is_tight(cost, 1, spare=2)
+
+
+async def test_the_queues(world: World) -> None:
+    cost = await world.cost(world.store.claims.queues, "distinct")
+    assert cost.keys <= len(QUEUES) + 2 and cost.documents <= len(QUEUES), cost
+    assert "DISTINCT_SCAN" in cost.stages
+
+
+async def test_the_claim(world: World) -> None:
+    found = await world.store.claims.candidates("default", 80)
+
+    async def claim() -> None:
+        batch = await world.store.claims.claim(found, WORKER, 60, lambda document: 3, 1000)
+        assert len(batch.documents) == 80
+
+    costs = await world.costs(claim, "update")
+    assert sum(cost.matched for cost in costs) == 80
+    for cost in costs:
+        is_by_id(cost, cost.matched)
+
+
+async def test_the_reading_back_of_a_claim(world: World) -> None:
+    mine = await running(world)
+    cost = await world.cost(lambda: world.store.claims.resolve(Batch("c", mine[:50])), "find")
+    is_by_id(cost, 50)
+
+
+# -- holding and ending --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [Completed("same"), Retried(1.0, JobError("Error", "no"))])
+async def test_the_ends_of_attempts(world: World, ending: Any) -> None:
+    mine = [document for document in await running(world) if "cancel" not in document][:100]
+    finishes = [Finish(document["_id"], 1, 1, WORKER, NOW, NOW, ending) for document in mine]
+    costs = await world.costs(lambda: world.store.finishing.finish(finishes), "update")
+    assert sum(cost.matched for cost in costs) == 100
+    for cost in costs:
+        is_by_id(cost, cost.matched)
+
+
+async def test_renewing(world: World) -> None:
+    mine = [document["_id"] for document in await running(world)]
+    renewals = world.store.renewals()
+
+    async def renew() -> None:
+        assert renewals.renew(["c"], mine) == set()
+
+    is_by_id(await world.cost(renew, "update"), RUNNING)
+
+
+async def test_noticing_cancellations(world: World) -> None:
+    renewals = world.store.renewals()
+
+    async def notice() -> None:
+        assert len(renewals.cancellations(WORKER)) == ASKED
+
+    is_tight(await world.cost(notice, "find"), ASKED)
+
+
+# -- chores --------------------------------------------------------------------------------------------------------
+
+
+async def test_rescuing(world: World) -> None:
+    async def rescue() -> None:
+        assert len(await world.store.rescues.rescue()) == LOST
+
+    found, *rest = await world.costs(rescue, "find", "update")
+    is_tight(found, LOST)
+    for cost in rest:
+        is_by_id(cost, 1)
+
+
+async def test_expiring(world: World) -> None:
+    async def expire() -> None:
+        assert len(await world.store.tending.expire()) == LATE
+
+    found, *rest = await world.costs(expire, "find", "update")
+    is_tight(found, LATE)
+    for cost in rest:
+        is_by_id(cost, cost.matched)
+
+
+async def test_pruning(world: World) -> None:
+    keep = keep_times(keep_finished=86400.0, keep_failed=None)
+    costs = await world.costs(lambda: world.store.tending.prune(keep, 50), "find")
+    assert len(costs) == 3
+    for cost in costs:
+        is_tight(cost, 50)
+
+
+async def test_adopting_releasing_and_looking_for_company(world: World) -> None:
+    is_tight(await world.cost(world.store.tending.adopt, "find"), 0)
+    released = await world.cost(lambda: world.store.tending.release("handler", ["unknown"]), "update")
+    is_tight(released, HELD)
+    is_tight(await world.cost(lambda: world.store.tending.release("handler", ["work"]), "update"), 0)
+
+
+# -- looking -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled", "expired"])
+async def test_listing_a_state(world: World, state: str) -> None:
+    async def list_some() -> None:
+        async for _ in world.store.jobs.find(state, limit=40):
+            pass
+
+    is_tight(await world.cost(list_some, "find"), 40)
+
+
+async def test_listing_pending_jobs_and_all(world: World) -> None:
+    async def list_some(state: str | None) -> None:
+        async for _ in world.store.jobs.find(state, limit=40):
+            pass
+
+    for state in ("pending", None):
+        is_tight((await world.costs(lambda state=state: list_some(state), "find"))[0], 40)  # type: ignore[misc]
+
+
+async def test_waiting_for_jobs(world: World) -> None:
+    mine = [document["_id"] for document in await running(world)][:30]
+    cost = await world.cost(lambda: world.store.jobs.finished_among(mine), "find")
+    assert (cost.matched, cost.documents) == (0, 30) and cost.keys <= 61
+
+
+# -- the indexes themselves ----------------------------------------------------------------------------------------
+
+
+async def test_a_job_is_in_few_indexes_at_a_time(world: World) -> None:
+    """Each index costs every write; a job is in that of its state only."""
+    stats = await world.db.command({"collStats": "large"})
+    assert len(stats["indexSizes"]) == len(JOB_INDEXES) + 1
+    limited = LATE + FUTURE // 5
+    for name, expected in (("lease", RUNNING), ("cancel", ASKED), ("held", HELD), ("raw", 0), ("start_by", limited)):
+        entries = await world.db["large"].find({}, {"_id": 1}, hint=name).to_list(None)
+        assert len(entries) == expected, name

@@ -17,7 +17,7 @@ from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
-from mainspring.model.ending import Committed, Ending, Lost, Released, Snoozed
+from mainspring.model.ending import Committed, Ending, Lost, Released, Retried, Snoozed
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.finish import Finish, as_finished
@@ -40,13 +40,20 @@ class Completer:
     """Takes endings from the executor and stores them, each exactly once."""
 
     def __init__(
-        self, store: Store, holdings: Holdings, events: Events, worker: str, failed: Callable[[Exception], None]
+        self,
+        store: Store,
+        holdings: Holdings,
+        events: Events,
+        worker: str,
+        failed: Callable[[Exception], None],
+        again: Callable[[float], None],
     ) -> None:
         self._store = store
         self._holdings = holdings
         self._events = events
         self._worker = worker
         self._failed = failed
+        self._again = again
         self._waiting: list[tuple[Holding, Ending, datetime]] = []
         self._flights: set[asyncio.Task[None]] = set()
         self._aloft = 0
@@ -157,6 +164,8 @@ class Completer:
         self._holdings.remove(holding)
         if isinstance(ending, Lost):
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
+        elif isinstance(ending, Retried | Snoozed):
+            self._again(ending.delay)
         if finish.progress is not None and not isinstance(ending, Lost | Snoozed | Released):
             self._events.emit("job:progress", decode_job({**holding.document, "progress": finish.progress}))
         if ending.event is None or not self._events.wanted(ending.event):

@@ -211,6 +211,8 @@ class Producer:
         if got:
             self._barren = 0
             return 0.0 if self._deep else await self._until_due()
+        if self._hinted:
+            return 0.0  # there is news, or what stood in the way was set aside
         wait = await self._until_due()
         if wait <= 0:
             # Something is due that this worker cannot have; do not ask for it in a circle.

@@ -89,7 +89,7 @@ class Worker:
             schedule=schedule,
             middleware=middleware,
         )
-        self._completer = Completer(store, self.holdings, events, self.id, self._failed)
+        self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
         self._slots = Slots(settings.concurrency, self._executor, self._completer, self._room)
         self._producer = Producer(
             store=store,
@@ -257,6 +257,11 @@ class Worker:
 
     def _room(self) -> None:
         self._producer.room()
+
+    def _again(self, delay: float) -> None:
+        """A job of ours has gone back to the queue: look when it is due, where the next poll would be later."""
+        if not self._stopping and delay < self._settings.poll_interval:
+            asyncio.get_running_loop().call_later(delay + 0.001, self._producer.wake)
 
     def _raw_insert(self) -> None:
         self._raw_seen = True

@@ -110,6 +110,13 @@ class Claims:
             filter["name"] = {"$in": list(names)}
         return await self._read(filter, limit)
 
+    async def due_ids(self, queue: str, names: Sequence[str], limit: int) -> list[tuple[DocumentId, str]]:
+        """The ids and names of up to `limit` due jobs of a queue that have one of these names."""
+        filter = self._due(queue) | {"name": {"$in": list(names)}}
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(filter, {"name": 1}, sort=ORDER, hint=CLAIM, limit=limit)
+            return [(document["_id"], document["name"]) for document in await cursor.to_list(limit)]
+
     async def candidates_after(self, queue: str, read: Sequence[Document], limit: int) -> list[Document]:
         """The next due jobs of the priority that was read last, for reading on while those read are being claimed.
 

@@ -29,6 +29,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 | start_within  | double          | seconds after run_at within which it must be started |
 | start_by      | date            | the earlier of both, kept up to date with run_at |
 | dedupe_key    | string          | |
+| dedupe_until  | date            | the end of its dedupe window; it is kept until then |
 | parent_id     | string          | the job whose handler scheduled this one |
 | schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
 | ahead         | true            | while running: claimed ahead, and not known to have been started |
@@ -43,6 +44,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 ## jobs.keys: one document per dedupe key in force
 
 | _id | the key | job | the id of the job it stands for | until | end of a stated window | at | when it was taken |
+| round | changes whenever its ended job is run again | returning | while that is under way |
 
 ## jobs.workers: one document per live worker process
 

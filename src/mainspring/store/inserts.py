@@ -282,10 +282,7 @@ class Inserts:
 
     def _wanted(self, draft: Draft, document: Document) -> Wanted:
         assert draft.dedupe_key is not None
-        until: datetime | None = None
-        if draft.dedupe_window is not None:
-            until = truncate(document["created_at"] + timedelta(seconds=draft.dedupe_window))
-        return Wanted(draft.dedupe_key, document["_id"], until)
+        return Wanted(draft.dedupe_key, document["_id"], document.get("dedupe_until"))
 
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
@@ -296,6 +293,8 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
             document[key] = value
     if draft.expires_at is not None:
         document["expires_at"] = truncate(draft.expires_at)
+    if draft.dedupe_window is not None:
+        document["dedupe_until"] = truncate(document["created_at"] + timedelta(seconds=draft.dedupe_window))
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)

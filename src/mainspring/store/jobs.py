@@ -23,7 +23,7 @@ from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
 from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
-from mainspring.store.keys import Keys, Wanted
+from mainspring.store.keys import Keys
 
 _BUMP = {"rev": {"$add": ["$rev", 1]}}
 _WAITING = (PENDING, BLOCKED)
@@ -123,8 +123,9 @@ class Jobs:
     async def retry(self, job_id: DocumentId) -> Document:
         """Run an ended job again, as a new round of attempts; its history and its token stay."""
         document = await self.get(job_id)
-        if document.get("dedupe_key") is not None and document.get("state") in _AGAIN:
-            await self._retake_key(document)
+        key = document.get("dedupe_key") if document.get("state") in _AGAIN else None
+        if key is not None:
+            await self._retake_key(key, job_id)
         fresh = dict.fromkeys(
             ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", *HOLDING),
             "$$REMOVE",
@@ -132,6 +133,8 @@ class Jobs:
         again = {**_BUMP, **fresh, "state": PENDING, "tries": 0}
         now = self._connection.clock.expression()
         changed = await self._update(job_id, _AGAIN, [{"$set": again}, {"$set": again_at(now, 0)}])
+        if key is not None:
+            await self._keys.returned(key, job_id)
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
 
     async def delete(self, job_id: DocumentId) -> None:
@@ -145,13 +148,10 @@ class Jobs:
         if isinstance(key, str):
             await self._keys.drop(key, job_id)
 
-    async def _retake_key(self, document: Document) -> None:
-        taken = await self._keys.take(Wanted(document["dedupe_key"], document["_id"], None))
-        if taken.job != document["_id"]:
-            raise InvalidJob(
-                f"Job {document['_id']} cannot run again: job {taken.job} holds its dedupe key "
-                f"{document['dedupe_key']!r} now."
-            )
+    async def _retake_key(self, key: str, job_id: DocumentId) -> None:
+        holder = await self._keys.retake(key, job_id)
+        if holder != job_id:
+            raise InvalidJob(f"Job {job_id} cannot run again: job {holder} holds its dedupe key {key!r} now.")
 
     async def _change(self, job_id: DocumentId, states: Sequence[str], fields: dict[str, Any]) -> bool:
         return await self._update(job_id, states, [{"$set": fields}])

@@ -3,6 +3,9 @@
 Taking a key and inserting its job are two writes, so that a crash may leave a key whose job was never inserted. Nobody
 has to clean up after it: the key names the job's id, and whoever finds that job missing inserts *its own* job under
 that very id. Exactly one such insert succeeds, so that a key never stands for two jobs, however many processes race.
+
+An ended job that runs again takes its key back first, marked as returning, so that it counts as live before it is; each
+return begins a new round, so that whoever judged the key by the round before does not take it over.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
@@ -87,6 +91,38 @@ class Keys:
                     return Taken(want.job, True)
         raise Unavailable(f"The dedupe key {want.key!r} is being fought over; try again.")
 
+    async def retake(self, key: str, job: DocumentId) -> DocumentId:
+        """Take the key of an ended job that is about to run again, or learn which job holds it."""
+        mine = {**self._document(Wanted(key, job, None)), "round": ObjectId(), "returning": True}
+        for _ in range(_ROUNDS):
+            with self._connection.deadline():
+                holder = await self._connection.keys.find_one({"_id": key})
+                if holder is not None and holder["job"] != job:
+                    verdict = await self._judge(holder, None)
+                    if verdict is not None:
+                        return verdict.job
+                if await self._put(mine, holder):
+                    return job
+        raise Unavailable(f"The dedupe key {key!r} is being fought over; try again.")
+
+    async def returned(self, key: str, job: DocumentId) -> None:
+        """The job that has taken its key back is live, or will not be: from here on its state tells."""
+        with self._connection.deadline():
+            await self._connection.keys.update_one({"_id": key, "job": job}, {"$unset": {"returning": ""}})
+
+    async def _put(self, document: Document, holder: Document | None) -> bool:
+        """Write a key's document if its holder is still the one that was seen."""
+        if holder is None:
+            try:
+                await self._connection.keys.insert_one(dict(document))
+            except DuplicateKeyError:
+                return False
+            return True
+        if holder["job"] == document["job"] and "until" in holder:
+            document = {**document, "until": holder["until"]}
+        replaced = await self._connection.keys.replace_one(_just_so(holder), document)
+        return replaced.matched_count == 1
+
     async def drop(self, key: str, job: DocumentId) -> None:
         """Free a key whose job was deleted."""
         with self._connection.deadline():
@@ -99,13 +135,11 @@ class Keys:
             dropped = 0
             for holder in await cursor.to_list(limit):
                 if await self._judge(holder, None) is None:
-                    result = await self._connection.keys.delete_one({"_id": holder["_id"], "job": holder["job"]})
+                    result = await self._connection.keys.delete_one(_just_so(holder))
                     dropped += result.deleted_count
                 else:
                     # Still in force: look at it again later, behind the others.
-                    await self._connection.keys.update_one(
-                        {"_id": holder["_id"], "job": holder["job"]}, {"$set": {"at": self._now()}}
-                    )
+                    await self._connection.keys.update_one(_just_so(holder), {"$set": {"at": self._now()}})
         return dropped
 
     async def _insert(self, want: Wanted, session: AsyncClientSession | None) -> bool:
@@ -133,9 +167,7 @@ class Keys:
         return {holder["_id"]: _verdict(holder, jobs.get(holder["job"]), now) for holder in holders}
 
     async def _replace(self, holder: Document, want: Wanted, session: AsyncClientSession | None) -> bool:
-        replaced = await self._connection.keys.replace_one(
-            {"_id": want.key, "job": holder["job"]}, self._document(want), session=session
-        )
+        replaced = await self._connection.keys.replace_one(_just_so(holder), self._document(want), session=session)
         return replaced.matched_count == 1
 
     def _document(self, want: Wanted) -> dict[str, Any]:
@@ -148,9 +180,17 @@ class Keys:
         return truncate(self._connection.clock.now())
 
 
+def _just_so(holder: Document) -> dict[str, Any]:
+    """The key as it was judged: for the same job, in the same round."""
+    return {"_id": holder["_id"], "job": holder["job"], "round": holder.get("round")}
+
+
 def _verdict(holder: Document, job: Document | None, now: datetime) -> Taken | None:
+    in_flight = holder["at"] > now - _IN_FLIGHT
     if job is None:
-        return Taken(holder["job"], True) if holder["at"] > now - _IN_FLIGHT else None
+        return Taken(holder["job"], True) if in_flight else None
+    if holder.get("returning") and in_flight:
+        return Taken(holder["job"], False)
     until: datetime | None = holder.get("until")
     in_force = until > now if until is not None else job.get("state") not in FINISHED
     return Taken(holder["job"], False) if in_force else None

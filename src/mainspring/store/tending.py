@@ -143,13 +143,17 @@ class Tending:
             return await cursor.to_list(len(ended))
 
     async def prune(self, keep: dict[str, float | None], limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs of each state that have been kept for the given seconds."""
+        """Delete up to `limit` finished jobs of each state that have been kept for the given seconds.
+
+        One whose dedupe window lasts longer is kept until then: it is what a second `schedule()` returns.
+        """
         deleted = 0
+        now = truncate(self._connection.clock.now())
         for state, seconds in keep.items():
             if seconds is None:
                 continue
-            before = truncate(self._connection.clock.now() - timedelta(seconds=seconds))
-            old = {"state": state, "finished_at": {"$lt": before}}
+            before = truncate(now - timedelta(seconds=seconds))
+            old = {"state": state, "finished_at": {"$lt": before}, "dedupe_until": {"$not": {"$gt": now}}}
             with self._connection.deadline():
                 cursor = self._connection.jobs.find(old, {"_id": 1}, hint=FINISHED_INDEX, limit=limit)
                 ids = [document["_id"] for document in await cursor.to_list(limit)]
