@@ -433,22 +433,30 @@ class Scheduler(Registration):
 
     async def stop(self, graceful: bool = True, timeout: Seconds = 30) -> None:
         """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close."""
+        grace = seconds(timeout, "timeout") if graceful else 0.0
         self._leave_parent()
         worker, self._worker = self._worker, None
-        if worker is not None:
-            self._stopping = worker
+        try:
+            if worker is not None:
+                await self._stop_worker(worker, grace)
+        finally:
+            await self._events.settle(5.0)
+            if self._waiting is not None:
+                self._waiting.close()
+                self._waiting = None
+            await self._link.close()
+
+    async def _stop_worker(self, worker: Worker, grace: float) -> None:
+        self._stopping = worker
+        try:
+            await worker.stop(0.0 if self._hurried else grace)
+        finally:
+            self._stopping, self._hurried = None, False
             try:
-                await worker.stop(seconds(timeout, "timeout") if graceful and not self._hurried else 0.0)
-            finally:
-                self._stopping, self._hurried = None, False
                 for hook in self._on_stop:
                     await _maybe_await(hook())
+            finally:
                 self._events.emit("scheduler:stop")
-        await self._events.settle(5.0)
-        if self._waiting is not None:
-            self._waiting.close()
-            self._waiting = None
-        await self._link.close()
 
     def hurry(self) -> None:
         """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import (
     Cancel,
@@ -21,6 +22,7 @@ from mainspring import (
     MainspringError,
     Retry,
     Scheduler,
+    Unavailable,
     WaitTimeout,
 )
 
@@ -225,6 +227,14 @@ async def test_a_listing_may_be_left_early(scheduler: Scheduler) -> None:
     async for _ in scheduler.jobs():
         break
     assert len(await listed(scheduler)) == 10
+
+
+async def test_a_listing_that_the_server_does_not_answer_is_unavailable(make_scheduler: Make, servers: Servers) -> None:
+    scheduler = await make_scheduler(operation_timeout=0.5).connect()
+    fault = {"failCommands": ["find"], "closeConnection": True, "appName": "mainspring"}
+    with servers.fail_point("failCommand", "alwaysOn", **fault), pytest.raises(Unavailable):
+        await listed(scheduler)
+    assert await listed(scheduler) == []
 
 
 async def test_a_wrong_filter_is_refused(scheduler: Scheduler) -> None:

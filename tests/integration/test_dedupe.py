@@ -232,6 +232,40 @@ async def test_a_job_that_is_run_again_holds_its_key_again(scheduler: Scheduler)
     assert (again.id, again.deduplicated) == (first.id, True)
 
 
+async def test_a_job_that_is_run_again_holds_its_key_while_it_is_live_only(scheduler: Scheduler) -> None:
+    first = await ended(scheduler, "k")
+    await scheduler.retry(first.id)
+    await scheduler.cancel(first.id)
+    assert not (await scheduler.schedule("work", dedupe_key="k")).deduplicated
+
+
+async def test_an_old_job_that_runs_again_and_a_new_one_that_race_for_a_key_make_one_live_job(
+    make_scheduler: Make,
+) -> None:
+    one, other = make_scheduler(), make_scheduler()
+    keys = [f"key {number}" for number in range(20)]
+    for key in keys:
+        old = await ended(one, key)
+        outcomes = await asyncio.gather(
+            one.retry(old.id), other.schedule("work", dedupe_key=key), return_exceptions=True
+        )
+        assert not isinstance(outcomes[1], BaseException)
+    live = [job.dedupe_key async for job in one.jobs(state="pending")]
+    assert sorted(live, key=str) == sorted(keys)
+
+
+@pytest.mark.parametrize(("age", "held"), [(0, True), (3600, False)])
+async def test_a_key_of_a_job_that_was_about_to_run_again_holds_for_a_moment_only(
+    scheduler: Scheduler, db: Database, age: int, held: bool
+) -> None:
+    """As after a crash in between."""
+    first = await ended(scheduler, "k")
+    at = datetime.now(UTC) - timedelta(seconds=age)
+    await db["jobs.keys"].update_one({"_id": "k"}, {"$set": {"returning": True, "round": ObjectId(), "at": at}})
+    job = await scheduler.schedule("work", dedupe_key="k")
+    assert (job.deduplicated, job.id == first.id) == (held, held)
+
+
 # -- in a transaction ----------------------------------------------------------------------------------------------
 
 

@@ -152,25 +152,25 @@ async def running(world: World) -> list[Document]:
 # -- claiming ------------------------------------------------------------------------------------------------------
 
 
-async def test_candidates(world: World) -> None:
+async def test_reading_candidates_reads_no_more_than_is_asked_for(world: World) -> None:
     cost = await world.cost(lambda: world.store.claims.candidates("default", 50), "find")
     # From each priority to the next the scan skips with one key of its own.
     is_tight(cost, 50, spare=12)
 
 
-async def test_candidates_when_fewer_are_due_than_asked_for(world: World) -> None:
+async def test_reading_candidates_stops_at_the_first_job_that_is_not_due(world: World) -> None:
     due = sum(1 for n in range(DUE) if n % 3 == 0) + sum(1 for n in range(LATE) if n % 3 == 0)
     cost = await world.cost(lambda: world.store.claims.candidates("default", 1000), "find")
     is_tight(cost, due, spare=22)
 
 
-async def test_candidates_of_some_names(world: World) -> None:
+async def test_reading_candidates_of_some_names_reads_no_more_when_all_have_them(world: World) -> None:
     cost = await world.cost(lambda: world.store.claims.candidates("mail", 50, names=["work"]), "find")
     is_tight(cost, 50, spare=12)
     is_tight(await world.cost(lambda: world.store.claims.due_ids("mail", ["work"], 50), "find"), 50, spare=12)
 
 
-async def test_candidates_behind_those_read(world: World) -> None:
+async def test_reading_on_begins_behind_what_was_read(world: World) -> None:
     read = await world.store.claims.candidates("default", 15)
     cost = await world.cost(lambda: world.store.claims.candidates_after("default", read, 5), "find")
     is_tight(cost, cost.matched, spare=3)
@@ -178,27 +178,27 @@ async def test_candidates_behind_those_read(world: World) -> None:
 
 
 @pytest.mark.parametrize("queues", [QUEUES[:1], QUEUES])
-async def test_the_next_run_at(world: World, queues: tuple[str, ...]) -> None:
+async def test_the_next_run_at_takes_one_seek_per_queue_and_priority(world: World, queues: tuple[str, ...]) -> None:
     cost = await world.cost(lambda: world.store.claims.next_run_at(queues), "find")
     # One seek per queue and priority, and nothing but the index is read.
     assert (cost.matched, cost.documents) == (1, 0), cost
     assert cost.keys <= 10 * len(queues) + 2 and "SORT" not in cost.stages, cost
 
 
-async def test_the_heads_of_queues(world: World) -> None:
+async def test_the_head_of_a_queue_is_found_at_once(world: World) -> None:
     costs = await world.costs(lambda: world.store.claims.heads(QUEUES), "find")
     assert len(costs) == 3
     for cost in costs:
         is_tight(cost, 1, spare=2)
 
 
-async def test_the_queues(world: World) -> None:
+async def test_the_queues_take_one_seek_each(world: World) -> None:
     cost = await world.cost(world.store.claims.queues, "distinct")
     assert cost.keys <= len(QUEUES) + 2 and cost.documents <= len(QUEUES), cost
     assert "DISTINCT_SCAN" in cost.stages
 
 
-async def test_the_claim(world: World) -> None:
+async def test_a_claim_goes_by_the_ids_it_was_given(world: World) -> None:
     found = await world.store.claims.candidates("default", 80)
 
     async def claim() -> None:
@@ -211,7 +211,7 @@ async def test_the_claim(world: World) -> None:
         is_by_id(cost, cost.matched)
 
 
-async def test_the_reading_back_of_a_claim(world: World) -> None:
+async def test_reading_a_claim_back_goes_by_the_ids_it_was_given(world: World) -> None:
     mine = await running(world)
     cost = await world.cost(lambda: world.store.claims.resolve(Batch("c", mine[:50])), "find")
     is_by_id(cost, 50)
@@ -221,7 +221,7 @@ async def test_the_reading_back_of_a_claim(world: World) -> None:
 
 
 @pytest.mark.parametrize("ending", [Completed("same"), Retried(1.0, JobError("Error", "no"))])
-async def test_the_ends_of_attempts(world: World, ending: Any) -> None:
+async def test_ending_attempts_goes_by_the_ids_it_was_given(world: World, ending: Any) -> None:
     mine = [document for document in await running(world) if "cancel" not in document][:100]
     finishes = [Finish(document["_id"], 1, 1, WORKER, NOW, NOW, ending) for document in mine]
     costs = await world.costs(lambda: world.store.finishing.finish(finishes), "update")
@@ -230,7 +230,7 @@ async def test_the_ends_of_attempts(world: World, ending: Any) -> None:
         is_by_id(cost, cost.matched)
 
 
-async def test_renewing(world: World) -> None:
+async def test_renewing_goes_by_the_ids_it_was_given(world: World) -> None:
     mine = [document["_id"] for document in await running(world)]
     renewals = world.store.renewals()
 
@@ -240,7 +240,7 @@ async def test_renewing(world: World) -> None:
     is_by_id(await world.cost(renew, "update"), RUNNING)
 
 
-async def test_noticing_cancellations(world: World) -> None:
+async def test_looking_for_cancellations_finds_those_and_reads_no_others(world: World) -> None:
     renewals = world.store.renewals()
 
     async def notice() -> None:
@@ -252,7 +252,7 @@ async def test_noticing_cancellations(world: World) -> None:
 # -- chores --------------------------------------------------------------------------------------------------------
 
 
-async def test_rescuing(world: World) -> None:
+async def test_rescuing_reads_only_what_is_lost(world: World) -> None:
     async def rescue() -> None:
         assert len(await world.store.rescues.rescue()) == LOST
 
@@ -262,7 +262,7 @@ async def test_rescuing(world: World) -> None:
         is_by_id(cost, 1)
 
 
-async def test_expiring(world: World) -> None:
+async def test_expiring_reads_only_what_is_late(world: World) -> None:
     async def expire() -> None:
         assert len(await world.store.tending.expire()) == LATE
 
@@ -272,7 +272,7 @@ async def test_expiring(world: World) -> None:
         is_by_id(cost, cost.matched)
 
 
-async def test_pruning(world: World) -> None:
+async def test_pruning_reads_only_what_is_old(world: World) -> None:
     keep = keep_times(keep_finished=86400.0, keep_failed=None)
     costs = await world.costs(lambda: world.store.tending.prune(keep, 50), "find")
     assert len(costs) == 3
@@ -280,7 +280,7 @@ async def test_pruning(world: World) -> None:
         is_tight(cost, 50)
 
 
-async def test_adopting_releasing_and_looking_for_company(world: World) -> None:
+async def test_adopting_and_releasing_read_only_what_they_change(world: World) -> None:
     is_tight(await world.cost(world.store.tending.adopt, "find"), 0)
     released = await world.cost(lambda: world.store.tending.release("handler", ["unknown"]), "update")
     is_tight(released, HELD)
@@ -291,7 +291,7 @@ async def test_adopting_releasing_and_looking_for_company(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled", "expired"])
-async def test_listing_a_state(world: World, state: str) -> None:
+async def test_listing_a_state_reads_no_more_than_is_asked_for(world: World, state: str) -> None:
     async def list_some() -> None:
         async for _ in world.store.jobs.find(state, limit=40):
             pass
@@ -299,7 +299,7 @@ async def test_listing_a_state(world: World, state: str) -> None:
     is_tight(await world.cost(list_some, "find"), 40)
 
 
-async def test_listing_pending_jobs_and_all(world: World) -> None:
+async def test_listing_pending_jobs_or_all_reads_no_more_than_is_asked_for(world: World) -> None:
     async def list_some(state: str | None) -> None:
         async for _ in world.store.jobs.find(state, limit=40):
             pass
@@ -308,7 +308,7 @@ async def test_listing_pending_jobs_and_all(world: World) -> None:
         is_tight((await world.costs(lambda state=state: list_some(state), "find"))[0], 40)  # type: ignore[misc]
 
 
-async def test_waiting_for_jobs(world: World) -> None:
+async def test_waiting_for_jobs_goes_by_their_ids(world: World) -> None:
     mine = [document["_id"] for document in await running(world)][:30]
     cost = await world.cost(lambda: world.store.jobs.finished_among(mine), "find")
     assert (cost.matched, cost.documents) == (0, 30) and cost.keys <= 61

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from harness.waiting import eventually
-from mainspring import InvalidJob, Job, JobContext, Retry, Scheduler, sync
+from mainspring import (
+    ConfigurationError,
+    InvalidJob,
+    Job,
+    JobContext,
+    MainspringError,
+    Retry,
+    Scheduler,
+    sync,
+)
 
 Make = Callable[..., Scheduler]
 Run = Callable[[], Awaitable[Any]]
@@ -72,6 +81,9 @@ async def test_a_start_hook_that_raises_keeps_the_worker_from_starting(scheduler
 
 
 async def test_the_stop_hook_runs_and_the_scheduler_closes_even_when_it_raises(scheduler: Scheduler) -> None:
+    heard: list[str] = []
+    scheduler.on("scheduler:stop", lambda: heard.append("stop"))
+
     @scheduler.on_stop
     def end() -> None:
         raise RuntimeError("broken hook")
@@ -79,7 +91,22 @@ async def test_the_stop_hook_runs_and_the_scheduler_closes_even_when_it_raises(s
     await scheduler.start()
     with pytest.raises(RuntimeError, match="broken hook"):
         await scheduler.stop()
-    await scheduler.stop()
+    assert heard == ["stop"]
+    with pytest.raises(MainspringError, match="not connected"):
+        _ = scheduler.client
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon"])
+async def test_a_stop_with_a_wrong_timeout_is_refused_and_the_worker_goes_on(
+    scheduler: Scheduler, timeout: Any
+) -> None:
+    @scheduler.job("x")
+    async def x() -> None: ...
+
+    await scheduler.start()
+    with pytest.raises(ConfigurationError, match="timeout must be"):
+        await scheduler.stop(timeout=timeout)
+    assert (await ended(scheduler, "x")).state == "completed"
 
 
 # -- middleware ----------------------------------------------------------------------------------------------------

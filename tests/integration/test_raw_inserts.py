@@ -160,8 +160,9 @@ async def test_retry_timeout_and_expiry_are_respected(worker: Scheduler, db: Dat
 
 
 async def test_a_retry_that_is_no_policy_is_passed_over(worker: Scheduler, db: Database) -> None:
-    for retry in ({"attempts": 0}, {"attempts": "many"}, {"delay": -1}, {"backoff": 7}):
-        assert (await ended(worker, await insert(db, retry=retry))).state == "completed"
+    odd: list[Document] = [{"attempts": 0}, {"attempts": "many"}, {"delay": -1}, {"backoff": 7}]
+    for identity in [await insert(db, retry=retry) for retry in odd]:
+        assert (await ended(worker, identity)).state == "completed"
 
 
 async def test_a_raw_insert_can_be_cancelled_changed_and_run_again(worker: Scheduler, db: Database) -> None:

@@ -338,7 +338,7 @@ def test_it_can_be_used_after_a_fork_by_both_sides(blocking: Scheduler, uri: str
 
 @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
 def test_run_lets_handlers_finish_on_a_signal(blocking: Scheduler, uri: str, number: int) -> None:
-    job = blocking.schedule("work", {"seconds": 1})
+    job = blocking.schedule("work", {"seconds": 0.5})
     with program("run", uri, "30") as process:
         lines(process, "begun")
         process.send_signal(number)

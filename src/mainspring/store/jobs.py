@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from pymongo.asynchronous.cursor import AsyncCursor
+
 from mainspring.errors import InvalidJob, JobNotFound, JobStateError
 from mainspring.model.job import (
     BLOCKED,
@@ -77,9 +79,15 @@ class Jobs:
             cursor = self._connection.jobs.find(
                 {**filter, **others}, sort=sort, hint=hint, limit=left or 0, batch_size=_BATCH
             )
-            async for document in cursor:
-                yield document
-                left = None if left is None else left - 1
+            async with cursor:
+                while documents := await self._next_batch(cursor):
+                    for document in documents:
+                        yield document
+                    left = None if left is None else left - len(documents)
+
+    async def _next_batch(self, cursor: AsyncCursor[Document]) -> list[Document]:
+        with self._connection.deadline():
+            return await cursor.to_list(_BATCH)
 
     async def cancel(self, job_id: DocumentId, reason: str) -> tuple[Document, bool]:
         """Cancel a waiting job, or ask the holder of a running one to stop.
