@@ -146,6 +146,14 @@ async def test_a_job_is_held_once_the_worker_that_knew_it_is_gone(make_scheduler
     assert job.state == "pending"
 
 
+async def test_a_worker_that_has_stopped_is_not_taken_for_a_live_one(make_scheduler: Make, db: Database) -> None:
+    for _ in range(20):  # its last beat may come late
+        worker = make_scheduler()
+        await worker.start()
+        await worker.stop()
+        assert await db["jobs.workers"].find_one({}, hint="_id_") is None
+
+
 async def test_a_catch_all_takes_every_job_that_has_no_handler_of_its_own(make_scheduler: Make) -> None:
     caught: list[str] = []
 

@@ -121,6 +121,11 @@ class Producer:
         self._hinted = True
         self._awake.set()
 
+    def look_everywhere(self) -> None:
+        """Look at once, also for queues that have come up without a hint."""
+        self._found_queues_at = float("-inf")
+        self.wake()
+
     def room(self) -> None:
         """A slot has become free: look, unless the last look has seen all that is due."""
         if self._deep or self._hinted or self._blind:

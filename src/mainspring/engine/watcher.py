@@ -69,5 +69,5 @@ class Watcher:
 
     def _opened(self) -> None:
         """What was inserted before the stream began gives no hint: look once more."""
-        self._producer.wake()
+        self._producer.look_everywhere()
         self._on_raw()

@@ -106,7 +106,17 @@ class Worker:
         )
         self._watcher = Watcher(store, self._producer, self._raw_insert)
         self._heartbeat = Heartbeat(store, settings, self.holdings, self.id, self._facts)
-        around = Surroundings(store, settings, events, handlers, self.holdings, self._slots, self._peers, self.id)
+        around = Surroundings(
+            store,
+            settings,
+            events,
+            handlers,
+            self.holdings,
+            self._slots,
+            self._peers,
+            self.id,
+            self._producer.look_everywhere,
+        )
         kinds: list[type[Chore]] = [
             WriteNotes,
             ReturnIdle,
@@ -161,15 +171,18 @@ class Worker:
         await self._let_finish(grace)
         await self._cancel_rest()
         await self._end_services()
-        try:
-            async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
-                await self._completer.drain()
-                await self._store.workers.leave(self.id)
-        except Exception as error:
-            logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
+        await self._last_write(self._completer.drain())
         await self._heartbeat.stop()
+        await self._last_write(self._store.workers.leave(self.id))  # after the last beat, which would undo it
         await self._executor.close()
         self._events.emit("worker:stop", self.id)
+
+    async def _last_write(self, write: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
+                await write
+        except Exception as error:
+            logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
 
     async def _end_services(self) -> None:
         """The producer and the chores end by themselves; only the watcher, which waits for news, is cancelled.

@@ -18,6 +18,8 @@ class AdoptRaw(Chore):
 
     async def run_once(self) -> bool:
         found, failed = await self._around.store.tending.adopt(_BATCH)
+        if found:
+            self._around.look()
         for document in failed:
             if self._around.events.wanted("job:fail"):
                 job = await self._around.store.jobs.get(document["_id"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mainspring.config import Settings
@@ -25,6 +26,8 @@ class Surroundings:
     slots: Slots
     peers: Peers
     worker: str
+    look: Callable[[], None]
+    """Lets the worker look for jobs at once, in all queues."""
 
 
 class Chore:

@@ -14,5 +14,6 @@ class ReleaseHeld(Chore):
         return 15.0
 
     async def run_once(self) -> bool:
-        await self._around.store.tending.release(NO_HANDLER, self._around.handlers.names)
+        if await self._around.store.tending.release(NO_HANDLER, self._around.handlers.names):
+            self._around.look()
         return False

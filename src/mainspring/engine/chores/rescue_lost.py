@@ -27,6 +27,8 @@ class RescueLost(Chore):
         rescued = await self._around.store.rescues.rescue(_BATCH)
         for one in rescued:
             announce_rescue(self._around.events, one)
+        if rescued:
+            self._around.look()
         return len(rescued) >= _BATCH
 
 
