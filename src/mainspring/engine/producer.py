@@ -16,6 +16,7 @@ import logging
 import random
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mainspring.clock import monotonic
@@ -184,6 +185,8 @@ class Producer:
                 self._failed(error)
                 await self._store.connection.mend(error)
             await self._sleep(wait)
+        with suppress(Exception):
+            await self._settle_unclear()  # what turns out to be ours is given back at once
 
     async def _sleep(self, wait: float) -> None:
         if self._stopping:
@@ -304,7 +307,7 @@ class Producer:
 
     async def _take_turn(self, queue: str) -> None:
         """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
-        pause = min(max(0.01, self._batch_time), 0.1)
+        pause = min(max(0.01, self._batch_time / 2), 0.1)
         until = monotonic() + 2 * _TURN
         while not await self._store.claims.take_turn(queue, self._worker, _TURN) and monotonic() < until:
             self._contended_until = monotonic() + _CONTENDED_FOR

@@ -107,7 +107,7 @@ class Finishing:
         with self._connection.deadline():
             cursor = self._connection.jobs.find(
                 {"_id": {"$in": [finish.id for finish in finishes]}},
-                {"state": 1, "token": 1, "cancel": 1, "attempts": {"$slice": -1}},
+                {"state": 1, "token": 1, "cancel": 1, "result": 1, "attempts": {"$slice": -1}},
                 hint=BY_ID,
             )
             now = {document["_id"]: document for document in await cursor.to_list(len(finishes))}
@@ -115,8 +115,7 @@ class Finishing:
         for finish in finishes:
             document = now.get(finish.id)
             if document is None or (document["token"] != finish.token or document["state"] != RUNNING):
-                applied = document is not None and _applied(finish, document)
-                became[finish.id] = finish.ending if applied else Lost()
+                became[finish.id] = Lost() if document is None else _found(finish, document)
             elif document.get("cancel") is not None and not isinstance(finish.ending, Completed):
                 todo.append(replace(finish, ending=Cancelled(cancel_reason(document["cancel"]))))
             else:
@@ -324,6 +323,16 @@ def _plainly_completed(finish: Finish) -> bool:
 def _comparable(ending: Ending) -> tuple[type, Any] | None:
     result = ending.result if isinstance(ending, Completed) else None
     return (type(result), result) if result is None or isinstance(result, bool | int | str) else None
+
+
+def _found(finish: Finish, document: Document) -> Ending:
+    """What a document that is not held any more says of this attempt."""
+    if _applied(finish, document):
+        return finish.ending
+    if document["token"] == finish.token and document["state"] == COMPLETED:
+        # Only its holder can have completed it: in its handler's own transaction, whose commit nobody saw.
+        return Committed(document.get("result"))
+    return Lost()
 
 
 def _applied(finish: Finish, document: Document) -> bool:
