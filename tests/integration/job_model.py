@@ -54,6 +54,7 @@ class ModelJob:
     lease_until: datetime | None = None
     cancel: bool = False
     suspect: bool = False
+    result: Any = None
     started_for: datetime | None = None
     """The run_at for which it was started in time, and came back undone."""
     attempts: list[tuple[int, int, str]] = field(default_factory=list)
@@ -145,7 +146,7 @@ class Model:
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
-    def finish(self, holder: Holder, outcome: str, now: datetime, delay: float) -> str:
+    def finish(self, holder: Holder, outcome: str, now: datetime, delay: float, result: Any = None) -> str:
         """The outcome that is really written; "lost" when nothing is."""
         if not self.holds(holder):
             return self._written_before(holder, outcome)
@@ -156,6 +157,7 @@ class Model:
         job.let_go()
         job.state = NEXT_STATE[outcome]
         job.rev += 1
+        job.result = result if outcome == "completed" else None
         if outcome in ("snoozed", "released"):
             job.tries -= 1
             job.suspect = suspect and outcome == "released"
@@ -166,8 +168,10 @@ class Model:
         return outcome
 
     def _written_before(self, holder: Holder, outcome: str) -> str:
-        """A repeated end of the very attempt that ended so is no loss."""
+        """A repeated end of the very attempt that ended so is no loss, and what has completed it was this holder."""
         job = self.jobs.get(holder.id)
+        if job is not None and job.token == holder.token and job.state == "completed":
+            return "completed"
         if job is None or job.token != holder.token or job.state != NEXT_STATE[outcome]:
             return "lost"
         ended = job.attempts[-1] if job.attempts and job.attempts[-1][1] == holder.token else None
@@ -206,7 +210,7 @@ class Model:
     def retry(self, job_id: Any, now: datetime) -> None:
         job = self.jobs[job_id]
         job.let_go()
-        job.state, job.tries, job.run_at, job.started_for = "pending", 0, now, None
+        job.state, job.tries, job.run_at, job.started_for, job.result = "pending", 0, now, None, None
         job.rev += 1
         if job.key is not None:
             self.keys[job.key] = job_id

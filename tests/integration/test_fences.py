@@ -18,6 +18,7 @@ from mainspring.config import Settings
 from mainspring.model.draft import make_draft
 from mainspring.model.ending import (
     Cancelled,
+    Committed,
     Completed,
     Ending,
     Failed,
@@ -216,6 +217,20 @@ async def test_a_completion_in_a_transaction_is_fenced(store: Store, clock: Manu
         async with store.transactions.open() as transaction:
             await store.transactions.complete_in(transaction, stale)
     assert (await stored(store, holder))["state"] == "running"
+
+
+@pytest.mark.parametrize("ending", ENDINGS[1:], ids=by_outcome)
+async def test_a_commit_that_nobody_saw_is_found_when_the_attempt_ends(
+    store: Store, clock: ManualClock, ending: Ending
+) -> None:
+    """As when the handler was cancelled, or its process died, before the reply to the commit came."""
+    await inserted(store)
+    holder = await claimed(store)
+    async with store.transactions.open() as transaction:
+        await store.transactions.complete_in(transaction, end(holder, Completed("kept"), clock))
+    before = await stored(store, holder)
+    assert await store.finishing.finish([end(holder, ending, clock)]) == [Committed("kept")]
+    assert await stored(store, holder) == before
 
 
 # -- keeping -------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ LEASE = 60.0
 DELAY = 30.0
 ERROR = JobError("ValueError", "no")
 ENDINGS: dict[str, Ending] = {
-    "completed": Completed("done"),
+    "completed": Completed(),
     "failed": Failed(ERROR),
     "retried": Retried(DELAY, ERROR),
     "snoozed": Snoozed(DELAY),
@@ -219,9 +219,12 @@ class Jobs(RuleBasedStateMachine):
 
     def _finish(self, some: list[Holder], outcome: str) -> None:
         now = self.clock.now()
-        finishes = [Finish(h.id, h.token, h.tries, h.worker, now, now, ENDINGS[outcome]) for h in some]
+        endings = [Completed(place) if outcome == "completed" else ENDINGS[outcome] for place in range(len(some))]
+        finishes = [
+            Finish(h.id, h.token, h.tries, h.worker, now, now, ending) for h, ending in zip(some, endings, strict=True)
+        ]
         written = self.run(self.store.finishing.finish(finishes))
-        expected = [self.model.finish(holder, outcome, now, DELAY) for holder in some]
+        expected = [self.model.finish(holder, outcome, now, DELAY, place) for place, holder in enumerate(some)]
         assert [end.outcome for end in written] == expected
 
     def rescue(self, data: Data | None = None) -> None:
@@ -345,6 +348,7 @@ def _compare(document: dict[str, Any], job: ModelJob) -> None:
     assert (document.get("claim"), document.get("lease_until")) == (job.claim, job.lease_until)
     assert (document.get("cancel") is not None) == job.cancel
     assert bool(document.get("suspect")) == job.suspect
+    assert document.get("result") == job.result
     assert document.get("start_by") == job.start_by
     assert ("finished_at" in document) == (job.state not in LIVE)
     assert [(e["n"], e["token"], e["outcome"]) for e in document.get("attempts", [])] == job.attempts[-20:]

@@ -224,6 +224,8 @@ class Executor:
             return Released(started=True)  # the fence decides: lost, or a cancellation nobody had noticed yet
         if holding.released and (agent.told_to_stop or _was_stopped(error)):
             return Released(started=True)
+        if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
+            return Released(started=True)
         if isinstance(error, Signal):
             return self._signal(holding, error)
         return self._failure(holding, error)
