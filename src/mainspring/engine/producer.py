@@ -42,7 +42,7 @@ _LARGEST_CLAIM = 1000
 _BACKLOG_OF_ENDS = 4000
 _CONTENDED_FOR = 2.0
 _TURN = 1.5
-_QUEUES_FOR = 5.0
+_QUEUES_FOR = 10.0
 _WORTH_READING_ON = 100
 _FRESH_FOR = 0.5
 _FEW, _REMEMBERED = 32, 1000
@@ -112,6 +112,8 @@ class Producer:
         self._found_queues: list[str] = []
         self._served: dict[str, int] = {}
         self._found_queues_at = float("-inf")
+        # Without a change stream nobody tells of a new queue.
+        self._queues_for = _QUEUES_FOR if store.watch.possible else settings.poll_interval
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
 
@@ -253,7 +255,7 @@ class Producer:
 
     async def _until_due(self) -> float:
         """Seconds until the next job of our queues is due, at most the poll interval; 0 when one is."""
-        interval = self._settings.poll_interval * random.uniform(0.9, 1.2)
+        interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
         queues = await self._queues()
         if not queues:
             return interval
@@ -267,7 +269,7 @@ class Producer:
         """The queues to look into; those that have ready jobs, when the worker serves all."""
         if self._settings.queues is not None:
             return list(self._settings.queues)
-        if not self._found_queues or monotonic() - self._found_queues_at > _QUEUES_FOR:
+        if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
             self._found_queues = await self._store.claims.queues()
             self._found_queues_at = monotonic()
         return self._found_queues

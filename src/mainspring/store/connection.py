@@ -80,6 +80,8 @@ _PASSING = {
     *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 246, 262),
     *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436),
 }
+# A server that changes says so at once, and an error makes the driver look again; in between it need not ask often.
+_LOOK_AT_SERVERS = 30_000
 _UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
 # A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
 _NO_SUCH_INDEX = (2, 27, 291)
@@ -195,6 +197,7 @@ class Connection:
             "maxPoolSize": 2,
             "serverSelectionTimeoutMS": limit,
             "connectTimeoutMS": limit,
+            "heartbeatFrequencyMS": _LOOK_AT_SERVERS,
         }
         if self.uri is not None:
             return MongoClient(self.uri, **options, appname="mainspring-heartbeat")
@@ -287,7 +290,13 @@ def check_client(client: Any) -> None:
 def _make_client(uri: str, settings: Settings) -> AsyncMongoClient[Document]:
     limit = int(settings.operation_timeout * 1000)
     try:
-        return AsyncMongoClient(uri, appname="mainspring", serverSelectionTimeoutMS=limit, connectTimeoutMS=limit)
+        return AsyncMongoClient(
+            uri,
+            appname="mainspring",
+            serverSelectionTimeoutMS=limit,
+            connectTimeoutMS=limit,
+            heartbeatFrequencyMS=_LOOK_AT_SERVERS,
+        )
     except (InvalidURI, DriverConfigurationError, ValueError) as error:
         raise ConfigurationError(f"The MongoDB URI cannot be used: {error}") from error
 

@@ -11,7 +11,7 @@ from pymongo.errors import DuplicateKeyError
 from mainspring.clock import EPOCH, truncate
 from mainspring.store.connection import Connection
 
-BEAT_EVERY = 5.0
+BEAT_EVERY = 8.0
 _DEAD_AFTER = 3 * BEAT_EVERY
 _FORGOTTEN_AFTER = timedelta(hours=1)
 

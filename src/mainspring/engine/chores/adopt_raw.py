@@ -14,7 +14,7 @@ class AdoptRaw(Chore):
     @property
     def every(self) -> float:
         # With a change stream a raw insert is heard of at once, and this is the safety net.
-        return 10.0 if self._around.store.watch.possible else self._around.settings.poll_interval
+        return 20.0 if self._around.store.watch.possible else self._around.settings.poll_interval
 
     async def run_once(self) -> bool:
         found, failed = await self._around.store.tending.adopt(_BATCH)

@@ -14,7 +14,7 @@ class ExpireLate(Chore):
 
     @property
     def every(self) -> float:
-        return 10 * self._around.settings.poll_interval
+        return 20 * self._around.settings.poll_interval
 
     async def run_once(self) -> bool:
         expired = await self._around.store.tending.expire(_BATCH)
