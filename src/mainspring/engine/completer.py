@@ -33,7 +33,7 @@ _TRIES = 6
 _CROWD = 24
 _GRID = timedelta(milliseconds=50)
 _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
-_LONGEST_GATHER = 0.2
+_PATIENCE, _LONGEST_GATHER = 0.1, 0.3
 
 
 class Completer:
@@ -105,8 +105,9 @@ class Completer:
 
     async def _gather(self) -> None:
         """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""
-        until = monotonic() + (min(max(_GATHER, self._flight_time), _LONGEST_GATHER) if self.patient else _GATHER)
-        while len(self._waiting) < _ENOUGH and len(self._waiting) + self._flying < len(self._holdings):
+        patience = min(max(_PATIENCE, self._flight_time), _LONGEST_GATHER) if self.patient else _GATHER
+        until, enough = monotonic() + patience, _LARGEST if self.patient else _ENOUGH
+        while len(self._waiting) < enough and len(self._waiting) + self._flying < len(self._holdings):
             if monotonic() >= until:
                 return
             await asyncio.sleep(_GATHER_STEP)

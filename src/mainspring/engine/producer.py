@@ -309,7 +309,7 @@ class Producer:
 
     async def _take_turn(self, queue: str) -> None:
         """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
-        pause = min(max(0.01, self._batch_time / 2), 0.1)
+        pause = min(max(0.02, self._batch_time), 0.15)
         until = monotonic() + 2 * _TURN
         while not await self._store.claims.take_turn(queue, self._worker, _TURN) and monotonic() < until:
             self._contended_until = monotonic() + _CONTENDED_FOR
