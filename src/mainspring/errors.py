@@ -3,9 +3,14 @@
     MainspringError
     ├── ConfigurationError      a setting or an argument is wrong; nothing was changed
     │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
+    │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
+    │   │   └── InvalidCron     a cron expression is wrong; tells where, and what was expected
     │   └── HandlerError        a handler cannot be registered as written
     ├── JobNotFound             no job has this id
     ├── JobStateError           the job is in a state that does not allow the verb
+    ├── ScheduleNotFound        no schedule has this id
+    ├── ScheduleStateError      the schedule's state does not allow what was asked of it
+    ├── CalendarNotFound        no calendar has this name
     ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
     ├── ClaimLost               the claim ran out or was taken; whatever this holder did is not recorded
     ├── WaitTimeout             the job did not end in the time given to `wait()`
@@ -39,6 +44,19 @@ class InvalidJob(ConfigurationError):
     """A job cannot be scheduled as asked."""
 
 
+class InvalidSchedule(ConfigurationError):
+    """A schedule, a rule or a calendar cannot be used as written."""
+
+
+class InvalidCron(InvalidSchedule):
+    """A cron expression is wrong: at which `position` (from 0), and what was expected there."""
+
+    def __init__(self, message: str, expression: str, position: int) -> None:
+        super().__init__(message)
+        self.expression = expression
+        self.position = position
+
+
 class HandlerError(ConfigurationError):
     """A handler cannot be registered as written."""
 
@@ -58,6 +76,26 @@ class JobStateError(MainspringError):
         super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only.")
         self.job_id = job_id
         self.state = state
+
+
+class ScheduleNotFound(MainspringError, LookupError):
+    """No schedule has this id: it never existed, or was deleted."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"No schedule has the id {schedule_id!r}; it never existed, or was deleted.")
+        self.schedule_id = schedule_id
+
+
+class ScheduleStateError(MainspringError):
+    """The schedule's state does not allow what was asked of it."""
+
+
+class CalendarNotFound(MainspringError, LookupError):
+    """No calendar has this name: it never existed, or was deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"No calendar has the name {name!r}; store one with put_calendar().")
+        self.name = name
 
 
 class BulkError(MainspringError):
