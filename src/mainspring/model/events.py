@@ -1,7 +1,8 @@
 """The names of all events, and what their callbacks are given.
 
 Job events carry the `Job` as it was stored, `scheduler:error` the exception, `worker:*` the worker's id; the
-scheduler's own start and stop carry nothing.
+scheduler's own start and stop carry nothing. Of the schedules' events, late, missed and skipped carry a `Notice`, pause
+the schedule, and undeclared the schedule's id.
 """
 
 from __future__ import annotations
@@ -19,4 +20,19 @@ JOB_EVENTS = (
     "job:expire",
     "job:lost",
 )
-EVENTS = ("scheduler:start", "scheduler:stop", "scheduler:error", "worker:start", "worker:stop", *JOB_EVENTS)
+SCHEDULE_EVENTS = (
+    "schedule:late",
+    "schedule:missed",
+    "schedule:skipped",
+    "schedule:pause",
+    "schedule:undeclared",
+)
+EVENTS = (
+    "scheduler:start",
+    "scheduler:stop",
+    "scheduler:error",
+    "worker:start",
+    "worker:stop",
+    *JOB_EVENTS,
+    *SCHEDULE_EVENTS,
+)

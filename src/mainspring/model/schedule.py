@@ -1,0 +1,206 @@
+"""A schedule: a rule that makes jobs, with what is done when firings are missed or runs overlap.
+
+`make_spec` checks what a user asks for; `ScheduleFacts` is what users see of a stored schedule. A schedule never runs
+itself: each firing makes a job of its own, whose id is made of the schedule's id and the firing's instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+from mainspring.config import check_name
+from mainspring.errors import ConfigurationError, InvalidSchedule
+from mainspring.model.draft import Draft, check_instant
+from mainspring.model.plan import MISFIRES, OVERLAPS, Policy
+from mainspring.model.retry import Seconds, seconds
+from mainspring.model.rules.every import Every
+from mainspring.model.rules.rule import Rule
+
+ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
+SCHEDULE_STATES = (ACTIVE, PAUSED, ENDED)
+_MOST_CAUGHT_UP = 1000
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What `schedule(..., repeat=...)` takes beside the job's own options."""
+
+    start_at: datetime | None
+    """No firing before this instant."""
+    end_at: datetime | None
+    """No firing after this instant."""
+    max_runs: int | None
+    """How many jobs its firings make at most."""
+    jitter: Seconds | None
+    """Spreads the firings by up to this much: always the same for the same firing."""
+    misfire: str | None
+    """What was missed: "skip", "latest" (one run for all of it) or "all" (up to `misfire_limit`)."""
+    misfire_grace: Seconds | None
+    """Until this long after its instant a firing is not missed: it gets its job, late. 60 seconds."""
+    misfire_limit: int | None
+    """How many missed firings "all" makes up for at most, the latest ones. 100."""
+    start_deadline: Seconds | None
+    """A missed firing is not made up for when it is older than this."""
+    overlap: str | None
+    """A run that is still going: "allow", "skip", "queue_one", "queue_all" or "cancel_running"."""
+    pause_after: int | None
+    """Pause the schedule when this many of its runs have failed in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What was asked for, checked."""
+
+    id: str
+    draft: Draft
+    rule: Rule
+    start_at: datetime | None
+    end_at: datetime | None
+    jitter: float
+    policy: Policy
+    pause_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why a schedule fires no more for now."""
+
+    at: datetime
+    reason: str = ""
+    actor: str | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleFacts:
+    """A schedule as it was stored when it was read. A snapshot: it does not change by itself."""
+
+    id: str
+    name: str
+    data: Mapping[str, Any]
+    rule: Rule
+    state: str
+    next_at: datetime | None
+    """The next firing: its nominal time, which its job will carry as `scheduled_for`."""
+    due_at: datetime | None
+    """When the job of the next firing is to be made: `next_at` and the jitter."""
+    last_at: datetime | None
+    last_job_id: str | None
+    runs: int
+    failures: int
+    """How many runs have failed in a row; counted only when `pause_after` is set."""
+    paused: Pause | None
+    queue: str
+    priority: int
+    created_at: datetime
+    updated_at: datetime
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    jitter: timedelta = timedelta(0)
+    policy: Policy = field(default_factory=Policy)
+    pause_after: int | None = None
+    tags: tuple[str, ...] = ()
+    declared_by: str | None = None
+    """The app in whose code it is declared, if it is."""
+    rev: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A firing to come: its nominal time in the rule's zone, when its job is made, and what moved it."""
+
+    at: datetime
+    due: datetime
+    notes: tuple[str, ...] = ()
+
+
+def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[str, Any]) -> Spec:
+    """Check what was asked for, naming the first thing that is wrong and its cure."""
+    check_options(options)
+    if not isinstance(repeat, Rule):
+        raise InvalidSchedule(f'repeat must be a rule, such as Cron("0 9 * * *") or Every("5m"), not {repeat!r}.')
+    given = {key: value for key, value in options.items() if value is not None}
+    start_at, end_at = (_instant(given.get(key), key) for key in ("start_at", "end_at"))
+    if start_at is not None and end_at is not None and end_at < start_at:
+        raise InvalidSchedule(f"end_at ({end_at.isoformat()}) is before start_at ({start_at.isoformat()}).")
+    try:
+        jitter = seconds(given.get("jitter", 0.0), "jitter")
+        policy = _policy(given)
+        identity = check_name(schedule_id, "schedule_id")
+    except InvalidSchedule:
+        raise
+    except ConfigurationError as error:
+        raise InvalidSchedule(str(error)) from None
+    if is_after_end(repeat) and policy.overlap != "allow":
+        raise InvalidSchedule(
+            'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out.'
+        )
+    return Spec(identity, draft, repeat, start_at, end_at, jitter, policy, _count(given, "pause_after"))
+
+
+def check_repeated(draft: Draft, session: object) -> None:
+    """Refuse options of a single job that say nothing for the jobs of a schedule."""
+    given = {
+        "run_at": (draft.run_at, "use start_at"),
+        "delay": (draft.delay or None, "use start_at"),
+        "expires_at": (draft.expires_at, "use start_within"),
+        "dedupe_key": (draft.dedupe_key, "each firing makes one job anyway"),
+        "parent_id": (draft.parent_id, "leave it out"),
+        "session": (session, "a schedule is stored at once, outside of transactions"),
+    }
+    for key, (value, cure) in given.items():
+        if value is not None:
+            raise InvalidSchedule(f"{key} is for a single job; with repeat, {cure}.")
+
+
+def is_after_end(rule: Rule) -> bool:
+    """Whether a rule counts from the end of the run before."""
+    return isinstance(rule, Every) and rule.after == "end"
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    known = ScheduleOptions.__annotations__.keys()
+    for key in options.keys() - known:
+        close = get_close_matches(key, known, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(known))}."
+        raise InvalidSchedule(f"A schedule has no option {key!r}.{hint}")
+
+
+def _policy(given: Mapping[str, Any]) -> Policy:
+    deadline = given.get("start_deadline")
+    return Policy(
+        misfire=_choice(given, "misfire", MISFIRES, "latest"),
+        misfire_grace=seconds(given.get("misfire_grace", 60.0), "misfire_grace"),
+        misfire_limit=_count(given, "misfire_limit", most=_MOST_CAUGHT_UP) or 100,
+        start_deadline=None if deadline is None else seconds(deadline, "start_deadline"),
+        overlap=_choice(given, "overlap", OVERLAPS, "allow"),
+        max_runs=_count(given, "max_runs"),
+    )
+
+
+def _choice(given: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:
+    value = given.get(key, default)
+    if value not in choices:
+        raise InvalidSchedule(f"{key} must be one of {', '.join(choices)}, not {value!r}.")
+    return str(value)
+
+
+def _count(given: Mapping[str, Any], key: str, most: int = 2**31) -> int | None:
+    value = given.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidSchedule(f"{key} must be a whole number from 1 to {most:,}, not {value!r}.")
+    return value
+
+
+def _instant(value: object, key: str) -> datetime | None:
+    try:
+        if value is None:
+            return None
+        instant = check_instant(value, key).astimezone(UTC)
+        return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+    except ConfigurationError as error:
+        raise InvalidSchedule(str(error)) from None
