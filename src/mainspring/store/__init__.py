@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from mainspring.store.calendars import Calendars
 from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
 from mainspring.store.finish import Finishing
+from mainspring.store.firing import Firing
 from mainspring.store.inserts import Inserts
 from mainspring.store.jobs import Jobs
 from mainspring.store.keys import Keys
 from mainspring.store.leases import Notes, Renewals, Rescues
+from mainspring.store.ledger import Ledger
+from mainspring.store.schedules import Schedules
 from mainspring.store.tending import Tending
 from mainspring.store.transaction import Transactions
 from mainspring.store.watch import Watch
@@ -32,6 +36,10 @@ class Store:
         self.notes = Notes(connection)
         self.tending = Tending(connection)
         self.workers = Workers(connection)
+        self.calendars = Calendars(connection)
+        self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
+        self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars)
+        self.ledger = Ledger(connection, self.inserts, self.calendars)
         self.watch = Watch(connection)
         self.transactions = Transactions(connection)
 

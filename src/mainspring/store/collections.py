@@ -1,6 +1,7 @@
 """The collections, every field in them, and the indexes with their reasons.
 
-With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` and `jobs.locks`.
+With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.schedules`,
+`jobs.ledger` and `jobs.calendars`.
 
 ## jobs: one document per job
 
@@ -32,6 +33,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 | dedupe_until  | date            | the end of its dedupe window; it is kept until then |
 | parent_id     | string          | the job whose handler scheduled this one |
 | schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
+| tracked       | true            | its schedule wants to know of its end |
 | ahead         | true            | while running: claimed ahead, and not known to have been started |
 | suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died: run it in a process apart |
 | claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
@@ -55,6 +57,43 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers` a
 | _id | "chores", or "turn:" and the queue | owner | until |
 
 A lock only saves work: everything is safe when several do it.
+
+## jobs.schedules: one document per schedule
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the schedule's id |
+| v, rev        | int      | layout; rises with every decision and change, each of which compares it |
+| job           | document | what its jobs get: name, data, queue, priority, retry, timeout, tags, start_within |
+| rule, start_at, end_at, jitter, calendars | | when it fires; calendars: name and rev of each |
+| since         | date     | from when on these times are in force |
+| eras          | array    | the times that were in force before, for the ledger |
+| misfire, misfire_grace, misfire_limit, start_deadline, overlap, max_runs, pause_after | | its policies |
+| cursor        | date     | every firing up to this nominal time has been decided |
+| next_at, due_at | date   | the next firing's nominal time, and with jitter |
+| fire_at       | date     | when to look at it: due_at, or sooner; missing when there is nothing to come |
+| turn          | string   | who stored the last decision |
+| making        | document | what follows from it and is not done: jobs, rows, cancels, releases; then: fire_at |
+| live, queued  | array    | its runs that are still going, and those that wait for them (job, after) |
+| runs, failures, last | int, int, document | jobs made; failed in a row; the last firing (at, job) |
+| paused        | document | at, reason, actor |
+| zones         | string   | the zones it depends on, with a print of their rules |
+| declared      | document | app, print: declared in code |
+| told          | date     | when a person or a program changed it; wakes the workers that listen |
+| created_at, updated_at | date | |
+
+## jobs.ledger: what became of firings, where it cannot be computed
+
+| _id | the firing's id, a span's, or the job's | schedule_id |
+| at, until | the firing, or the first and the last of a span |
+| span | true where it is one | outcome | late, skipped, missed, backfilled, triggered, on_time |
+| reason, late_by, job, actor, count |
+
+A backfill is there too: outcome "backfill", with window (start, end), which, cursor, made, done, actor.
+
+## jobs.calendars: one document per calendar, and one per earlier revision of it
+
+| _id | the name, or the name, "@" and the revision | rev, calendar, updated_at, actor |
 """
 
 from __future__ import annotations
@@ -68,7 +107,7 @@ LAYOUT = 1
 # Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
 BY_ID = "_id_"
 
-CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD = (
+CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
     "claim",
     "lease",
     "finished",
@@ -76,7 +115,10 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD = (
     "start_by",
     "cancel",
     "held",
+    "schedule",
 )
+DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
+FIRINGS, SPANS, OLD = "firings", "spans", "old"
 
 
 def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
@@ -93,6 +135,19 @@ JOB_INDEXES = [
     _partial(START_BY, {"state": PENDING, "start_by": {"$type": "date"}}, "start_by"),
     _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
     _partial(HELD, {"held.by": {"$exists": True}}, "held.by", "name"),
+    _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
 ]
 KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
 WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]
+# Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
+SCHEDULE_INDEXES = [
+    _partial(DUE, {"fire_at": {"$type": "date"}}, "fire_at", "_id"),
+    _partial(CALENDARS, {"calendars.name": {"$exists": True}}, "calendars.name"),
+    _partial(ZONES, {"zones": {"$exists": True}}, "zones"),
+    _partial(DECLARED, {"declared.app": {"$exists": True}}, "declared.app"),
+]
+LEDGER_INDEXES = [
+    IndexModel([("schedule_id", ASCENDING), ("until", ASCENDING)], name=FIRINGS),
+    _partial(SPANS, {"span": True}, "schedule_id", "until"),
+    IndexModel([("until", ASCENDING)], name=OLD),
+]

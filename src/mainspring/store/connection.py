@@ -44,7 +44,13 @@ from mainspring import clock as clocks
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
-from mainspring.store.collections import JOB_INDEXES, KEY_INDEXES, WORKER_INDEXES
+from mainspring.store.collections import (
+    JOB_INDEXES,
+    KEY_INDEXES,
+    LEDGER_INDEXES,
+    SCHEDULE_INDEXES,
+    WORKER_INDEXES,
+)
 
 Document = dict[str, Any]
 logger = logging.getLogger("mainspring")
@@ -132,6 +138,9 @@ class Connection:
         self.keys: AsyncCollection[Document] = self.db[f"{base}.keys"]
         self.workers: AsyncCollection[Document] = self.db[f"{base}.workers"]
         self.locks: AsyncCollection[Document] = self.db[f"{base}.locks"]
+        self.schedules: AsyncCollection[Document] = self.db[f"{base}.schedules"]
+        self.ledger: AsyncCollection[Document] = self.db[f"{base}.ledger"]
+        self.calendars: AsyncCollection[Document] = self.db[f"{base}.calendars"]
 
     @classmethod
     async def open(
@@ -246,6 +255,8 @@ class Connection:
             (self.jobs, JOB_INDEXES),
             (self.keys, KEY_INDEXES),
             (self.workers, WORKER_INDEXES),
+            (self.schedules, SCHEDULE_INDEXES),
+            (self.ledger, LEDGER_INDEXES),
         ):
             try:
                 await collection.create_indexes(indexes)

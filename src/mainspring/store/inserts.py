@@ -10,6 +10,7 @@ looked for by their ids, which are ours alone, and only what is missing is sent 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -29,6 +30,8 @@ from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Connection, Document
 from mainspring.store.keys import Keys, Taken, Wanted
+
+logger = logging.getLogger("mainspring")
 
 _DUPLICATE = 11000
 CHUNK = 1000
@@ -220,6 +223,20 @@ class Inserts:
             if error.details.get("writeConcernErrors"):
                 raise Unavailable("MongoDB did not confirm that a majority has the job; schedule it again.") from error
         return mine
+
+    async def insert_made(self, documents: list[Document]) -> list[Document]:
+        """Store the jobs of firings, whose ids are the same for whoever makes them; returns those that are new."""
+        fresh: list[Document] = []
+        for place in range(0, len(documents), CHUNK):
+            chunk = documents[place : place + CHUNK]
+            mine = await self._insert_new(chunk)
+            for document in chunk:
+                refused = mine.get(document["_id"])
+                if refused is not None:
+                    logger.error("The job %s of a schedule cannot be stored: %s", document["_id"], refused)
+                elif document["_id"] in mine:
+                    fresh.append(document)
+        return fresh
 
     async def _together(self, document: Document) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -22,7 +22,7 @@ from mainspring.model.job import (
     RUNNING,
 )
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
-from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE
+from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys
@@ -66,14 +66,15 @@ class Jobs:
         name: str | None = None,
         queue: str | None = None,
         tag: str | None = None,
+        schedule_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Document]:
-        """Jobs that match, finished ones newest first, pending ones in their order."""
+        """Jobs that match, finished ones and those of a schedule newest first, pending ones in their order."""
         others: dict[str, Any] = {
             key: value for key, value in (("name", name), ("queue", queue), ("tags", tag)) if value is not None
         }
         left = limit
-        for filter, sort, hint in _plans(state):
+        for filter, sort, hint in _plans(state, schedule_id):
             if left == 0:
                 return
             cursor = self._connection.jobs.find(
@@ -178,8 +179,13 @@ class Jobs:
         return document
 
 
-def _plans(state: str | None) -> list[tuple[dict[str, Any], list[tuple[str, int]], str]]:
+def _plans(
+    state: str | None, schedule_id: str | None = None
+) -> list[tuple[dict[str, Any], list[tuple[str, int]], str]]:
     """The reads that together list a state, each along an index."""
+    if schedule_id is not None:
+        wanted = {"schedule_id": schedule_id} if state is None else {"schedule_id": schedule_id, "state": state}
+        return [(wanted, [("schedule_id", -1), ("scheduled_for", -1)], SCHEDULE)]
     if state in FINISHED:
         return [({"state": state}, [("state", -1), ("finished_at", -1)], FINISHED_INDEX)]
     if state == PENDING:

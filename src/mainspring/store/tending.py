@@ -32,6 +32,18 @@ from mainspring.store.finish import start_by_of, undecodable_fields
 NO_HANDLER = "handler"
 _BUMP = {"rev": {"$add": ["$rev", 1]}}
 
+_RELEASE = [
+    {
+        "$set": {
+            **_BUMP,
+            "held": "$$REMOVE",
+            "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
+        }
+    }
+]
+# A process that was held up may still make the job of a firing that others made long ago: its id must be taken then.
+_FIRING_KEPT = timedelta(minutes=10)
+
 
 class Tending:
     """The store's verbs for chores."""
@@ -85,18 +97,14 @@ class Tending:
         if names is not None:
             filter["name"] = {"$in": list(names)}
         with self._connection.deadline():
+            result = await self._connection.jobs.update_many(filter, _RELEASE, hint=HELD)
+        return result.modified_count
+
+    async def release_these(self, ids: Sequence[DocumentId]) -> int:
+        """Put these jobs back into the claim's index, whatever they were held for."""
+        with self._connection.deadline():
             result = await self._connection.jobs.update_many(
-                filter,
-                [
-                    {
-                        "$set": {
-                            **_BUMP,
-                            "held": "$$REMOVE",
-                            "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
-                        }
-                    }
-                ],
-                hint=HELD,
+                {"_id": {"$in": list(ids)}, "held": {"$exists": True}}, _RELEASE, hint=BY_ID
             )
         return result.modified_count
 
@@ -153,7 +161,10 @@ class Tending:
             if seconds is None:
                 continue
             before = truncate(now - timedelta(seconds=seconds))
-            old = {"state": state, "finished_at": {"$lt": before}, "dedupe_until": {"$not": {"$gt": now}}}
+            old: Document = {"state": state, "finished_at": {"$lt": before}, "dedupe_until": {"$not": {"$gt": now}}}
+            if seconds < _FIRING_KEPT.total_seconds():
+                kept = truncate(now - _FIRING_KEPT)
+                old["$or"] = [{"schedule_id": None}, {"finished_at": {"$lt": kept}}]
             with self._connection.deadline():
                 cursor = self._connection.jobs.find(old, {"_id": 1}, hint=FINISHED_INDEX, limit=limit)
                 ids = [document["_id"] for document in await cursor.to_list(limit)]

@@ -22,16 +22,18 @@ _AWAIT_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A job was inserted: in which queue (None: a raw insert that does not say), and due when."""
+    """A job was inserted: in which queue (None: a raw insert that does not say), and due when. Or, with `schedule`,
+    somebody changed a schedule."""
 
     id: DocumentId
     queue: str | None
     run_at: datetime | None
     raw: bool
+    schedule: bool = False
 
 
 class Watch:
-    """The store's change stream on new jobs."""
+    """The store's change stream on new jobs and changed schedules."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -42,10 +44,13 @@ class Watch:
 
     async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
         """Hints from now on, until the stream breaks (which raises). `opened` is called when it has begun."""
+        jobs, schedules = self._connection.jobs.name, self._connection.schedules.name
+        told = [{"operationType": "insert"}, {"updateDescription.updatedFields.told": {"$exists": True}}]
         stages: list[dict[str, Any]] = [
-            {"$match": {"operationType": "insert"}},
+            {"$match": {"$or": [{"ns.coll": jobs, "operationType": "insert"}, {"ns.coll": schedules, "$or": told}]}},
             {
                 "$project": {
+                    "ns": 1,
                     "documentKey": 1,
                     "fullDocument.queue": 1,
                     "fullDocument.run_at": 1,
@@ -53,15 +58,17 @@ class Watch:
                 }
             },
         ]
-        jobs = self._connection.jobs.with_options(read_concern=ReadConcern("majority"))
-        async with await jobs.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
+        database = self._connection.db.with_options(read_concern=ReadConcern("majority"))
+        async with await database.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
             opened()
             async for change in stream:
-                yield _hint(change)
+                yield _hint(change, schedules)
 
 
-def _hint(change: Mapping[str, Any]) -> Hint:
+def _hint(change: Mapping[str, Any], schedules: str) -> Hint:
     """What a change tells; anything may have been inserted, so that nothing is taken for granted."""
+    if change["ns"]["coll"] == schedules:
+        return Hint(change["documentKey"]["_id"], None, None, raw=False, schedule=True)
     document = change.get("fullDocument") or {}
     queue, run_at = document.get("queue"), document.get("run_at")
     return Hint(

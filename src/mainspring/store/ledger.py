@@ -1,0 +1,177 @@
+"""Reading ledgers, making up for past firings, and dropping what is old.
+
+A backfill goes on where it was left: its progress is a document of its own, its jobs have ids that are the same
+whenever they are made, and each batch of jobs is stored before the progress is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pymongo import ReplaceOne
+from pymongo.errors import DuplicateKeyError
+
+from mainspring.clock import truncate
+from mainspring.errors import InvalidSchedule
+from mainspring.model.ledger import BACKFILLED, LATE, MISSED, ON_TIME, SKIPPED, Book, Entry, Row, entries
+from mainspring.model.times import instant_text
+from mainspring.store.calendars import Calendars
+from mainspring.store.collections import BY_ID, FIRINGS, OLD, SPANS
+from mainspring.store.connection import Connection, Document
+from mainspring.store.inserts import Inserts
+from mainspring.store.schedule_codec import calendar_keys, decode_row, encode_row, eras_of, job_of
+
+_MOMENT = timedelta(milliseconds=1)
+_BATCH = 500
+_MOST_SPANS = 1000
+NOT_RUN, ALL = "not_run", "all"
+WHICH = (NOT_RUN, ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """A past window of a schedule that is made up for: how far it is."""
+
+    id: str
+    schedule_id: str
+    start: datetime
+    end: datetime
+    which: str
+    made: int
+    done: bool
+    actor: str | None = None
+
+
+class Ledger:
+    """The store's verbs for what became of firings."""
+
+    def __init__(self, connection: Connection, inserts: Inserts, calendars: Calendars) -> None:
+        self._connection = connection
+        self._inserts = inserts
+        self._calendars = calendars
+
+    async def entries(self, schedule: Document, start: datetime, end: datetime, limit: int) -> list[Entry]:
+        """The first firings from `start` on and before `end`, with what became of them."""
+        keys = {key for era in (schedule, *schedule.get("eras", ())) for key in calendar_keys(era)}
+        calendars = await self._calendars.in_force(keys)
+        paused = schedule.get("paused")
+        book = Book(
+            eras_of(schedule, calendars),
+            await self._rows(schedule["_id"], start, end, limit),
+            schedule["cursor"],
+            None if paused is None else paused["at"],
+            truncate(self._connection.clock.now()),
+            computed=schedule["rule"].get("after") != "end",
+        )
+        return entries(book, start, end, limit)
+
+    async def _rows(self, schedule_id: str, start: datetime, end: datetime, limit: int) -> list[Row]:
+        within = {"schedule_id": schedule_id, "until": {"$gte": start}, "at": {"$lt": end}}
+        with self._connection.deadline():
+            spans = self._connection.ledger.find({**within, "span": True}, hint=SPANS, limit=_MOST_SPANS)
+            singles = self._connection.ledger.find(
+                {**within, "span": None}, sort=[("until", 1)], hint=FIRINGS, limit=limit + 1
+            )
+            return [decode_row(row) for row in (*await spans.to_list(_MOST_SPANS), *await singles.to_list(limit + 1))]
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """Delete rows of firings before an instant."""
+        with self._connection.deadline():
+            cursor = self._connection.ledger.find({"until": {"$lt": before}}, {"_id": 1}, hint=OLD, limit=limit)
+            ids = [document["_id"] for document in await cursor.to_list(limit)]
+            if not ids:
+                return 0
+            return (await self._connection.ledger.delete_many({"_id": {"$in": ids}}, hint=BY_ID)).deleted_count
+
+    # -- backfills -------------------------------------------------------------------------------------------------
+
+    async def to_backfill(
+        self, schedule: Document, start: datetime, end: datetime, which: str
+    ) -> AsyncIterator[list[Entry]]:
+        """The firings of a window that a backfill makes up for, in batches."""
+        while start < end:
+            found = await self.entries(schedule, start, end, _BATCH)
+            chosen = [entry for entry in found if _wanted(entry, which)]
+            if chosen:
+                yield chosen
+            if len(found) < _BATCH:
+                return
+            start = found[-1].at + _MOMENT
+
+    async def open_backfill(
+        self, schedule_id: str, start: datetime, end: datetime, which: str, actor: str | None, key: str | None
+    ) -> Document:
+        """The progress of a backfill: begun now, or where it was left."""
+        window = f"{instant_text(start)}..{instant_text(end)}"
+        document: Document = {
+            "_id": f"{schedule_id}^{key or f'{window}^{which}'}",
+            "schedule_id": schedule_id,
+            "outcome": "backfill",
+            "window": {"start": start, "end": end},
+            "until": end,
+            "which": which,
+            "cursor": start,
+            "made": 0,
+            **({"actor": actor} if actor else {}),
+        }
+        try:
+            with self._connection.deadline():
+                await self._connection.ledger.insert_one(document)
+        except DuplicateKeyError:
+            with self._connection.deadline():
+                stored = await self._connection.ledger.find_one({"_id": document["_id"]})
+            if stored is not None:
+                if stored["window"] != document["window"] or stored["which"] != which:
+                    raise InvalidSchedule(
+                        f"The backfill {key!r} is for another window; give this one another backfill_id."
+                    ) from None
+                return stored
+        return document
+
+    async def backfill_batch(self, schedule: Document, progress: Document, batch: Sequence[Entry]) -> list[Document]:
+        """Make the jobs of some firings and note the progress; returns the jobs that are new."""
+        now = truncate(self._connection.clock.now())
+        jobs, rows = [], []
+        for entry in batch:
+            job_id = f"{schedule['_id']}@{instant_text(entry.at)}"
+            if progress["which"] == ALL:
+                job_id += f"~{progress['_id'].partition('^')[2]}"
+            make = {"job": job_id, "at": entry.at, "due": now}
+            jobs.append(job_of({**schedule, "overlap": "allow", "pause_after": None}, make, now))
+            row = Row(entry.at, entry.at, BACKFILLED, job_id=job_id, actor=progress.get("actor"))
+            rows.append(encode_row(schedule["_id"], row))
+        fresh = await self._inserts.insert_made(jobs)
+        with self._connection.deadline():
+            await self._connection.ledger.bulk_write(
+                [ReplaceOne({"_id": row["_id"]}, row, upsert=True) for row in rows], ordered=False
+            )
+            await self._connection.ledger.update_one(
+                {"_id": progress["_id"]}, {"$max": {"cursor": batch[-1].at + _MOMENT}, "$inc": {"made": len(fresh)}}
+            )
+        return fresh
+
+    async def end_backfill(self, progress: Document) -> Document:
+        with self._connection.deadline():
+            await self._connection.ledger.update_one({"_id": progress["_id"]}, {"$set": {"done": True}})
+            return await self._connection.ledger.find_one({"_id": progress["_id"]}) or progress
+
+
+def decode_backfill(document: Document) -> Backfill:
+    return Backfill(
+        document["_id"].partition("^")[2],
+        document["schedule_id"],
+        document["window"]["start"],
+        document["window"]["end"],
+        document["which"],
+        document["made"],
+        bool(document.get("done")),
+        document.get("actor"),
+    )
+
+
+def _wanted(entry: Entry, which: str) -> bool:
+    if entry.outcome in (MISSED, SKIPPED):
+        return not entry.reason.startswith("calendar")
+    return which == ALL and entry.outcome in (ON_TIME, LATE, BACKFILLED)

@@ -1,0 +1,219 @@
+"""Between the documents of schedules and what the rest of the code handles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from mainspring.model.calendar import Calendar
+from mainspring.model.draft import Draft, start_by
+from mainspring.model.job import PENDING
+from mainspring.model.ledger import Era, Row
+from mainspring.model.plan import LATE_AFTER, Make, Policy, Runs
+from mainspring.model.rules import Rule, rule_from_document
+from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec, is_after_end
+from mainspring.model.times import Times, firing_id, instant_text
+from mainspring.store.collections import LAYOUT
+from mainspring.store.connection import Document
+
+OVERLAP = "overlap"
+TIMING = ("rule", "start_at", "end_at", "jitter", "calendars")
+_POLICY = ("misfire", "misfire_grace", "misfire_limit", "start_deadline", "overlap", "max_runs")
+ASKED = ("job", "rule", "start_at", "end_at", "jitter", *_POLICY, "pause_after")
+_TEMPLATE = ("name", "data", "queue", "priority", "retry", "timeout", "tags", "start_within")
+
+CalendarsInForce = Mapping[tuple[str, int], Calendar]
+"""Calendars by name and revision."""
+
+
+def spec_fields(spec: Spec, job: Document) -> Document:
+    """What was asked for, as it is stored; `job` is the document that its draft would become."""
+    policy = {key: getattr(spec.policy, key) for key in _POLICY}
+    fields = {
+        "job": {key: job[key] for key in _TEMPLATE if key in job},
+        "rule": spec.rule.to_document(),
+        "start_at": spec.start_at,
+        "end_at": spec.end_at,
+        "jitter": spec.jitter or None,
+        **policy,
+        "pause_after": spec.pause_after,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def policy_of(document: Mapping[str, Any]) -> Policy:
+    return Policy(**{key: document[key] for key in _POLICY if document.get(key) is not None})
+
+
+def calendar_keys(document: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The calendars that a timing needs, in the revisions that are in force for it."""
+    return [(entry["name"], entry["rev"]) for entry in document.get("calendars", ())]
+
+
+def times_of(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsInForce) -> Times:
+    """The times that a schedule's document, or an era of it, describes."""
+    rule = rule_from_document(timing["rule"])
+    known = {name: calendars[name, rev] for name, rev in calendar_keys(timing) if (name, rev) in calendars}
+    return Times(
+        schedule_id,
+        rule.bind(schedule_id, known),
+        timing.get("start_at"),
+        timing.get("end_at"),
+        float(timing.get("jitter") or 0.0),
+    )
+
+
+def eras_of(document: Document, calendars: CalendarsInForce) -> list[Era]:
+    """The times that were in force, one after the other, up to those of now."""
+    schedule_id = document["_id"]
+    past = [Era(era["since"], era["until"], times_of(schedule_id, era, calendars)) for era in document.get("eras", ())]
+    return [*past, Era(document["since"], None, times_of(schedule_id, document, calendars))]
+
+
+def era_of(document: Document, until: datetime) -> Document:
+    """The times of a schedule as they were until now, to be kept for its ledger."""
+    timing = {key: document[key] for key in TIMING if key in document}
+    return {**timing, "since": document["since"], "until": until}
+
+
+def decode_schedule(document: Document) -> dict[str, Any]:
+    """The fields of `ScheduleFacts`."""
+    job, last, declared = document["job"], document.get("last") or {}, document.get("declared") or {}
+    rule = rule_from_document(document["rule"])
+    return {
+        "id": document["_id"],
+        "name": job["name"],
+        "data": job.get("data") or {},
+        "rule": rule,
+        "state": state_of(document, rule),
+        "next_at": document.get("next_at"),
+        "due_at": document.get("due_at"),
+        "last_at": last.get("at"),
+        "last_job_id": last.get("job"),
+        "runs": document.get("runs", 0),
+        "failures": document.get("failures", 0),
+        "paused": _pause(document.get("paused")),
+        "queue": job["queue"],
+        "priority": job["priority"],
+        "created_at": document["created_at"],
+        "updated_at": document["updated_at"],
+        "start_at": document.get("start_at"),
+        "end_at": document.get("end_at"),
+        "jitter": timedelta(seconds=document.get("jitter") or 0.0),
+        "policy": policy_of(document),
+        "pause_after": document.get("pause_after"),
+        "tags": tuple(job.get("tags") or ()),
+        "declared_by": declared.get("app"),
+        "rev": document["rev"],
+    }
+
+
+def state_of(document: Document, rule: Rule) -> str:
+    if document.get("paused") is not None:
+        return PAUSED
+    waits = is_after_end(rule) and bool(document.get("live"))
+    return ACTIVE if waits or document.get("next_at") is not None else ENDED
+
+
+def _pause(document: Mapping[str, Any] | None) -> Pause | None:
+    return None if document is None else Pause(document["at"], document.get("reason", ""), document.get("actor"))
+
+
+def runs_of(document: Document) -> Runs:
+    queued = [(entry["job"], entry["after"]) for entry in document.get("queued", ())]
+    return Runs(list(document.get("live", ())), queued)
+
+
+def encode_make(make: Make) -> Document:
+    document: Document = {"job": make.job_id, "at": make.at, "due": make.due}
+    return document if make.after is None else {**document, "after": make.after}
+
+
+def job_of(schedule: Document, make: Mapping[str, Any], now: datetime) -> Document:
+    """The job of one firing. One that is late counts its time to start from now, or it could never be in time."""
+    template = schedule["job"]
+    run_at = make["due"] if now - make["due"] <= LATE_AFTER else now
+    job: Document = {
+        **template,
+        "_id": make["job"],
+        "v": LAYOUT,
+        "state": PENDING,
+        "run_at": run_at,
+        "created_at": now,
+        "rev": 0,
+        "token": 0,
+        "tries": 0,
+        "schedule_id": schedule["_id"],
+        "scheduled_for": make["at"],
+    }
+    limit = start_by(run_at, None, template.get("start_within"))
+    if limit is not None:
+        job["start_by"] = limit
+    if is_tracked(schedule):
+        job["tracked"] = True
+    if "after" in make:
+        note = f"waits until job {make['after']} of the same schedule has ended"
+        job["held"] = {"by": OVERLAP, "note": note, "since": now}
+    else:
+        job["ready"] = True
+    return job
+
+
+def is_tracked(schedule: Mapping[str, Any]) -> bool:
+    """Whether the end of this schedule's runs matters to it."""
+    overlaps = schedule.get("overlap", "allow") != "allow"
+    return overlaps or bool(schedule.get("pause_after")) or schedule["rule"].get("after") == "end"
+
+
+def encode_row(schedule_id: str, row: Row) -> Document:
+    """A ledger's row under an id that is the same for whoever writes it."""
+    document: Document = {
+        "_id": row.job_id if row.outcome == "triggered" else row_id(schedule_id, row),
+        "schedule_id": schedule_id,
+        "at": row.at,
+        "until": row.until,
+        "span": row.until != row.at or None,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "late_by": None if row.late_by is None else row.late_by.total_seconds(),
+        "job": row.job_id,
+        "actor": row.actor,
+        "count": row.count if row.count != 1 else None,
+    }
+    return {key: value for key, value in document.items() if value not in (None, "")}
+
+
+def row_id(schedule_id: str, row: Row) -> str:
+    first = firing_id(schedule_id, row.at)
+    return first if row.at == row.until else f"{first}..{instant_text(row.until)}"
+
+
+def decode_row(document: Mapping[str, Any]) -> Row:
+    late = document.get("late_by")
+    return Row(
+        document["at"],
+        document["until"],
+        document["outcome"],
+        document.get("reason", ""),
+        None if late is None else timedelta(seconds=late),
+        document.get("job"),
+        document.get("actor"),
+        document.get("count", 1),
+    )
+
+
+def draft_of(document: Document) -> Draft:
+    """The job that a stored schedule makes, as a draft."""
+    job = document["job"]
+    options = {key: job.get(key) for key in ("start_within", "timeout", "retry", "tags")}
+    return Draft(job["name"], job.get("data"), job["queue"], job["priority"], **options)
+
+
+def options_of(document: Document) -> dict[str, Any]:
+    """The options that a stored schedule was made with."""
+    return {key: document.get(key) for key in ("start_at", "end_at", "jitter", *_POLICY, "pause_after")}
+
+
+def facts(document: Document) -> ScheduleFacts:
+    return ScheduleFacts(**decode_schedule(document))

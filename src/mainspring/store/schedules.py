@@ -1,0 +1,405 @@
+"""Storing, reading and changing schedules.
+
+Every change is a compare-and-set on the schedule's `rev`, as every decision of the engine is (`store/firing.py`), so
+that neither overwrites the other. Before a change, what has come due under the old rule is settled; then the new one
+is in force at once. A running job has nothing to write back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import bson
+from bson import ObjectId, json_util
+from pymongo.errors import DuplicateKeyError
+
+from mainspring.clock import truncate
+from mainspring.errors import CalendarNotFound, InvalidSchedule, ScheduleNotFound, ScheduleStateError, Unavailable
+from mainspring.model.ledger import SKIPPED, TRIGGERED, Row
+from mainspring.model.plan import Make, Policy, overlap
+from mainspring.model.rules import Rule, rule_from_document
+from mainspring.model.rules.rule import anchored
+from mainspring.model.schedule import Spec
+from mainspring.model.times import Times
+from mainspring.store.calendars import Calendars
+from mainspring.store.collections import BY_ID, CALENDARS, DECLARED, LAYOUT, ZONES
+from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.firing import Fired, Firing
+from mainspring.store.inserts import Inserts
+from mainspring.store.schedule_codec import (
+    ASKED,
+    calendar_keys,
+    encode_make,
+    encode_row,
+    era_of,
+    is_tracked,
+    policy_of,
+    runs_of,
+    spec_fields,
+    times_of,
+)
+from mainspring.store.tending import Tending
+from mainspring.store.zones import is_current, zones_print
+
+_ROUNDS = 20
+_BATCH = 200
+_ERAS_KEPT = 50
+_TIMING = {"rule", "start_at", "end_at", "jitter", "calendars"}
+
+
+@dataclass(slots=True)
+class Changed:
+    """A schedule after a change, and the firings that were settled on the way."""
+
+    document: Document
+    fired: list[Fired] = field(default_factory=list)
+    changed: bool = True
+
+
+Alter = Callable[[Document, Times, datetime], Awaitable[Document | None]]
+"""Says which fields of a settled schedule change, given its times and the time; None means none."""
+
+
+class Schedules:
+    """The store's verbs for schedules."""
+
+    def __init__(
+        self, connection: Connection, inserts: Inserts, firing: Firing, tending: Tending, calendars: Calendars
+    ) -> None:
+        self._connection = connection
+        self._inserts = inserts
+        self._firing = firing
+        self._tending = tending
+        self._calendars = calendars
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def get(self, schedule_id: str) -> Document:
+        with self._connection.deadline():
+            document = await self._connection.schedules.find_one({"_id": schedule_id})
+        if document is None:
+            raise ScheduleNotFound(schedule_id)
+        return document
+
+    async def find(self, name: str | None = None, tag: str | None = None) -> AsyncIterator[Document]:
+        """Schedules that match, in the order of their ids."""
+        wanted = {key: value for key, value in (("job.name", name), ("job.tags", tag)) if value is not None}
+        after: str | None = None
+        while True:
+            page = wanted if after is None else {**wanted, "_id": {"$gt": after}}
+            with self._connection.deadline():
+                cursor = self._connection.schedules.find(page, {"eras": 0}, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH)
+                found = await cursor.to_list(_BATCH)
+            for document in found:
+                yield document
+            if len(found) < _BATCH:
+                return
+            after = found[-1]["_id"]
+
+    async def times(self, document: Document) -> Times:
+        """When a stored schedule fires."""
+        calendars = await self._calendars.in_force(set(calendar_keys(document)))
+        return times_of(document["_id"], document, calendars)
+
+    async def undeclared(self, app: str, known: Sequence[str]) -> list[str]:
+        """The schedules that this app declared once and does not declare any more."""
+        with self._connection.deadline():
+            cursor = self._connection.schedules.find({"declared.app": app}, {"_id": 1}, hint=DECLARED)
+            return sorted({document["_id"] for document in await cursor.to_list(None)} - set(known))
+
+    async def using_calendar(self, name: str) -> list[str]:
+        """The schedules whose rule needs a calendar."""
+        with self._connection.deadline():
+            cursor = self._connection.schedules.find({"calendars.name": name}, {"_id": 1}, hint=CALENDARS)
+            return sorted(document["_id"] for document in await cursor.to_list(None))
+
+    # -- creating and changing -------------------------------------------------------------------------------------
+
+    async def put(self, spec: Spec, *, app: str | None = None) -> Changed:
+        """Create a schedule or make it what was asked for; one that is so already is left alone.
+
+        With `app`, the schedule is declared in that app's code. One that was declared the same before is left alone
+        even if somebody has edited it since: the edit counts until the code changes.
+        """
+        for _ in range(_ROUNDS):
+            with self._connection.deadline():
+                existing = await self._connection.schedules.find_one({"_id": spec.id})
+            if existing is None:
+                document = await self._new(spec, app)
+                try:
+                    with self._connection.deadline():
+                        await self._connection.schedules.insert_one(document)
+                    return Changed(document)
+                except DuplicateKeyError:
+                    continue
+            fields = await self._asked(_anchored(spec, self._now(), rule_from_document(existing["rule"])))
+            declared = existing.get("declared")
+            if app is not None:
+                fields["declared"] = _declaration(app, self._fields(spec))
+                if fields["declared"] == declared:
+                    return Changed(existing, changed=False)
+            elif declared is not None:
+                fields["declared"] = declared
+            if all(existing.get(key) == fields.get(key) for key in (*ASKED, "declared")):
+                return Changed(existing, changed=False)
+            return await self.edit(spec.id, lambda document: spec, fields.get("declared"))
+        raise Unavailable(f"Schedule {spec.id!r} was deleted and made again all the time; try once more.")
+
+    async def edit(
+        self, schedule_id: str, respec: Callable[[Document], Spec], declared: Document | None = None
+    ) -> Changed:
+        """Make a schedule what `respec` says that it is to be, given what it is."""
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document | None:
+            spec = _anchored(respec(document), now, rule_from_document(document["rule"]))
+            fields = {**await self._asked(spec), "declared": declared or document.get("declared")}
+            keys = (*ASKED, "calendars", "zones", "declared")
+            return {key: fields.get(key) for key in keys if document.get(key) != fields.get(key)} or None
+
+        return await self.change(schedule_id, alter)
+
+    async def change(self, schedule_id: str, alter: Alter) -> Changed:
+        """Settle what has come due, then change a schedule. Where its times change, the new ones count from now."""
+        fired: list[Fired] = []
+        for _ in range(_ROUNDS):
+            document, settled = await self._settled(schedule_id)
+            fired += settled
+            now = self._now()
+            fields = await alter(document, await self.times(document), now)
+            if fields is None:
+                return Changed(document, fired, changed=False)
+            await self._retime(document, fields, now)
+            if await self._compare_and_set(document, fields, now):
+                changed, settled = await self._settled(schedule_id)
+                return Changed(changed, fired + settled)
+        raise Unavailable(f"Schedule {schedule_id!r} was changed by others all the time; try once more.")
+
+    async def delete(self, schedule_id: str) -> Document:
+        """Delete a schedule and its ledger. Its jobs stay; those that waited for a run need not wait any longer."""
+        document = await self.get(schedule_id)
+        with self._connection.deadline():
+            outcome = await self._connection.schedules.delete_one({"_id": schedule_id})
+        if not outcome.deleted_count:
+            raise ScheduleNotFound(schedule_id)
+        queued = [entry["job"] for entry in document.get("queued", ())]
+        if queued:
+            await self._tending.release_these(queued)
+        with self._connection.deadline():
+            await self._connection.ledger.delete_many({"schedule_id": schedule_id})
+        return document
+
+    async def pause(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
+        """Let it fire no more until it is resumed."""
+        why = {"reason": reason, **({"actor": actor} if actor else {})}
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document:
+            return {"paused": {"at": now, **why}}
+
+        return await self.change(schedule_id, alter)
+
+    async def resume(self, schedule_id: str) -> Changed:
+        """Let it fire again, from now on; the firings in between go down in its ledger as skipped."""
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document | None:
+            if "paused" not in document:
+                return None
+            fields: Document = {"paused": None, "cursor": now, "failures": None}
+            first, last = times.next(document["cursor"]), times.previous(now)
+            if first is not None and last is not None and first <= last:
+                row = Row(first, last, SKIPPED, "paused", count=times.count(first, now))
+                fields["making"] = {"rows": [encode_row(schedule_id, row)]}
+            return fields
+
+        return await self.change(schedule_id, alter)
+
+    async def skip_next(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
+        """Decide the next firing now: it makes no job."""
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document:
+            at = document.get("next_at")
+            if at is None:
+                raise ScheduleStateError(f"Schedule {schedule_id!r} has no next firing that could be skipped.")
+            row = Row(at, at, SKIPPED, f"by hand: {reason}" if reason else "by hand", actor=actor)
+            return {"cursor": at, "making": {"rows": [encode_row(schedule_id, row)]}}
+
+        return await self.change(schedule_id, alter)
+
+    async def trigger(
+        self, schedule_id: str, policy: str | None, reason: str, actor: str | None
+    ) -> tuple[Changed, str]:
+        """Make a job now, beside the firings. Returns the job's id."""
+        job_id = f"{schedule_id}!{ObjectId()}"
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document:
+            going, rows = runs_of(document), list[Row]()
+            chosen = Policy(overlap=policy or policy_of(document).overlap)
+            kept, cancels = overlap([Make(job_id, now, now)], chosen, going, rows)
+            if not kept:
+                raise ScheduleStateError(
+                    f"A run of schedule {schedule_id!r} is still going ({going.last}), and its overlap is "
+                    f'{chosen.overlap!r}; wait for it, cancel it, or trigger with overlap="allow".'
+                )
+            row = Row(now, now, TRIGGERED, reason, job_id=job_id, actor=actor)
+            making = {"jobs": [encode_make(kept[0])], "rows": [encode_row(schedule_id, row)], "cancels": list(cancels)}
+            fields: Document = {"making": making}
+            if is_tracked(document):
+                queued = [{"job": job, "after": after} for job, after in going.queued]
+                fields |= {"live": going.live or None, "queued": queued or None}
+            return fields
+
+        return await self.change(schedule_id, alter), job_id
+
+    # -- what changes under a schedule -----------------------------------------------------------------------------
+
+    async def calendar_changed(self, name: str) -> list[Fired]:
+        """Let the new revision of a calendar count for every schedule that needs it."""
+
+        async def alter(document: Document, times: Times, now: datetime) -> Document:
+            return {"calendars": [await self._calendar(entry["name"]) for entry in document.get("calendars", ())]}
+
+        fired: list[Fired] = []
+        for schedule_id in await self.using_calendar(name):
+            with suppress(ScheduleNotFound):  # deleted meanwhile
+                fired += (await self.change(schedule_id, alter)).fired
+        return fired
+
+    async def follow_zones(self) -> list[str]:
+        """Compute the next firings anew where the rules of a zone have changed; returns the schedules concerned."""
+        with self._connection.deadline():
+            cursor = await self._connection.schedules.aggregate(
+                [{"$match": {"zones": {"$exists": True}}}, {"$group": {"_id": "$zones"}}], hint=ZONES
+            )
+            prints = [document["_id"] for document in await cursor.to_list(None)]
+        moved: list[str] = []
+        for printed in prints:
+            if is_current(printed):
+                continue
+            with self._connection.deadline():
+                found = self._connection.schedules.find({"zones": printed}, {"_id": 1}, hint=ZONES)
+                ids = [document["_id"] for document in await found.to_list(None)]
+            for schedule_id in ids:
+                await self._follow(schedule_id)
+            moved += ids
+        return moved
+
+    async def _follow(self, schedule_id: str) -> None:
+        """The rule stays, its instants move: what was decided stays decided, the next firing is computed anew."""
+        document = await self.get(schedule_id)
+        times = await self.times(document)
+        fields: Document = {"zones": zones_print(times.rule.zones)}
+        if document.get("next_at") is not None and "making" not in document:
+            at = times.next(document["cursor"])
+            due = None if at is None else times.due(at)
+            fields |= {"next_at": at, "due_at": due, "fire_at": due}
+        await self._compare_and_set(document, fields, self._now())
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> datetime:
+        return truncate(self._connection.clock.now())
+
+    async def _new(self, spec: Spec, app: str | None) -> Document:
+        now = self._now()
+        fields = await self._asked(_anchored(spec, spec.start_at or now, None))
+        document: Document = {
+            "_id": spec.id,
+            "v": LAYOUT,
+            "rev": 0,
+            **fields,
+            "since": now,
+            "cursor": now,
+            "runs": 0,
+            "told": now,
+            "created_at": now,
+            "updated_at": now,
+        }
+        if app is not None:
+            document["declared"] = _declaration(app, self._fields(spec))
+        await self._retime(document, document, now)
+        if document["next_at"] is None:
+            raise InvalidSchedule(f"Schedule {spec.id!r} would never fire: its rule has no firing after now.")
+        return {key: value for key, value in document.items() if value is not None}
+
+    async def _asked(self, spec: Spec) -> Document:
+        fields = self._fields(spec)
+        if spec.rule.calendars:
+            fields["calendars"] = [await self._calendar(name) for name in spec.rule.calendars]
+        zones = zones_print(spec.rule.zones)
+        return fields if zones is None else {**fields, "zones": zones}
+
+    def _fields(self, spec: Spec) -> Document:
+        """What was asked for, as it will be read back, so that it can be compared."""
+        fields = spec_fields(spec, self._inserts.document(spec.draft))
+        return bson.decode(bson.encode(fields, codec_options=CODEC), CODEC)
+
+    async def _calendar(self, name: str) -> Document:
+        found = await self._calendars.get(name)
+        if found is None:
+            raise CalendarNotFound(name)
+        return {"name": name, "rev": found.rev}
+
+    async def _retime(self, document: Document, fields: Document, now: datetime) -> None:
+        """Add to the fields that change what follows from them: when the schedule fires next."""
+        after = {**document, **fields}
+        calendars = await self._calendars.in_force(set(calendar_keys(after)))
+        moved = document is not fields and any(key in fields and fields[key] != document.get(key) for key in _TIMING)
+        if moved:
+            fields["eras"] = [*document.get("eras", ()), era_of(document, now)][-_ERAS_KEPT:]
+            fields |= {"since": now, "cursor": now}
+            after |= {"cursor": now}
+        at = None
+        if after.get("paused") is None and not _is_over(after):
+            at = times_of(after["_id"], after, calendars).next(after["cursor"])
+            if after["rule"].get("after") == "end" and after.get("live"):
+                at = None  # not known before the run has ended
+        due = None if at is None else times_of(after["_id"], after, calendars).due(at)
+        look = due
+        if after.get("queued") or after.get("live"):
+            look = now if due is None else min(due, now)
+        fields |= {"next_at": at, "due_at": due, "fire_at": look}
+        if fields.get("making") is not None:
+            fields["making"]["then"] = look
+            fields["fire_at"] = now
+
+    async def _compare_and_set(self, document: Document, fields: Document, now: datetime) -> bool:
+        put = {key: value for key, value in fields.items() if value is not None}
+        drop = {key: "" for key, value in fields.items() if value is None}
+        put |= {"told": now, "updated_at": now}
+        update: dict[str, Any] = {"$set": put, "$inc": {"rev": 1}, **({"$unset": drop} if drop else {})}
+        with self._connection.deadline():
+            outcome = await self._connection.schedules.update_one(
+                {"_id": document["_id"], "rev": document["rev"]}, update
+            )
+        return outcome.matched_count == 1
+
+    async def _settled(self, schedule_id: str) -> tuple[Document, list[Fired]]:
+        """A schedule with everything decided and done that has come due, and what was done."""
+        fired: list[Fired] = []
+        for _ in range(_ROUNDS):
+            document = await self.get(schedule_id)
+            look = document.get("fire_at")
+            due = look is not None and look <= self._now() and "paused" not in document
+            if "making" not in document and not due:
+                return document, fired
+            fired += await self._firing.advance([document])
+        return await self.get(schedule_id), fired
+
+
+def _anchored(spec: Spec, at: datetime, before: Rule | None) -> Spec:
+    return replace(spec, rule=anchored(spec.rule, at, before))
+
+
+def _is_over(document: Document) -> bool:
+    limit = document.get("max_runs")
+    return limit is not None and document.get("runs", 0) >= limit
+
+
+def _declaration(app: str, fields: Document) -> Document:
+    """What a declaration in code said, in short: whether the code has changed is all that matters of it."""
+    text = json_util.dumps({key: fields.get(key) for key in ASKED}, sort_keys=True)
+    return {"app": app, "print": blake2b(text.encode(), digest_size=8).hexdigest()}
