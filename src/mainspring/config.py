@@ -38,10 +38,13 @@ class Settings:
     grace: float = 25.0
     keep_finished: float | None = 7 * 86400.0
     keep_failed: float | None = None
+    keep_ledger: float | None = 90 * 86400.0
     max_data: int = 256 * KIB
     max_result: int = 64 * KIB
     operation_timeout: float = 10.0
     prefetch: int = 1000
+    app: str = "default"
+    undeclared: str = "report"
 
     @property
     def renew_every(self) -> float:
@@ -74,12 +77,13 @@ def make_settings(options: Mapping[str, object]) -> Settings:
         values[key] = value.total_seconds() if isinstance(value, timedelta) else value
     for key, low in (("lease", 0.5), ("poll_interval", 0.01), ("operation_timeout", 0.1), ("grace", 0.0)):
         _number(values, key, low)
-    for key, low in (("timeout", 0.001), ("keep_finished", 0.0), ("keep_failed", 0.0)):
+    for key, low in (("timeout", 0.001), ("keep_finished", 0.0), ("keep_failed", 0.0), ("keep_ledger", 0.0)):
         if values.get(key) is not None:
             _number(values, key, low)
     for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("prefetch", 0)):
         _whole(values, key, least)
     _names(values)
+    _app(values)
     return Settings(**values)  # type: ignore[arg-type]
 
 
@@ -140,6 +144,18 @@ def _names(values: dict[str, object]) -> None:
         or collection.startswith("system.")
     ):
         raise ConfigurationError(f"{collection!r} is no valid collection name; use letters, digits, '-', '_' and '.'.")
+
+
+def _app(values: dict[str, object]) -> None:
+    app = check_name(values.get("app", "default"), "app")
+    undeclared = values.get("undeclared", "report")
+    if undeclared not in ("report", "remove"):
+        raise ConfigurationError(f"undeclared must be report or remove, not {undeclared!r}.")
+    if undeclared == "remove" and app == "default":
+        raise ConfigurationError(
+            'undeclared="remove" deletes the schedules that this app declared before and does not any more; '
+            'say which app this is with app="…", so that it does not delete those of another program.'
+        )
 
 
 def check_name(value: object, what: str) -> str:

@@ -145,6 +145,13 @@ class Handlers:
         """The handler of a name, without the catch-all."""
         return self._by_name.get(name)
 
+    def name_of(self, function: Callable[..., Any]) -> str | None:
+        """The name that a function is the handler of, if it is one."""
+        return next((name for name, handler in self._by_name.items() if handler.function is function), None)
+
+    def remove(self, name: str) -> None:
+        self._by_name.pop(name, None)
+
     @property
     def names(self) -> list[str] | None:
         """The names that can be run; None means any."""

@@ -60,6 +60,8 @@ class Completer:
         self._last = 0
         self._flying = 0
         self._flight_time = 0.0
+        self.run_ended: Callable[[str], None] = _nobody
+        """Told the schedule of each run that has ended, where the schedule wants to know."""
         self.patient = False
         """Many workers crowd the server: fewer and larger writes serve all of them best."""
 
@@ -167,6 +169,8 @@ class Completer:
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
         elif isinstance(ending, Retried | Snoozed):
             self._again(ending.delay)
+        elif holding.document.get("tracked") and not isinstance(ending, Released):
+            self.run_ended(holding.document["schedule_id"])
         if finish.progress is not None and not isinstance(ending, Lost | Snoozed | Released):
             self._events.emit("job:progress", decode_job({**holding.document, "progress": finish.progress}))
         if ending.event is None or not self._events.wanted(ending.event):
@@ -175,6 +179,10 @@ class Completer:
         if not isinstance(ending, Lost):
             document = as_finished(document, replace(finish, ending=ending))
         self._events.emit(ending.event, decode_job(document))
+
+
+def _nobody(schedule_id: str) -> None:
+    """Nobody wants to know."""
 
 
 def _on_grid(instant: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Listening for new jobs while this worker has nothing better to do.
+"""Listening for new jobs and changed schedules while this worker has nothing better to do.
 
 A saturated worker claims all the time and needs no hints; reading them would only cost it and the server. So the
 stream is closed when the worker has been busy for a while, and opened again when it comes to rest.
@@ -23,10 +23,15 @@ _BUSY_FOR, _LOOK_EVERY = 0.5, 0.1
 class Watcher:
     """Turns the change stream's hints into wake-ups."""
 
-    def __init__(self, store: Store, producer: Producer, on_raw: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, producer: Producer, on_raw: Callable[[], None], on_schedule: Callable[[], None]
+    ) -> None:
         self._store = store
         self._producer = producer
         self._on_raw = on_raw
+        self._on_schedule = on_schedule
+        self.listening = False
+        """Whether hints come in now."""
 
     async def run(self) -> None:
         """Listen for ever. A broken stream is opened anew after a pause; the producer polls all the while."""
@@ -57,17 +62,22 @@ class Watcher:
                 if self._producer.resting:
                     rested_at = monotonic()
         finally:
+            self.listening = False
             listening.cancel()
             await asyncio.wait({listening})
 
     async def _listen(self) -> None:
         async for hint in self._store.watch.hints(self._opened):
-            if hint.raw:
+            if hint.schedule:
+                self._on_schedule()
+            elif hint.raw:
                 self._on_raw()
             else:
                 self._producer.hint(hint)
 
     def _opened(self) -> None:
         """What was inserted before the stream began gives no hint: look once more."""
+        self.listening = True
         self._producer.look_everywhere()
         self._on_raw()
+        self._on_schedule()

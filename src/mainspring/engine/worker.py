@@ -22,6 +22,7 @@ from mainspring.engine.agent import Schedule
 from mainspring.engine.chores.adopt_raw import AdoptRaw
 from mainspring.engine.chores.chore import Chore, Surroundings
 from mainspring.engine.chores.expire_late import ExpireLate
+from mainspring.engine.chores.follow_zones import FollowZones
 from mainspring.engine.chores.keep_company import KeepCompany
 from mainspring.engine.chores.prune_finished import PruneFinished
 from mainspring.engine.chores.release_held import ReleaseHeld
@@ -37,6 +38,7 @@ from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
 from mainspring.engine.producer import Producer
 from mainspring.engine.slots import Slots
+from mainspring.engine.timekeeper import Timekeeper
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.handlers import Handlers
@@ -104,7 +106,17 @@ class Worker:
             worker=self.id,
             failed=self._failed,
         )
-        self._watcher = Watcher(store, self._producer, self._raw_insert)
+        self._timekeeper = Timekeeper(
+            store=store,
+            settings=settings,
+            peers=self._peers,
+            events=events,
+            made=self._producer.look_everywhere,
+            told=lambda: self._watcher.listening,
+            failed=self._failed,
+        )
+        self._completer.run_ended = self._timekeeper.run_ended
+        self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake)
         self._heartbeat = Heartbeat(store, settings, self.holdings, self.id, self._facts)
         around = Surroundings(
             store,
@@ -126,6 +138,7 @@ class Worker:
             ExpireLate,
             ReleaseHeld,
             PruneFinished,
+            FollowZones,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False
@@ -148,6 +161,11 @@ class Worker:
         """There may be something to do."""
         self._producer.wake()
 
+    def schedules_changed(self) -> None:
+        """This very process has changed a schedule, or made jobs of one."""
+        self._timekeeper.wake()
+        self._producer.look_everywhere()
+
     async def start(self) -> None:
         """Register, take up what was waiting for this worker, and begin."""
         loop = asyncio.get_running_loop()
@@ -159,6 +177,7 @@ class Worker:
             self._keep_going("producer", self._producer.run),
             self._keep_going("watcher", self._watcher.run),
             self._keep_going("chores", self._do_chores),
+            self._keep_going("timekeeper", self._timekeeper.run),
         ]
         self._events.emit("worker:start", self.id)
 
@@ -167,6 +186,7 @@ class Worker:
         self._stopping = True
         self._told_to_stop.set()
         self._producer.stop()
+        self._timekeeper.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
@@ -185,16 +205,17 @@ class Worker:
             logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
 
     async def _end_services(self) -> None:
-        """The producer and the chores end by themselves; only the watcher, which waits for news, is cancelled.
+        """The services end by themselves; only the watcher, which waits for news, is cancelled.
 
         A task that is cancelled while the driver connects would leave its socket behind.
         """
-        producer, watcher, chores = self._tasks
+        producer, watcher, chores, timekeeper = self._tasks
         watcher.cancel()
-        await asyncio.wait({producer, watcher, chores}, timeout=self._settings.operation_timeout)
-        for task in (producer, chores):
+        await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
+        others = (producer, chores, timekeeper)
+        for task in others:
             task.cancel()
-        await asyncio.wait({producer, chores}, timeout=1.0)
+        await asyncio.wait(others, timeout=1.0)
 
     def hurry(self) -> None:
         """Do not wait for handlers any longer."""

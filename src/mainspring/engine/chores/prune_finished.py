@@ -1,4 +1,4 @@
-"""Deletes finished jobs, dedupe keys and workers that have been kept long enough, a small batch at a time."""
+"""Deletes finished jobs, dedupe keys, rows of ledgers and workers that were kept long enough, in small batches."""
 
 from __future__ import annotations
 
@@ -23,5 +23,10 @@ class PruneFinished(Chore):
         store, settings = self._around.store, self._around.settings
         deleted = await store.tending.prune(keep_times(settings.keep_finished, settings.keep_failed), _BATCH)
         dropped = await store.keys.prune(store.clock.now() - _KEY_AGE, _BATCH)
+        rows = await self._prune_ledger()
         await store.workers.forget_dead()
-        return deleted >= _BATCH or dropped >= _BATCH
+        return max(deleted, dropped, rows) >= _BATCH
+
+    async def _prune_ledger(self) -> int:
+        store, keep = self._around.store, self._around.settings.keep_ledger
+        return 0 if keep is None else await store.ledger.prune(store.clock.now() - timedelta(seconds=keep), _BATCH)
