@@ -1,18 +1,35 @@
-"""What a program tells its Scheduler before it starts: handlers, callbacks, middleware and hooks."""
+"""What a program tells its Scheduler before it starts: handlers, schedules, callbacks, middleware and hooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
+from mainspring.cron import Cron
+from mainspring.cron.zone import Fold, Gap
 from mainspring.engine.events import Callback, Events
 from mainspring.engine.executor import Middleware
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
 from mainspring.model.draft import check_priority, check_retry, check_timeout
 from mainspring.model.retry import Retry, Seconds
+from mainspring.model.rules import Every, Rule
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule that is declared in code, and stored when the scheduler starts."""
+
+    schedule_id: str | None
+    name: str
+    data: Mapping[str, Any] | None
+    rule: Rule
+    options: Mapping[str, Any]
+    function: Callable[..., Any]
 
 
 class Registration:
@@ -22,6 +39,8 @@ class Registration:
         self._handlers = Handlers()
         self._events = Events()
         self._middleware: list[Middleware] = []
+        self._declared: list[Declared] = []
+        self._implied: dict[str, Callable[..., Any]] = {}
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
 
@@ -49,6 +68,7 @@ class Registration:
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
 
         def register(function: F) -> F:
+            self._forget_implied(function)
             self._handlers.add(
                 Handler(
                     name if name is not None else str(getattr(function, "__name__", "")),
@@ -63,6 +83,86 @@ class Registration:
             return function
 
         return register
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        timezone: str = "UTC",
+        gap: Gap = "after",
+        fold: Fold = "first",
+        name: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        schedule_id: str | None = None,
+        **options: Any,
+    ) -> Callable[[F], F]:
+        """Declare a schedule beside its handler: `@scheduler.cron("0 9 * * *", timezone="Asia/Kolkata")`.
+
+        A function that is no handler yet becomes one, under `name` or its own name. The schedule's id is that name,
+        unless `schedule_id` is given; `options` are those of `schedule()`. It is stored when the scheduler starts.
+        """
+        rule = Cron(expression, timezone, gap=gap, fold=fold)
+        return self._declare(rule, name, data, schedule_id, options)
+
+    def every(
+        self,
+        period: timedelta | str | float,
+        *,
+        anchor: datetime | None = None,
+        after: str = "start",
+        name: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        schedule_id: str | None = None,
+        **options: Any,
+    ) -> Callable[[F], F]:
+        """Declare a schedule beside its handler: `@scheduler.every("5m")`. Otherwise like `cron`."""
+        return self._declare(Every(period, anchor=anchor, after=after), name, data, schedule_id, options)
+
+    def _declare(
+        self,
+        rule: Rule,
+        name: str | None,
+        data: Mapping[str, Any] | None,
+        schedule_id: str | None,
+        options: Mapping[str, Any],
+    ) -> Callable[[F], F]:
+        if callable(name):
+            raise ConfigurationError("Write the decorator with its arguments, such as @scheduler.every('5m').")
+
+        def declare(function: F) -> F:
+            handler = self._handlers.name_of(function)
+            if handler is None:
+                handler = name if name is not None else str(getattr(function, "__name__", ""))
+                self.job(handler)(function)
+                if name is None:
+                    self._implied[handler] = function
+            elif name is not None and name != handler:
+                raise ConfigurationError(f"This function is the handler of {handler!r} already; leave name out.")
+            self._add_declared(Declared(schedule_id, handler, data, rule, options, function))
+            return function
+
+        return declare
+
+    def _forget_implied(self, function: Callable[..., Any]) -> None:
+        """A function that a schedule made a handler under its own name is given a name after all."""
+        for name in [name for name, known in self._implied.items() if known is function]:
+            self._handlers.remove(name)
+            del self._implied[name]
+
+    def _add_declared(self, declared: Declared) -> None:
+        known = [self._identity(other) for other in self._declared]
+        if self._identity(declared) in known:
+            raise ConfigurationError(
+                f"There is a schedule {self._identity(declared)!r} already; give this one a schedule_id of its own."
+            )
+        self._declared.append(declared)
+
+    def _handled_by(self, declared: Declared) -> str:
+        return self._handlers.name_of(declared.function) or declared.name
+
+    def _identity(self, declared: Declared) -> str:
+        """The id of a declared schedule: the name of its handler, unless it was given one."""
+        return declared.schedule_id or self._handled_by(declared)
 
     @overload
     def on(self, event: str) -> Callable[[F], F]: ...

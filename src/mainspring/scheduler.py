@@ -7,6 +7,7 @@ does itself is little: it checks arguments, hands over to the store's verbs, and
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -16,8 +17,9 @@ from datetime import datetime
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, overload
 
+from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings
 from mainspring.engine.chores.rescue_lost import announce_rescue
@@ -37,12 +39,16 @@ from mainspring.model.draft import (
 )
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, STATES, Job
 from mainspring.model.retry import Retry, Seconds, seconds
-from mainspring.registration import Registration
+from mainspring.model.rules import Rule
+from mainspring.model.schedule import ScheduleOptions, check_repeated, make_spec
+from mainspring.schedules import Schedule, new_schedule_id
 from mainspring.store import Store
 from mainspring.store.codec import decode_job, document_id, encode_data, new_job
 from mainspring.store.connection import Document
 from mainspring.store.transaction import Transaction
 from mainspring.store.watch import Hint
+
+logger = logging.getLogger("mainspring")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +60,7 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler(Registration):
+class Scheduler(CalendarVerbs):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
@@ -98,6 +104,7 @@ class Scheduler(Registration):
 
     # -- scheduling ------------------------------------------------------------------------------------------------
 
+    @overload
     async def schedule(
         self,
         name: str,
@@ -116,12 +123,59 @@ class Scheduler(Registration):
         tags: Sequence[str] | None = None,
         session: Any = None,
         parent_id: str | None = None,
-    ) -> Job:
+        repeat: None = None,
+    ) -> Job: ...
+    @overload
+    async def schedule(
+        self,
+        name: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        repeat: Rule,
+        schedule_id: str | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        start_within: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | int | None = None,
+        tags: Sequence[str] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule: ...
+    async def schedule(
+        self,
+        name: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        dedupe_key: str | None = None,
+        dedupe_window: Seconds | None = None,
+        expires_at: datetime | None = None,
+        start_within: Seconds | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | int | None = None,
+        tags: Sequence[str] | None = None,
+        session: Any = None,
+        parent_id: str | None = None,
+        repeat: Rule | None = None,
+        schedule_id: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Job | Schedule:
         """Store a job. When this returns, the job survives the loss of any one node.
 
         With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
         its `deduplicated` is True. With `session`, the job exists if and only if your transaction commits.
+
+        With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, store a schedule that makes such jobs, and
+        return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
+        already, nothing changes. `ScheduleOptions` lists the options of schedules.
         """
+        if repeat is None and (schedule_id is not None or options):
+            raise InvalidJob(
+                f"{(schedule_id and 'schedule_id') or min(options)} is for schedules; give repeat=… with it."
+            )
         draft = self._draft(
             name,
             data,
@@ -140,6 +194,9 @@ class Scheduler(Registration):
                 "parent_id": parent_id,
             },
         )
+        if repeat is not None:
+            check_repeated(draft, session)
+            return await self._put_schedule(make_spec(schedule_id or new_schedule_id(name), draft, repeat, options))
         store = await self._store()
         if session is not None:
             ((document, fresh),) = await store.inserts.insert_in(store.transactions.check_session(session), [draft])
@@ -251,15 +308,17 @@ class Scheduler(Registration):
         name: str | None = None,
         queue: str | None = None,
         tag: str | None = None,
+        schedule_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Job]:
-        """Jobs that match, one after the other: finished ones newest first, pending ones in their order."""
+        """Jobs that match, one after the other: finished ones and those of a schedule newest first, pending ones in
+        their order."""
         if state is not None and state not in STATES:
             raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
         if limit is not None and limit < 0:
             raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
         store = await self._store()
-        async for document in store.jobs.find(state, name, queue, tag, limit):
+        async for document in store.jobs.find(state, name, queue, tag, schedule_id, limit):
             yield decode_job(document)
 
     async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
@@ -391,6 +450,31 @@ class Scheduler(Registration):
             await store.connection.keep_clock()
         return store
 
+    def _schedules_changed(self) -> None:
+        if self._worker is not None:
+            self._worker.schedules_changed()
+
+    async def _store_declared(self) -> None:
+        """Store the schedules that are declared in code, and tell of those that were and are no more."""
+        app = self.settings.app
+        for declared in self._declared:
+            job_options = {key: value for key, value in declared.options.items() if key in OPTIONS}
+            options = {key: value for key, value in declared.options.items() if key not in OPTIONS}
+            draft = self._draft(self._handled_by(declared), declared.data, job_options)
+            check_repeated(draft, None)
+            await self._put_schedule(make_spec(self._identity(declared), draft, declared.rule, options), app)
+        store = await self._store()
+        for schedule_id in await store.schedules.undeclared(app, [self._identity(one) for one in self._declared]):
+            if self.settings.undeclared == "remove":
+                await self.delete_schedule(schedule_id)
+            logger.warning(
+                "Schedule %s was declared by app %r and is not in its code any more; it is %s",
+                schedule_id,
+                app,
+                "deleted" if self.settings.undeclared == "remove" else "kept, and fires on",
+            )
+            self._events.emit("schedule:undeclared", schedule_id)
+
     def _leave_parent(self) -> None:
         """After a fork, the worker and the waits are the parent's: this process has none of its own yet."""
         if self._process != os.getpid():
@@ -415,6 +499,7 @@ class Scheduler(Registration):
 
     async def _start_worker(self) -> Worker:
         store = await self._store()
+        await self._store_declared()
         for hook in self._on_start:
             await _maybe_await(hook())
         worker = Worker(

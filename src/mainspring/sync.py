@@ -19,15 +19,20 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from mainspring.engine.context import BlockingJobContext, BlockingTransaction
 from mainspring.engine.portal import BlockingContext, Portal
+from mainspring.errors import ConfigurationError
 from mainspring.model.job import Job
+from mainspring.model.rules import Rule
+from mainspring.model.schedule import ScheduleFacts
 from mainspring.scheduler import Scheduler as AsyncScheduler
+from mainspring.schedules import Schedule as AsyncSchedule
 from mainspring.store.blocking import Blocking, unwrap
 
 JobContext = BlockingJobContext
@@ -35,7 +40,7 @@ JobContext = BlockingJobContext
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["JobContext", "Scheduler"]
+__all__ = ["JobContext", "Schedule", "Scheduler"]
 
 
 def _blocking(
@@ -52,6 +57,74 @@ def _blocking(
     return call
 
 
+def _blocking_schedule(
+    method: Callable[Concatenate[AsyncScheduler, P], Awaitable[AsyncSchedule]],
+) -> Callable[Concatenate[Scheduler, P], Schedule]:
+    """The blocking form of one of the scheduler's methods that return a schedule."""
+
+    @wraps(method)
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        return Schedule.of(self, self._call(method(self.inner, *args, **kwargs)))
+
+    return call
+
+
+def _on_schedule(
+    method: Callable[Concatenate[AsyncSchedule, P], Awaitable[T]],
+) -> Callable[Concatenate[Schedule, P], T]:
+    """The blocking form of one of a schedule's methods."""
+
+    @wraps(method)
+    def call(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        scheduler, inner = self._origin()
+        return scheduler._call(method(inner, *args, **kwargs))
+
+    return call
+
+
+def _changing(
+    method: Callable[Concatenate[AsyncSchedule, P], Awaitable[AsyncSchedule]],
+) -> Callable[Concatenate[Schedule, P], Schedule]:
+    """The blocking form of one of a schedule's methods that return it as it is then."""
+
+    @wraps(method)
+    def call(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        scheduler, inner = self._origin()
+        return Schedule.of(scheduler, scheduler._call(method(inner, *args, **kwargs)))
+
+    return call
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleFacts):
+    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+
+    _from: tuple[Scheduler, AsyncSchedule] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, inner: AsyncSchedule) -> Schedule:
+        """The blocking form of a schedule."""
+        values = {one.name: getattr(inner, one.name) for one in fields(ScheduleFacts)}
+        return cls(**values, _from=(scheduler, inner))
+
+    def _origin(self) -> tuple[Scheduler, AsyncSchedule]:
+        if self._from is None:
+            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+        return self._from
+
+    refresh = _changing(AsyncSchedule.refresh)
+    pause = _changing(AsyncSchedule.pause)
+    resume = _changing(AsyncSchedule.resume)
+    skip_next = _changing(AsyncSchedule.skip_next)
+    edit = _changing(AsyncSchedule.edit)
+    trigger = _on_schedule(AsyncSchedule.trigger)
+    delete = _on_schedule(AsyncSchedule.delete)
+    ledger = _on_schedule(AsyncSchedule.ledger)
+    upcoming = _on_schedule(AsyncSchedule.upcoming)
+    preview_backfill = _on_schedule(AsyncSchedule.preview_backfill)
+    backfill = _on_schedule(AsyncSchedule.backfill)
+
+
 class Scheduler:
     """Schedules jobs on MongoDB and, once started, runs them. Takes what `mainspring.Scheduler` takes."""
 
@@ -63,6 +136,8 @@ class Scheduler:
         self._pid = 0
         self._starting = threading.Lock()
         self.job = self.inner.job
+        self.cron = self.inner.cron
+        self.every = self.inner.every
         self.on = self.inner.on
         self.off = self.inner.off
         self.middleware = self.inner.middleware
@@ -70,7 +145,20 @@ class Scheduler:
         self.on_stop = self.inner.on_stop
         self.configure = self.inner.configure
 
-    schedule = _blocking(AsyncScheduler.schedule)
+    @overload
+    def schedule(
+        self, name: str, data: Mapping[str, Any] | None = None, *, repeat: None = None, **options: Any
+    ) -> Job: ...
+    @overload
+    def schedule(
+        self, name: str, data: Mapping[str, Any] | None = None, *, repeat: Rule, **options: Any
+    ) -> Schedule: ...
+    def schedule(self, name: str, data: Mapping[str, Any] | None = None, **options: Any) -> Job | Schedule:
+        """Store a job or, with `repeat`, a schedule; takes what `mainspring.Scheduler.schedule` takes."""
+        given = {key: unwrap(value) for key, value in options.items()}
+        stored: Job | AsyncSchedule = self._call(self.inner.schedule(name, data, **given))
+        return Schedule.of(self, stored) if isinstance(stored, AsyncSchedule) else stored
+
     schedule_bulk = _blocking(AsyncScheduler.schedule_bulk)
     get_job = _blocking(AsyncScheduler.get_job)
     wait = _blocking(AsyncScheduler.wait)
@@ -80,6 +168,23 @@ class Scheduler:
     update = _blocking(AsyncScheduler.update)
     delete = _blocking(AsyncScheduler.delete)
     rescue_worker = _blocking(AsyncScheduler.rescue_worker)
+    get_schedule = _blocking_schedule(AsyncScheduler.get_schedule)
+    pause_schedule = _blocking_schedule(AsyncScheduler.pause_schedule)
+    resume_schedule = _blocking_schedule(AsyncScheduler.resume_schedule)
+    skip_next = _blocking_schedule(AsyncScheduler.skip_next)
+    edit_schedule = _blocking_schedule(AsyncScheduler.edit_schedule)
+    trigger_schedule = _blocking(AsyncScheduler.trigger_schedule)
+    delete_schedule = _blocking(AsyncScheduler.delete_schedule)
+    preview = _blocking(AsyncScheduler.preview)
+    upcoming = _blocking(AsyncScheduler.upcoming)
+    ledger = _blocking(AsyncScheduler.ledger)
+    preview_backfill = _blocking(AsyncScheduler.preview_backfill)
+    backfill = _blocking(AsyncScheduler.backfill)
+    put_calendar = _blocking(AsyncScheduler.put_calendar)
+    import_calendar = _blocking(AsyncScheduler.import_calendar)
+    get_calendar = _blocking(AsyncScheduler.get_calendar)
+    calendars = _blocking(AsyncScheduler.calendars)
+    delete_calendar = _blocking(AsyncScheduler.delete_calendar)
     start = _blocking(AsyncScheduler.start)
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = staticmethod(asyncio.new_event_loop)
@@ -93,6 +198,11 @@ class Scheduler:
     def jobs(self, **filters: Any) -> Iterator[Job]:
         """Jobs that match, one after the other; takes what `mainspring.Scheduler.jobs` takes."""
         return self._open_portal().iterate(self.inner.jobs(**filters))
+
+    def schedules(self, **filters: Any) -> Iterator[Schedule]:
+        """Schedules that match, one after the other; takes what `mainspring.Scheduler.schedules` takes."""
+        found = self._open_portal().iterate(self.inner.schedules(**filters))
+        return (Schedule.of(self, schedule) for schedule in found)
 
     @property
     def uri(self) -> str | None:

@@ -1,0 +1,384 @@
+"""The verbs for schedules, and a stored schedule as a thing one can manage.
+
+`ScheduleVerbs` is the part of the Scheduler that deals with schedules, each verb by the schedule's id; a `Schedule` is
+a snapshot of one, with the same verbs on it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Unpack
+
+from mainspring.clock import truncate
+from mainspring.config import check_name
+from mainspring.engine.timekeeper import announce_fired
+from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
+from mainspring.handlers import check_data
+from mainspring.model.calendar import Calendar
+from mainspring.model.draft import check_instant, make_draft
+from mainspring.model.job import Job
+from mainspring.model.ledger import Entry
+from mainspring.model.plan import OVERLAPS
+from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.model.rules import Rule, rule_from_document
+from mainspring.model.rules.rule import anchored, as_rule
+from mainspring.model.schedule import (
+    SCHEDULE_STATES,
+    Firing,
+    ScheduleFacts,
+    ScheduleOptions,
+    Spec,
+    make_spec,
+)
+from mainspring.model.times import Times
+from mainspring.registration import Registration
+from mainspring.store import Store
+from mainspring.store.codec import decode_job
+from mainspring.store.connection import Document
+from mainspring.store.ledger import NOT_RUN, WHICH, Backfill, decode_backfill
+from mainspring.store.schedule_codec import decode_schedule, draft_of, options_of
+from mainspring.store.schedules import Changed
+
+_PREVIEWED_AT_MOST = 10_000
+_LEDGER_AT_MOST = 10_000
+_BACKFILLED_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleFacts):
+    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+
+    _verbs: ScheduleVerbs | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _face(self) -> ScheduleVerbs:
+        if self._verbs is None:
+            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+        return self._verbs
+
+    async def refresh(self) -> Schedule:
+        """The schedule as it is now."""
+        return await self._face().get_schedule(self.id)
+
+    async def pause(self, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let it fire no more until it is resumed."""
+        return await self._face().pause_schedule(self.id, reason, actor=actor)
+
+    async def resume(self) -> Schedule:
+        """Let it fire again, from now on."""
+        return await self._face().resume_schedule(self.id)
+
+    async def trigger(self, *, overlap: str | None = None, reason: str = "", actor: str | None = None) -> Job:
+        """Make a job now, beside the firings."""
+        return await self._face().trigger_schedule(self.id, overlap=overlap, reason=reason, actor=actor)
+
+    async def skip_next(self, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let the next firing make no job."""
+        return await self._face().skip_next(self.id, reason, actor=actor)
+
+    async def edit(self, /, **changes: Any) -> Schedule:
+        """Change it; takes what `Scheduler.edit_schedule` takes."""
+        return await self._face().edit_schedule(self.id, **changes)
+
+    async def delete(self) -> None:
+        """Delete it, and its ledger. Its jobs stay."""
+        await self._face().delete_schedule(self.id)
+
+    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+        """Every firing from `start` on and before `end`, and what became of it."""
+        return await self._face().ledger(self.id, start, end, limit=limit)
+
+    async def upcoming(self, count: int = 10) -> list[Firing]:
+        """The next firings, each with what moved it."""
+        return await self._face().upcoming(self.id, count)
+
+    async def preview_backfill(self, start: datetime, end: datetime, *, which: str = NOT_RUN) -> list[Entry]:
+        """The firings of a past window that `backfill` would make up for."""
+        return await self._face().preview_backfill(self.id, start, end, which=which)
+
+    async def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill:
+        """Make up for the firings of a past window; takes what `Scheduler.backfill` takes."""
+        return await self._face().backfill(self.id, start, end, **options)
+
+
+class ScheduleVerbs(Registration):
+    """The part of the Scheduler that manages schedules."""
+
+    async def _store(self) -> Store:
+        raise NotImplementedError
+
+    def _schedules_changed(self) -> None:
+        """This process has changed a schedule or made jobs of one."""
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        """The schedule as it is stored now. Raises ScheduleNotFound."""
+        return self._schedule(await (await self._store()).schedules.get(_id(schedule_id)))
+
+    async def schedules(
+        self, *, state: str | None = None, name: str | None = None, tag: str | None = None
+    ) -> AsyncIterator[Schedule]:
+        """Schedules that match, in the order of their ids."""
+        if state is not None and state not in SCHEDULE_STATES:
+            raise ConfigurationError(f"There is no state {state!r}; a schedule is {', '.join(SCHEDULE_STATES)}.")
+        store = await self._store()
+        async for document in store.schedules.find(name, tag):
+            schedule = self._schedule(document)
+            if state is None or schedule.state == state:
+                yield schedule
+
+    async def preview(
+        self,
+        rule: Rule,
+        count: int = 10,
+        *,
+        start: datetime | None = None,
+        schedule_id: str = "preview",
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter: Seconds = 0.0,
+    ) -> list[Firing]:
+        """The next firings of a rule after `start` (now), with what moved each. Nothing is stored.
+
+        `H` and jitter depend on the schedule's id: give the one that it will have.
+        """
+        store = await self._store()
+        after = truncate(store.clock.now() if start is None else _instant(start, "start"))
+        rule = anchored(as_rule(rule, "rule"), start_at or after)
+        calendars = {name: await self._calendar_of(store, name) for name in rule.calendars}
+        times = Times(schedule_id, rule.bind(schedule_id, calendars), start_at, end_at, seconds(jitter, "jitter"))
+        return _firings(times, after, count)
+
+    async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
+        """The next firings of a stored schedule, whether or not it is paused, each with what moved it."""
+        store = await self._store()
+        document = await store.schedules.get(_id(schedule_id))
+        times = await store.schedules.times(document)
+        limit = document.get("max_runs")
+        left = count if limit is None else min(count, max(0, limit - document.get("runs", 0)))
+        return _firings(times, max(document["cursor"], truncate(store.clock.now())), left)
+
+    async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+        """Every firing from `start` on and before `end`, and what became of it; at most `limit`, the first ones."""
+        _check_count(limit, "limit", _LEDGER_AT_MOST)
+        store = await self._store()
+        document = await store.schedules.get(_id(schedule_id))
+        return await store.ledger.entries(document, _instant(start, "start"), _instant(end, "end"), limit)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    async def pause_schedule(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
+        store = await self._store()
+        schedule = self._changed(await store.schedules.pause(_id(schedule_id), _text(reason), _actor(actor)))
+        self._events.emit("schedule:pause", schedule)
+        return schedule
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        """Let a schedule fire again, from now on. What it has not fired meanwhile, `backfill` can make up for."""
+        store = await self._store()
+        return self._changed(await store.schedules.resume(_id(schedule_id)))
+
+    async def skip_next(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let the next firing of a schedule make no job. Called again, it skips the one after that too."""
+        store = await self._store()
+        return self._changed(await store.schedules.skip_next(_id(schedule_id), _text(reason), _actor(actor)))
+
+    async def trigger_schedule(
+        self, schedule_id: str, *, overlap: str | None = None, reason: str = "", actor: str | None = None
+    ) -> Job:
+        """Make a job of a schedule now, beside its firings, also while it is paused.
+
+        Its overlap policy counts, unless another is given here. Where that is "skip" and a run is still going, this
+        raises ScheduleStateError.
+        """
+        if overlap is not None and overlap not in OVERLAPS:
+            raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
+        store = await self._store()
+        changed, job_id = await store.schedules.trigger(_id(schedule_id), overlap, _text(reason), _actor(actor))
+        self._changed(changed)
+        return decode_job(await store.jobs.get(job_id))
+
+    async def edit_schedule(
+        self,
+        schedule_id: str,
+        *,
+        repeat: Rule | None = None,
+        data: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        tags: Sequence[str] | None = None,
+        timeout: Seconds | None = None,
+        retry: Retry | int | None = None,
+        start_within: Seconds | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Change a schedule; what is not given stays as it is. A new rule counts from now on."""
+        store = await self._store()
+        given = {"queue": queue, "priority": priority, "tags": tags, "timeout": timeout, "retry": retry}
+        given |= {"start_within": start_within}
+
+        def respec(document: Document) -> Spec:
+            return self._respec(document, repeat, data, given, options)
+
+        return self._changed(await store.schedules.edit(_id(schedule_id), respec))
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Delete a schedule and its ledger. Its jobs stay."""
+        await (await self._store()).schedules.delete(_id(schedule_id))
+
+    # -- making up for the past ------------------------------------------------------------------------------------
+
+    async def preview_backfill(
+        self, schedule_id: str, start: datetime, end: datetime, *, which: str = NOT_RUN, limit: int = 1000
+    ) -> list[Entry]:
+        """The firings of a past window that `backfill` would make up for; at most `limit`, the first ones."""
+        _check_count(limit, "limit", _BACKFILLED_AT_MOST)
+        store = await self._store()
+        document = await store.schedules.get(_id(schedule_id))
+        start, end = self._window(store, start, end, which)
+        found: list[Entry] = []
+        async for batch in store.ledger.to_backfill(document, start, end, which):
+            found += batch
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        which: str = NOT_RUN,
+        limit: int = 1000,
+        actor: str | None = None,
+        backfill_id: str | None = None,
+    ) -> Backfill:
+        """Make the jobs of a past window's firings: of those that were missed or skipped, or of all.
+
+        A window with more than `limit` firings is refused before anything is made. When it is interrupted, call it
+        again with the same window: it goes on where it was left and makes nothing twice. One that is done does nothing
+        more; give it another `backfill_id` to do it all over.
+        """
+        _check_count(limit, "limit", _BACKFILLED_AT_MOST)
+        store = await self._store()
+        document = await store.schedules.get(_id(schedule_id))
+        start, end = self._window(store, start, end, which)
+        found = await self.preview_backfill(schedule_id, start, end, which=which, limit=_BACKFILLED_AT_MOST)
+        if len(found) > limit:
+            raise InvalidSchedule(
+                f"This window has {len(found):,} firings to make up for, more than {limit:,}; "
+                f"take a smaller window, or raise limit (at most {_BACKFILLED_AT_MOST:,})."
+            )
+        progress = await store.ledger.open_backfill(
+            document["_id"], start, end, which, _actor(actor), None if backfill_id is None else _text(backfill_id)
+        )
+        if not progress.get("done"):
+            async for batch in store.ledger.to_backfill(document, progress["cursor"], end, which):
+                await store.ledger.backfill_batch(document, progress, batch)
+                self._schedules_changed()
+            progress = await store.ledger.end_backfill(progress)
+        return decode_backfill(progress)
+
+    def _window(self, store: Store, start: datetime, end: datetime, which: str) -> tuple[datetime, datetime]:
+        if which not in WHICH:
+            raise InvalidSchedule(f"which must be one of {', '.join(WHICH)}, not {which!r}.")
+        start, end = truncate(_instant(start, "start")), truncate(_instant(end, "end"))
+        if end <= start:
+            raise InvalidSchedule(f"The window ends ({end.isoformat()}) before it begins ({start.isoformat()}).")
+        if start > store.clock.now():
+            raise InvalidSchedule("A backfill is about the past, and this window begins in the future.")
+        return start, min(end, truncate(store.clock.now()))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _put_schedule(self, spec: Spec, app: str | None = None) -> Schedule:
+        return self._changed(await (await self._store()).schedules.put(spec, app=app))
+
+    def _changed(self, changed: Changed) -> Schedule:
+        announce_fired(self._events, changed.fired)
+        if changed.changed or changed.fired:
+            self._schedules_changed()
+        return self._schedule(changed.document)
+
+    def _schedule(self, document: Document) -> Schedule:
+        return Schedule(**decode_schedule(document), _verbs=self)
+
+    def _respec(
+        self,
+        document: Document,
+        repeat: Rule | None,
+        data: Mapping[str, Any] | None,
+        given: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Spec:
+        """What a stored schedule is to be after an edit."""
+        draft = draft_of(document)
+        chosen = {key: value for key, value in given.items() if value is not None}
+        fresh = make_draft(draft.name, data, **chosen)
+        draft = replace(draft, **{key: getattr(fresh, key) for key in chosen})
+        if data is not None:
+            check_data(self._handlers.own(draft.name), data)
+            draft = replace(draft, data=data)
+        kept = {**options_of(document), **{key: value for key, value in options.items() if value is not None}}
+        return make_spec(document["_id"], draft, repeat or rule_from_document(document["rule"]), kept)
+
+    async def _calendar_of(self, store: Store, name: str) -> Calendar:
+        found = await store.calendars.get(name)
+        if found is None:
+            raise CalendarNotFound(name)
+        return found.calendar
+
+
+def new_schedule_id(name: str) -> str:
+    """An id for a schedule that nobody gave one."""
+    return f"{name}-{secrets.token_hex(4)}"
+
+
+def _firings(times: Times, after: datetime, count: int) -> list[Firing]:
+    _check_count(count, "count", _PREVIEWED_AT_MOST, least=0)
+    found: list[Firing] = []
+    while len(found) < count and (at := times.next(after)) is not None:
+        found.append(_firing(times, at))
+        after = at
+    return found
+
+
+def _firing(times: Times, at: datetime) -> Firing:
+    shown = times.rule.next(at - timedelta(milliseconds=1)) or at  # in the rule's zone
+    due, notes = times.due(at), times.rule.notes(at)
+    if due != at:
+        notes = (*notes, f"jitter moves it by {(due - at).total_seconds():.3f} s")
+    return Firing(shown, due.astimezone(shown.tzinfo), notes)
+
+
+def _id(schedule_id: object) -> str:
+    if not isinstance(schedule_id, str) or not schedule_id:
+        raise ConfigurationError(f"A schedule's id is a non-empty text, not {schedule_id!r}.")
+    return schedule_id
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > 1000:
+        raise ConfigurationError(f"A reason is a text of at most 1,000 characters, not {value!r:.100}.")
+    return value
+
+
+def _actor(value: object) -> str | None:
+    return None if value is None else check_name(value, "an actor")
+
+
+def _instant(value: datetime, name: str) -> datetime:
+    try:
+        return check_instant(value, name).astimezone(UTC)
+    except InvalidJob as error:
+        raise InvalidSchedule(str(error)) from None
+
+
+def _check_count(value: object, name: str, most: int, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}.")
