@@ -19,6 +19,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, HandlerError, InvalidJob
+from mainspring.model.limits import Allowance
 from mainspring.model.retry import Retry
 
 ISOLATIONS = ("auto", "thread", "process")
@@ -56,6 +57,7 @@ class Handler:
         isolation: str = "auto",
         queue: str | None = None,
         priority: int | None = None,
+        allowance: Allowance = Allowance(),  # noqa: B008 - a frozen value
     ) -> None:
         if not callable(function):
             raise HandlerError(f"The handler of {name!r} must be a function, not {function!r}.")
@@ -67,6 +69,7 @@ class Handler:
         self.timeout = timeout
         self.queue = None if queue is None else check_name(queue, "a queue's name")
         self.priority = priority
+        self.allowance = allowance
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
@@ -151,6 +154,11 @@ class Handlers:
 
     def remove(self, name: str) -> None:
         self._by_name.pop(name, None)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any handler has limits."""
+        return any(handler.allowance for handler in self._by_name.values())
 
     @property
     def names(self) -> list[str] | None:

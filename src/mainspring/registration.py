@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
+from mainspring.config import check_name
 from mainspring.cron import Cron
 from mainspring.cron.zone import Fold, Gap
 from mainspring.engine.events import Callback, Events
@@ -14,6 +15,7 @@ from mainspring.engine.executor import Middleware
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
 from mainspring.model.draft import check_priority, check_retry, check_timeout
+from mainspring.model.limits import Allowance, Limit, Rate, check_concurrency, check_rate
 from mainspring.model.retry import Retry, Seconds
 from mainspring.model.rules import Every, Rule
 
@@ -39,6 +41,7 @@ class Registration:
         self._handlers = Handlers()
         self._events = Events()
         self._middleware: list[Middleware] = []
+        self._queue_limits: dict[str, Allowance] = {}
         self._declared: list[Declared] = []
         self._implied: dict[str, Callable[..., Any]] = {}
         self._on_start: list[Callable[[], Any]] = []
@@ -58,11 +61,15 @@ class Registration:
         isolation: str = "auto",
         queue: str | None = None,
         priority: int | None = None,
+        concurrency: int | Limit | None = None,
+        rate: str | Rate | None = None,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
 
         Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
         of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
+        `concurrency` limits how many of them run at once, `rate` how many start in a stretch of time, across all
+        processes; a `Limit` or a `Rate` with a key does so for each value of it.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -78,11 +85,20 @@ class Registration:
                     isolation=isolation,
                     queue=queue,
                     priority=None if priority is None else check_priority(priority),
+                    allowance=Allowance(check_concurrency(concurrency), check_rate(rate)),
                 )
             )
             return function
 
         return register
+
+    def limit_queue(
+        self, queue: str, *, concurrency: int | Limit | None = None, rate: str | Rate | None = None
+    ) -> None:
+        """Limit how many jobs of a queue run at once, or start in a stretch of time, across all processes."""
+        self._queue_limits[check_name(queue, "a queue's name")] = Allowance(
+            check_concurrency(concurrency), check_rate(rate)
+        )
 
     def cron(
         self,

@@ -23,6 +23,7 @@ from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings
 from mainspring.engine.chores.rescue_lost import announce_rescue
+from mainspring.engine.limits import Limits
 from mainspring.engine.policy import Policies
 from mainspring.engine.waiting import Waiting
 from mainspring.engine.worker import Worker
@@ -84,6 +85,7 @@ class Scheduler(CalendarVerbs):
         super().__init__()
         self._retry = check_retry(retry) if retry is not None else Retry()
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
+        self._limits = Limits(self._handlers, self._queue_limits)
         if handler is not None:
             self._handlers.catch_all = Handler("*", handler)
         self._worker: Worker | None = None
@@ -509,6 +511,7 @@ class Scheduler(CalendarVerbs):
             policies=self._policies,
             events=self._events,
             schedule=lambda name, data, options: self.schedule(name, data, **options),
+            limits=self._limits,
             middleware=self._middleware,
             version=_version(),
             id=os.environ.get("MAINSPRING_WORKER_ID"),

@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
 from mainspring.model.ending import Committed, Ending, Lost, Released, Retried, Snoozed
+from mainspring.model.limits import Gate
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.finish import Finish, as_finished
@@ -60,6 +62,8 @@ class Completer:
         self._last = 0
         self._flying = 0
         self._flight_time = 0.0
+        self.freed: Callable[[list[Gate]], None] = _nobody
+        """Told the limits that a job has taken slots of, when it has ended."""
         self.run_ended: Callable[[str], None] = _nobody
         """Told the schedule of each run that has ended, where the schedule wants to know."""
         self.patient = False
@@ -70,6 +74,9 @@ class Completer:
 
     def add(self, holding: Holding, ending: Ending) -> None:
         """Store this ending as soon as possible."""
+        gates, holding.gates = holding.gates, []
+        if gates:
+            self.freed(gates)
         if isinstance(ending, Lost | Committed):
             self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
             return
@@ -181,7 +188,7 @@ class Completer:
         self._events.emit(ending.event, decode_job(document))
 
 
-def _nobody(schedule_id: str) -> None:
+def _nobody(news: Any) -> None:
     """Nobody wants to know."""
 
 

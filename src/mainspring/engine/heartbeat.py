@@ -16,6 +16,7 @@ from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config import Settings
+from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
@@ -32,11 +33,18 @@ class Heartbeat:
     """The thread. `start()` and `stop()` are called on the event loop."""
 
     def __init__(
-        self, store: Store, settings: Settings, holdings: Holdings, worker: str, facts: Callable[[], dict[str, Any]]
+        self,
+        store: Store,
+        settings: Settings,
+        holdings: Holdings,
+        gatekeeper: Gatekeeper,
+        worker: str,
+        facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._store = store
         self._settings = settings
         self._holdings = holdings
+        self._gatekeeper = gatekeeper
         self._worker = worker
         self._facts = facts
         self._stop = threading.Event()
@@ -85,13 +93,19 @@ class Heartbeat:
         now = monotonic()
         if now < self._retry_at:
             return
+        if now - self._beat_at >= self._beat_every():
+            # Before any claim is renewed: no job outlives the slots of limits that this keeps.
+            asked = monotonic()
+            renewals.beat(self._worker, self._facts())
+            self._beat_at = asked
+            self._gatekeeper.extend(asked)
         self._renew(renewals, now)
         if now - self._cancel_at >= _CANCEL_EVERY and len(self._holdings):
             self._cancel_at = now
             self._notice_cancellations(renewals)
-        if now - self._beat_at >= BEAT_EVERY:
-            self._beat_at = now
-            renewals.beat(self._worker, self._facts())
+
+    def _beat_every(self) -> float:
+        return min(BEAT_EVERY, self._settings.renew_every) if self._gatekeeper.holds else BEAT_EVERY
 
     def _renew(self, renewals: Renewals, now: float) -> None:
         due = [
@@ -108,7 +122,7 @@ class Heartbeat:
         gone = renewals.renew(list({h.claim for h in due}), [h.id for h in due])
         for holding in due:
             holding.renewed_at = asked
-            holding.valid_until = asked + self._settings.lease - self._settings.fence_margin
+            holding.valid_until = self._gatekeeper.valid_for(holding, asked)
         for holding in due:
             if holding.id in gone and self._holdings.get(holding.id) is holding:
                 self._raise_flag(holding, "lost")

@@ -13,6 +13,7 @@ from typing import Any
 
 from mainspring.handlers import Handler
 from mainspring.model.ending import Ending
+from mainspring.model.limits import Gate
 from mainspring.store.codec import DocumentId
 
 
@@ -40,6 +41,8 @@ class Holding:
     """Claimed ahead, and the database does not know yet that it has been started."""
     frozen: bool = False
     """In a transaction that will write the document: not renewed meanwhile."""
+    gates: list[Gate] = field(default_factory=list)
+    """The limits that it takes a slot of."""
     process: Any = None
     log: list[str] = field(default_factory=list)
     log_cut: int = 0

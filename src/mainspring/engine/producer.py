@@ -23,6 +23,7 @@ from mainspring.clock import monotonic
 from mainspring.config import Settings
 from mainspring.engine.completer import Completer
 from mainspring.engine.events import Events
+from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
@@ -31,7 +32,7 @@ from mainspring.engine.triage import Triage
 from mainspring.handlers import Handlers
 from mainspring.model.events import JOB_EVENTS
 from mainspring.store import Store
-from mainspring.store.claim import Batch, ClaimUnclear
+from mainspring.store.claim import ORDER, Batch, ClaimUnclear
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
 from mainspring.store.watch import Hint
@@ -80,6 +81,7 @@ class Producer:
         slots: Slots,
         completer: Completer,
         peers: Peers,
+        gatekeeper: Gatekeeper,
         events: Events,
         worker: str,
         failed: Callable[[Exception], None],
@@ -92,6 +94,9 @@ class Producer:
         self._slots = slots
         self._completer = completer
         self._peers = peers
+        self._gatekeeper = gatekeeper
+        self._lined: dict[str, list[Document]] = {}
+        """Jobs read from the lines of limits, by queue, to be claimed with the others of their queues."""
         self._triage = Triage(store, handlers, peers, events)
         self._events = events
         self._worker = worker
@@ -211,7 +216,8 @@ class Producer:
         self._blind = want <= 0
         if want <= 0:
             return self._settings.poll_interval
-        if not self._hinted:
+        await self._gatekeeper.poll(self._settings.poll_interval)
+        if not self._hinted and not self._gatekeeper.open:
             wait = await self._until_due()
             if wait > 0:
                 return wait
@@ -278,8 +284,9 @@ class Producer:
 
     async def _claim(self, want: int) -> int:
         """Claim up to `want` jobs from our queues, fairly; returns how many became ours."""
+        await self._look_into_lines(want)
         queues = await self._queues()
-        if len(queues) <= 1:
+        if len(queues) <= 1 and not self._lined.keys() - set(queues):
             return await self._claim_from(queues[0], want) if queues else 0
         got = 0
         heads = await self._store.claims.heads(queues)
@@ -295,7 +302,14 @@ class Producer:
                     self._served[queue] = max(self._served.values()) + 1
             if got >= want or len(heads) <= 1:
                 break
+        for queue in list(self._lined):
+            got += await self._claim_from(queue, want - got) if got < want else 0
         return got
+
+    async def _look_into_lines(self, want: int) -> None:
+        self._lined.clear()
+        for document in await self._gatekeeper.from_lines(want):
+            self._lined.setdefault(document["queue"], []).append(document)
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
@@ -317,12 +331,15 @@ class Producer:
 
     async def _claim_batch(self, queue: str, want: int, started: float) -> int:
         reading_since = monotonic()
-        runnable, set_aside = await self._triage.sort(queue, await self._candidates(queue, want))
+        runnable, set_aside = await self._triage.sort(queue, await self._with_lined(queue, want))
         self._hinted |= set_aside
+        free = max(0, self._slots.free - len(self._slots.waiting))
+        read, runnable = runnable, await self._gatekeeper.admit(runnable, free)
+        if len(runnable) < len(read):
+            self._hinted |= any("line" not in document for document in read)  # some made way for those behind them
         if not runnable:
             return 0
         asked = monotonic()
-        free = max(0, self._slots.free - len(self._slots.waiting))
         claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts, free)
         reading = self._read_on(queue, runnable)
         try:
@@ -330,15 +347,33 @@ class Producer:
         except ClaimUnclear as unclear:
             self._unclear.append(unclear.batch)
             raise
+        except Exception:
+            self._gatekeeper.not_claimed(runnable)
+            raise
         finally:
             self._ahead_of_claim = reading
         self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked, free)
+        if batch.lost:
+            self._gatekeeper.not_claimed(runnable)
         return len(batch.documents)
+
+    async def _with_lined(self, queue: str, want: int) -> list[Document]:
+        """The next candidates of a queue, those that are ready and those from lines, in their order."""
+        found = await self._candidates(queue, want)
+        lined = self._lined.pop(queue, [])
+        if not lined:
+            return found
+        known = {document["_id"] for document in lined}
+        found = [document for document in found if document["_id"] not in known] + lined
+        found.sort(key=lambda document: [document[key] for key, _ in ORDER[:2]])
+        self._gatekeeper.look_again(document for document in found[want:] if "line" in document)
+        return found[:want]
 
     def _read_on(self, queue: str, claiming: list[Document]) -> ReadAhead | None:
         """Read the next candidates while a claim is under way, when the slots will have run out of jobs by then."""
+        claiming = [document for document in claiming if "line" not in document]
         if monotonic() < self._contended_until:
             return None  # the next worker in turn will claim these
         if len(claiming) < _WORTH_READING_ON or len(self._slots.waiting) + len(claiming) > self._meanwhile():
@@ -373,12 +408,13 @@ class Producer:
         return found[: max(free, min(want, len(found) - spare))]
 
     def _admit(self, batch: Batch, asked: float, free: int = 0) -> None:
-        valid_until = asked + self._settings.lease - self._settings.fence_margin
         holdings = []
         for place, document in enumerate(batch.documents):
             handler = self._handlers.get(document["name"])
             assert handler is not None
-            holding = Holding(document, batch.claim, handler, asked, valid_until, ahead=place >= free)
+            holding = Holding(document, batch.claim, handler, asked, 0.0, ahead=place >= free)
+            holding.gates = self._gatekeeper.taken(document["_id"])
+            holding.valid_until = self._gatekeeper.valid_for(holding, asked)
             self._holdings.add(holding)
             holdings.append(holding)
         if len(holdings) <= _FEW:
@@ -397,5 +433,6 @@ class Producer:
         while self._unclear:
             asked = monotonic()
             settled = await self._store.claims.resolve(self._unclear[0])
-            self._unclear.pop(0)
+            asked_for = self._unclear.pop(0).documents
             self._admit(settled, asked)
+            self._gatekeeper.not_claimed(asked_for)

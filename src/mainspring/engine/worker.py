@@ -25,15 +25,19 @@ from mainspring.engine.chores.expire_late import ExpireLate
 from mainspring.engine.chores.follow_zones import FollowZones
 from mainspring.engine.chores.keep_company import KeepCompany
 from mainspring.engine.chores.prune_finished import PruneFinished
+from mainspring.engine.chores.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.release_held import ReleaseHeld
 from mainspring.engine.chores.rescue_lost import RescueLost
 from mainspring.engine.chores.return_idle import ReturnIdle
+from mainspring.engine.chores.share_slots import ShareSlots
 from mainspring.engine.chores.write_notes import WriteNotes
 from mainspring.engine.completer import Completer
 from mainspring.engine.events import Events
 from mainspring.engine.executor import Executor, Middleware
+from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.heartbeat import Heartbeat
 from mainspring.engine.holdings import Holdings
+from mainspring.engine.limits import Limits
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
 from mainspring.engine.producer import Producer
@@ -69,6 +73,7 @@ class Worker:
         policies: Policies,
         events: Events,
         schedule: Schedule,
+        limits: Limits,
         middleware: Sequence[Middleware] = (),
         version: str = "",
         id: str | None = None,
@@ -92,6 +97,8 @@ class Worker:
             middleware=middleware,
         )
         self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
+        self._gatekeeper = Gatekeeper(store, settings, limits, self.id, self.wake)
+        self._completer.freed = self._gatekeeper.freed
         self._slots = Slots(settings.concurrency, self._executor, self._completer, self._room)
         self._producer = Producer(
             store=store,
@@ -102,6 +109,7 @@ class Worker:
             slots=self._slots,
             completer=self._completer,
             peers=self._peers,
+            gatekeeper=self._gatekeeper,
             events=events,
             worker=self.id,
             failed=self._failed,
@@ -117,7 +125,7 @@ class Worker:
         )
         self._completer.run_ended = self._timekeeper.run_ended
         self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake)
-        self._heartbeat = Heartbeat(store, settings, self.holdings, self.id, self._facts)
+        self._heartbeat = Heartbeat(store, settings, self.holdings, self._gatekeeper, self.id, self._facts)
         around = Surroundings(
             store,
             settings,
@@ -126,6 +134,7 @@ class Worker:
             self.holdings,
             self._slots,
             self._peers,
+            self._gatekeeper,
             self.id,
             self._producer.look_everywhere,
         )
@@ -139,6 +148,8 @@ class Worker:
             ReleaseHeld,
             PruneFinished,
             FollowZones,
+            ShareSlots,
+            ReclaimSlots,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False
@@ -170,7 +181,9 @@ class Worker:
         """Register, take up what was waiting for this worker, and begin."""
         loop = asyncio.get_running_loop()
         renewals = await loop.run_in_executor(None, self._store.renewals)
+        asked = monotonic()
         await loop.run_in_executor(None, renewals.beat, self.id, self._facts())
+        self._gatekeeper.extend(asked)
         await self._peers.refresh()
         self._heartbeat.start()
         self._tasks = [
@@ -192,6 +205,7 @@ class Worker:
         await self._cancel_rest()
         await self._end_services()
         await self._last_write(self._completer.drain())
+        await self._last_write(self._gatekeeper.give_all_back())
         await self._heartbeat.stop()
         await self._last_write(self._store.workers.leave(self.id))  # after the last beat, which would undo it
         await self._executor.close()

@@ -7,6 +7,7 @@ from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
 from mainspring.store.finish import Finishing
 from mainspring.store.firing import Firing
+from mainspring.store.gates import Gates
 from mainspring.store.inserts import Inserts
 from mainspring.store.jobs import Jobs
 from mainspring.store.keys import Keys
@@ -36,6 +37,7 @@ class Store:
         self.notes = Notes(connection)
         self.tending = Tending(connection)
         self.workers = Workers(connection)
+        self.gates = Gates(connection)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars)

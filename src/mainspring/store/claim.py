@@ -36,6 +36,10 @@ UNREAD = {"log": 0, "result": 0, "progress": 0}
 HISTORY = {"attempts": 0, "error": 0, "created_at": 0}
 
 
+# What a job in line has, and a claimed one has not.
+_OUT_OF_LINE: list[dict[str, Any]] = [{"$unset": ["line", "held"]}]
+
+
 @dataclass(slots=True)
 class Batch:
     """What one claim got: its id, the documents that are ours, and how many others were faster."""
@@ -66,7 +70,8 @@ class Claims:
         self._turns: set[str] = set()
 
     @property
-    def _fields(self) -> dict[str, int]:
+    def fields(self) -> dict[str, int]:
+        """What is read of candidates."""
         return UNREAD if self.read_history else UNREAD | HISTORY
 
     async def queues(self) -> list[str]:
@@ -133,7 +138,7 @@ class Claims:
     async def _read(self, filter: dict[str, Any], limit: int) -> list[Document]:
         with self._connection.deadline():
             cursor = self._connection.jobs.find(
-                filter, self._fields, sort=ORDER, hint=CLAIM, limit=limit, batch_size=limit
+                filter, self.fields, sort=ORDER, hint=CLAIM, limit=limit, batch_size=limit
             )
             return await cursor.to_list(limit)
 
@@ -184,7 +189,7 @@ class Claims:
         ids = [document["_id"] for document in batch.documents]
         try:
             with self._connection.deadline():
-                cursor = self._connection.jobs.find(_ours(batch), self._fields, hint=BY_ID)
+                cursor = self._connection.jobs.find(_ours(batch), self.fields, hint=BY_ID)
                 ours = {document["_id"]: document for document in await cursor.to_list(len(ids))}
         except (Unavailable, PyMongoError) as error:
             raise ClaimUnclear(batch) from error
@@ -229,18 +234,18 @@ class Claims:
     def _statements(
         self, batch: Batch, worker: str, lease: float, attempts: Callable[[Document], int], free: int | None
     ) -> list[UpdateMany]:
-        alike: dict[tuple[int, int, bool], list[DocumentId]] = defaultdict(list)
+        alike: dict[tuple[int, int, bool, bool], list[DocumentId]] = defaultdict(list)
         for place, document in enumerate(batch.documents):
             ahead = free is not None and place >= free
-            alike[document["rev"], attempts(document), ahead].append(document["_id"])
+            alike[document["rev"], attempts(document), ahead, "line" in document].append(document["_id"])
         now = self._connection.clock.expression()
         return [
             UpdateMany(
-                {"_id": {"$in": ids}, "ready": True, "rev": rev},
-                taking_stage(now, batch.claim, worker, lease, limit, ahead),
+                {"_id": {"$in": ids}, **({"line": {"$exists": True}} if lined else {"ready": True}), "rev": rev},
+                taking_stage(now, batch.claim, worker, lease, limit, ahead) + (_OUT_OF_LINE if lined else []),
                 hint=BY_ID,
             )
-            for (rev, limit, ahead), ids in alike.items()
+            for (rev, limit, ahead, lined), ids in alike.items()
         ]
 
 
@@ -286,6 +291,8 @@ def _as_claimed(document: Document, claim: str, worker: str) -> None:
     document["token"] += 1
     document["tries"] += 1
     document["rev"] += 1
+    document.pop("line", None)
+    document.pop("held", None)
 
 
 def _turn(queue: str) -> str:

@@ -117,6 +117,7 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
     "held",
     "schedule",
 )
+LINE, OPEN, HOLDERS = "line", "open", "holders"
 DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 
@@ -136,9 +137,14 @@ JOB_INDEXES = [
     _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
     _partial(HELD, {"held.by": {"$exists": True}}, "held.by", "name"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
+    _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
 ]
 KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
 WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]
+GATE_INDEXES = [
+    _partial(OPEN, {"open_at": {"$type": "date"}}, "open_at"),
+    IndexModel([("grants.w", ASCENDING)], name=HOLDERS),
+]
 # Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
 SCHEDULE_INDEXES = [
     _partial(DUE, {"fire_at": {"$type": "date"}}, "fire_at", "_id"),

@@ -45,6 +45,7 @@ from mainspring.clock import Clock, ServerClock
 from mainspring.config import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
 from mainspring.store.collections import (
+    GATE_INDEXES,
     JOB_INDEXES,
     KEY_INDEXES,
     LEDGER_INDEXES,
@@ -139,6 +140,8 @@ class Connection:
         self.workers: AsyncCollection[Document] = self.db[f"{base}.workers"]
         self.locks: AsyncCollection[Document] = self.db[f"{base}.locks"]
         self.schedules: AsyncCollection[Document] = self.db[f"{base}.schedules"]
+        self.gates: AsyncCollection[Document] = self.db[f"{base}.gates"]
+        self.controls: AsyncCollection[Document] = self.db[f"{base}.controls"]
         self.ledger: AsyncCollection[Document] = self.db[f"{base}.ledger"]
         self.calendars: AsyncCollection[Document] = self.db[f"{base}.calendars"]
 
@@ -257,6 +260,7 @@ class Connection:
             (self.workers, WORKER_INDEXES),
             (self.schedules, SCHEDULE_INDEXES),
             (self.ledger, LEDGER_INDEXES),
+            (self.gates, GATE_INDEXES),
         ):
             try:
                 await collection.create_indexes(indexes)

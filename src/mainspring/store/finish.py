@@ -254,6 +254,7 @@ def undecodable_fields(reason: str, now: Any) -> dict[str, Any]:
         "state": FAILED,
         "ready": "$$REMOVE",
         "held": "$$REMOVE",
+        "line": "$$REMOVE",
         "finished_at": now,
         "error": {"$literal": {"type": "Undecodable", "message": reason}},
     }

@@ -28,6 +28,13 @@ from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys
 
 _BUMP = {"rev": {"$add": ["$rev", 1]}}
+_IN_LINE = {"$gt": ["$line", None]}
+# A job that is changed comes to the gates of limits anew.
+_OUT_OF_LINE = {
+    "ready": {"$cond": [_IN_LINE, True, "$ready"]},
+    "held": {"$cond": [_IN_LINE, "$$REMOVE", "$held"]},
+    "line": "$$REMOVE",
+}
 _WAITING = (PENDING, BLOCKED)
 _AGAIN = (FAILED, CANCELLED, COMPLETED)
 _BATCH = 200
@@ -103,6 +110,7 @@ class Jobs:
             "finished_at": now,
             "ready": "$$REMOVE",
             "held": "$$REMOVE",
+            "line": "$$REMOVE",
         }
         if reason:
             ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
@@ -118,14 +126,16 @@ class Jobs:
         stage = {key: value if value is not None else "$$REMOVE" for key, value in fields.items()}
         literal = {key: {"$literal": value} if value != "$$REMOVE" else value for key, value in stage.items()}
         changed = await self._update(
-            job_id, _WAITING, [{"$set": {**literal, **_BUMP}}, {"$set": {"start_by": start_by_of("$run_at")}}]
+            job_id,
+            _WAITING,
+            [{"$set": {**literal, **_BUMP}}, {"$set": {"start_by": start_by_of("$run_at"), **_OUT_OF_LINE}}],
         )
         return await self._changed(job_id, changed, "update()", "pending")
 
     async def run_now(self, job_id: DocumentId) -> Document:
         """Make a pending job due at once."""
         now = self._connection.clock.expression()
-        due = {**_BUMP, "run_at": now, "start_by": start_by_of(now)}
+        due = {**_BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}
         changed = await self._change(job_id, (PENDING,), due)
         return await self._changed(job_id, changed, "run_now()", "pending")
 

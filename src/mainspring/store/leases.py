@@ -55,13 +55,14 @@ class Renewals:
             return {document["_id"]: (document["token"], cancel_reason(document["cancel"])) for document in asked}
 
     def beat(self, worker: str, facts: dict[str, Any]) -> None:
-        """Say that a worker lives, and what it does."""
+        """Say that a worker lives, and what it does; renews its hold on the slots that it has of limits."""
+        now = self._clock.expression()
         with deadline(self._settings.renew_timeout):
             self._workers.update_one(
                 {"_id": worker},
                 [
                     {"$set": {key: {"$literal": value} for key, value in facts.items()}},
-                    {"$set": {"beat_at": self._clock.expression()}},
+                    {"$set": {"beat_at": now, "lease_until": {"$add": [now, int(self._settings.lease * 1000)]}}},
                 ],
                 upsert=True,
             )

@@ -37,6 +37,7 @@ _RELEASE = [
         "$set": {
             **_BUMP,
             "held": "$$REMOVE",
+            "line": "$$REMOVE",
             "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
         }
     }
@@ -138,6 +139,7 @@ class Tending:
                                 "finished_at": now,
                                 "ready": "$$REMOVE",
                                 "held": "$$REMOVE",
+                                "line": "$$REMOVE",
                             }
                         }
                     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -44,6 +45,19 @@ class Workers:
             cursor = self._connection.workers.find({"beat_at": {"$gt": since}}, hint="beat_at")
             found = await cursor.to_list(1000)
         return sorted((_peer(document) for document in found), key=lambda peer: peer.id)
+
+    async def gone(self, workers: Sequence[str]) -> list[str]:
+        """Those of these workers whose lease has run out, or that have left."""
+        if not workers:
+            return []
+        grace = int(self._connection.settings.rescue_grace * 1000)
+        since = {"$subtract": [self._connection.clock.expression(), grace]}
+        with self._connection.deadline():
+            cursor = self._connection.workers.find(
+                {"_id": {"$in": list(workers)}, "$expr": {"$gt": ["$lease_until", since]}}, {"_id": 1}, hint="_id_"
+            )
+            alive = {document["_id"] for document in await cursor.to_list(len(workers))}
+        return [worker for worker in workers if worker not in alive]
 
     async def leave(self, worker: str) -> None:
         """Take a worker out of the registry."""

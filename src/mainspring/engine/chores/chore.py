@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mainspring.config import Settings
 from mainspring.engine.events import Events
+from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holdings
 from mainspring.engine.peers import Peers
 from mainspring.engine.slots import Slots
@@ -25,6 +26,7 @@ class Surroundings:
     holdings: Holdings
     slots: Slots
     peers: Peers
+    gatekeeper: Gatekeeper
     worker: str
     look: Callable[[], None]
     """Lets the worker look for jobs at once, in all queues."""

@@ -1,0 +1,292 @@
+"""Lets through only as many jobs as the limits allow, counting for one worker what it has of each gate.
+
+Between reading candidates and claiming them, `admit` asks for each job whether every gate in its way has room here,
+and takes more from the database where this worker has too little. Who finds no room is put in line. When a job has
+ended, `freed` gives its slots to the next: the worker looks into the lines of those gates before anything else, and
+what nobody here needs goes back after a moment.
+
+All this is counted against what `store/gates.py` granted, and only while this worker's lease holds: after that it has
+nothing, since others may have been given it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from mainspring.clock import Clock, monotonic
+from mainspring.config import Settings
+from mainspring.engine.holdings import Holding
+from mainspring.engine.limits import Limits
+from mainspring.model.limits import RATE, Gate, Limit
+from mainspring.store import Store
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Document
+from mainspring.store.gates import Taken, Want, line_note
+
+_KEPT_IDLE = 1.0
+_OPEN_LINES = 100
+_LINES_AT_ONCE = 50
+
+
+@dataclass(slots=True)
+class Share:
+    """What this worker has of one gate: `mine` of it, of which `used`; for a rate, starts that are left to be used."""
+
+    mine: int = 0
+    used: int = 0
+    full: bool = False
+    line: bool = False
+    rev: int = 0
+    idle_since: float = 0.0
+
+    @property
+    def free(self) -> int:
+        return self.mine - self.used
+
+
+class Gatekeeper:
+    """The limits of one worker."""
+
+    def __init__(self, store: Store, settings: Settings, limits: Limits, worker: str, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._settings = settings
+        self._limits = limits
+        self._worker = worker
+        self._wake = wake
+        self._shares: dict[str, Share] = {}
+        self._open: set[str] = set()
+        self._admitted: dict[DocumentId, list[Gate]] = {}
+        self._polled_at = float("-inf")
+        self._valid_until = float("-inf")
+        self._lapsed = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to limit, so that nothing need be asked."""
+        return not self._limits and not self._shares
+
+    @property
+    def holds(self) -> bool:
+        """Whether this worker has been granted anything."""
+        return bool(self._shares)
+
+    # -- the lease ---------------------------------------------------------------------------------------------------
+
+    def extend(self, asked: float) -> None:
+        """This worker's lease was renewed, as was asked for at that instant. Called by the heartbeat's thread."""
+        self._lapsed |= asked >= self._valid_until
+        self._valid_until = self._end_of_lease(asked)
+
+    def valid_for(self, holding: Holding, asked: float) -> float:
+        """Until when a job may run whose claim was made or renewed at `asked`: never longer than its slots are held."""
+        valid = self._end_of_lease(asked)
+        return min(valid, self._valid_until) if holding.gates else valid
+
+    def _end_of_lease(self, asked: float) -> float:
+        return asked + self._settings.lease - self._settings.fence_margin
+
+    def _check_lease(self) -> None:
+        """Forget what was granted before a lease that has run out: others may have it by now."""
+        if self._lapsed or monotonic() >= self._valid_until:
+            self._lapsed = False
+            self._shares.clear()
+            self._admitted.clear()
+
+    # -- letting through -------------------------------------------------------------------------------------------
+
+    async def admit(self, candidates: Sequence[Document], free: int) -> list[Document]:
+        """Those candidates that every gate has room for; the others are put in line. `free` of them start at once."""
+        if self.idle:
+            return list(candidates)
+        self._check_lease()
+        gates = {document["_id"]: self._limits.gates(document) for document in candidates}
+        await self._take_more(candidates, gates, free)
+        admitted: list[Document] = []
+        refused: dict[str, list[DocumentId]] = defaultdict(list)
+        closed: dict[str, str] = {}
+        for document in candidates:
+            blocking = self._blocking(gates[document["_id"]], "line" in document, closed)
+            if blocking is None:
+                self._use(document["_id"], gates[document["_id"]])
+                admitted.append(document)
+                continue
+            closed[blocking.name] = line_note(blocking)
+            if "line" not in document:
+                refused[blocking.name].append(document["_id"])
+        if refused:
+            await self._put_in_line(refused, closed)
+        return admitted
+
+    def taken(self, job_id: DocumentId) -> list[Gate]:
+        """The gates that a claimed job came through, for its holding to keep."""
+        return self._admitted.pop(job_id, [])
+
+    def not_claimed(self, candidates: Iterable[Document]) -> None:
+        """Others were faster with these: their slots are free again."""
+        for document in candidates:
+            self.freed(self._admitted.pop(document["_id"], []), unused=True)
+
+    def freed(self, gates: Iterable[Gate], unused: bool = False) -> None:
+        """A job has ended, or was not claimed after all."""
+        for gate in gates:
+            share = self._shares.get(gate.name)
+            if share is None:
+                continue
+            if isinstance(gate.rule, Limit):
+                share.used = max(0, share.used - 1)
+                share.idle_since = monotonic()
+                if share.line:
+                    self._open.add(gate.name)
+            elif unused:
+                share.mine += gate.cost
+        if self._open:
+            self._wake()
+
+    def _blocking(self, gates: Sequence[Gate], from_line: bool, closed: Container[str]) -> Gate | None:
+        """The first gate that has no room for a job, or that it would pass before one that came earlier."""
+        for gate in gates:
+            share = self._shares.get(gate.name)
+            if share is None or share.free < gate.cost or gate.name in closed or (share.line and not from_line):
+                return gate
+        return None
+
+    def _use(self, job_id: DocumentId, gates: list[Gate]) -> None:
+        for gate in gates:
+            share = self._shares[gate.name]
+            if isinstance(gate.rule, Limit):
+                share.used += gate.cost
+            else:
+                share.mine -= gate.cost
+        if gates:
+            self._admitted[job_id] = gates
+
+    async def _take_more(self, candidates: Sequence[Document], gates: dict[DocumentId, list[Gate]], free: int) -> None:
+        """Take from the gates what these candidates need beyond what this worker has."""
+        wants: dict[str, Want] = {}
+        for place, document in enumerate(candidates):
+            for gate in gates[document["_id"]]:
+                want = wants.get(gate.name)
+                if want is None:
+                    share = self._shares.get(gate.name)
+                    want = wants[gate.name] = Want(gate.rule, 0 if share is None else share.mine, 0)
+                if place < free or not isinstance(gate.rule, Limit):
+                    want.now += gate.cost
+                else:
+                    want.ahead += gate.cost
+        lacking = {name: want for name, want in wants.items() if self._lacks(name, want)}
+        if lacking:
+            for name, taken in (await self._store.gates.take(self._worker, lacking)).items():
+                self._note(name, taken)
+
+    def _lacks(self, name: str, want: Want) -> bool:
+        share = self._shares.get(name)
+        free = 0 if share is None else share.free
+        want.now, left = max(0, want.now - free), max(0, free - want.now)
+        want.ahead = max(0, want.ahead - left)
+        return want.now + want.ahead > 0
+
+    def _note(self, name: str, taken: Taken) -> None:
+        share = self._shares.setdefault(name, Share())
+        share.mine, share.full, share.line, share.rev = taken.mine, taken.full, taken.line, taken.rev
+        share.idle_since = monotonic()
+        if taken.opens_at is not None and taken.full:
+            wait = (taken.opens_at - self._clock.now()).total_seconds()
+            asyncio.get_running_loop().call_later(max(0.0, wait), self._look_into, name)
+
+    @property
+    def _clock(self) -> Clock:
+        return self._store.clock
+
+    def _look_into(self, name: str) -> None:
+        self._open.add(name)
+        self._wake()
+
+    async def _put_in_line(self, refused: dict[str, list[DocumentId]], notes: dict[str, str]) -> None:
+        await self._store.gates.put_in_line(refused, notes)
+        # A slot that became free while these were put in line woke nobody: look once more.
+        for name, taken in (await self._store.gates.look(self._worker, list(refused))).items():
+            share = self._shares.setdefault(name, Share())
+            share.line, share.rev = True, taken.rev
+            if share.free > 0 or not taken.full:
+                self._look_into(name)
+
+    # -- lines -----------------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether there are lines to look into."""
+        return bool(self._open)
+
+    async def from_lines(self, want: int) -> list[Document]:
+        """The first jobs in lines that may have room; in no order."""
+        if not self._open or want <= 0:
+            return []
+        names = list(self._open)[:_LINES_AT_ONCE]
+        self._open.difference_update(names)
+        queues, fields = self._settings.queues, self._store.claims.fields
+        found = await asyncio.gather(
+            *(self._store.gates.heads(name, queues, self._room(name, want), fields) for name in names)
+        )
+        for name, jobs in zip(names, found, strict=True):
+            if not jobs:
+                await self._end_line(name)
+        return [job for jobs in found for job in jobs]
+
+    def _room(self, name: str, want: int) -> int:
+        """How many jobs of a line to read: what this worker has slots for, or as many as it could run."""
+        share = self._shares.get(name)
+        return want if share is None or share.free <= 0 else min(want, share.free)
+
+    def look_again(self, documents: Iterable[Document]) -> None:
+        """There was no room here for these, which were read from lines: they stay first in them."""
+        self._open.update(document["line"] for document in documents)
+
+    async def poll(self, every: float) -> None:
+        """Learn which lines have room that this worker has not heard of."""
+        if self._limits and monotonic() - self._polled_at >= every:
+            self._polled_at = monotonic()
+            self._open.update(await self._store.gates.open_lines(_OPEN_LINES))
+
+    async def _end_line(self, name: str) -> None:
+        share = self._shares.get(name)
+        rev = share.rev if share is not None else (await self._store.gates.look(self._worker, [name]))[name].rev
+        await self._store.gates.end_line(name, rev)
+        if share is not None:
+            share.line = False
+
+    # -- giving back -----------------------------------------------------------------------------------------------
+
+    async def tidy(self) -> None:
+        """Give back what this worker has had no use for: at once where others wait, else after a moment."""
+        self._check_lease()
+        now = monotonic()
+        keep: dict[str, int] = {}
+        refund: dict[str, int] = {}
+        for name, share in list(self._shares.items()):
+            idle = now - share.idle_since > _KEPT_IDLE
+            if name.startswith(RATE):
+                if idle:
+                    refund |= {name: share.mine} if share.mine > 0 else {}
+                    del self._shares[name]
+            elif share.free > 0 and (share.full or share.line or idle):
+                keep[name] = share.mine = share.used
+            elif share.mine == 0 and idle:
+                keep[name] = 0
+        if refund:
+            await self._store.gates.refund(refund)
+        if keep:
+            await self._store.gates.give_back(self._worker, keep)
+        for name, used in keep.items():
+            share = self._shares.get(name, Share())
+            if used == share.used == share.mine == 0:
+                self._shares.pop(name, None)
+
+    async def give_all_back(self) -> None:
+        """This worker stops: whatever it has is others' at once."""
+        names = list(self._shares)
+        self._shares.clear()
+        if names:
+            await self._store.gates.give_back(self._worker, dict.fromkeys(names, 0))

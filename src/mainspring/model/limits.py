@@ -1,0 +1,221 @@
+"""Limits: how many jobs may run at once, and how many may start in a stretch of time. Pure.
+
+A limit belongs to a job name or to a queue. With a key, a path into the job's data such as "tenant", each value of it
+is limited on its own. Every limit that counts for a job is one *gate* between the job and its run; a gate has a name
+that is the same in every process, under which slots and tokens are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any
+
+from mainspring.errors import ConfigurationError
+from mainspring.model.retry import Seconds, seconds
+
+CONCURRENCY, RATE = "c", "r"
+NAME, QUEUE = "name", "queue"
+_LARGEST = 1_000_000
+_LONGEST_VALUE = 120
+_UNITS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+_RATE = re.compile(r"\s*([0-9]{1,9})\s*(?:/|per)\s*([0-9]{0,6})\s*([a-z]+)\s*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `limit` jobs at once; with `key`, for each value that the data has there."""
+
+    limit: int
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_count(self.limit, "A limit")
+        _check_key(self.key)
+
+    def to_document(self) -> dict[str, Any]:
+        return {"limit": self.limit, **({} if self.key is None else {"key": self.key})}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Limit:
+        return cls(document["limit"], document.get("key"))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """At most so many starts in a stretch of time: `Rate("100/minute")`; with `key`, for each value of it.
+
+    Unused starts are saved up to `burst`; by default that is all of one stretch, and with `smooth` a twentieth of it,
+    so that the starts are spread evenly. A job costs `weight`: a number, or the path of one in its data.
+    """
+
+    count: int
+    per: float
+    key: str | None
+    burst: int
+    weight: int | str
+
+    def __init__(
+        self,
+        rate: str,
+        *,
+        key: str | None = None,
+        burst: int | None = None,
+        smooth: bool = False,
+        weight: int | str = 1,
+    ) -> None:
+        count, per = _parse_rate(rate)
+        if burst is not None and smooth:
+            raise ConfigurationError("Give a rate burst or smooth, not both: smooth is a burst of a twentieth.")
+        chosen = burst if burst is not None else max(1, count // 20) if smooth else count
+        _check_count(chosen, "A rate's burst")
+        _check_key(key)
+        if not isinstance(weight, str):
+            _check_count(weight, "A rate's weight")
+            if weight > chosen:
+                raise ConfigurationError(f"A job that costs {weight} never fits into a burst of {chosen}; raise burst.")
+        else:
+            _check_key(weight)
+        for name, value in (("count", count), ("per", per), ("key", key), ("burst", chosen), ("weight", weight)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def a_second(self) -> float:
+        """Starts that are earned each second."""
+        return self.count / self.per
+
+    def cost(self, data: Mapping[str, Any]) -> int:
+        """What a job with this data costs; at least 1, and never more than fits into the burst."""
+        if isinstance(self.weight, int):
+            return self.weight
+        value = value_at(data, self.weight)
+        cost = int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else 1
+        return min(max(1, cost), self.burst)
+
+    def to_document(self) -> dict[str, Any]:
+        return {"rate": f"{self.count}/{self.per:g}s", "key": self.key, "burst": self.burst, "weight": self.weight}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Rate:
+        return cls(
+            document["rate"], key=document.get("key"), burst=document.get("burst"), weight=document.get("weight", 1)
+        )
+
+
+def check_concurrency(value: object) -> Limit | None:
+    """A limit as users write it: a number, or a `Limit`."""
+    if value is None or isinstance(value, Limit):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Limit(value)
+    raise ConfigurationError(f'concurrency must be a number or a Limit, such as Limit(5, key="tenant"), not {value!r}.')
+
+
+def check_rate(value: object) -> Rate | None:
+    """A rate as users write it: text such as "100/minute", or a `Rate`."""
+    if value is None or isinstance(value, Rate):
+        return value
+    if isinstance(value, str):
+        return Rate(value)
+    raise ConfigurationError(f'rate must be text such as "100/minute", or a Rate, not {value!r}.')
+
+
+def _parse_rate(text: object) -> tuple[int, float]:
+    match = _RATE.fullmatch(text.lower()) if isinstance(text, str) else None
+    unit = None if match is None else _UNITS.get(match[3].removesuffix("s") or "s", _UNITS.get(match[3]))
+    if match is None or unit is None:
+        raise ConfigurationError(f'A rate is text such as "100/minute", "5/s" or "1000/10 minutes", not {text!r}.')
+    count, per = int(match[1]), (int(match[2]) if match[2] else 1) * unit
+    _check_count(count, "A rate")
+    if not 0 < per <= timedelta(days=31).total_seconds():
+        raise ConfigurationError(f"A rate counts over at most 31 days, not {text!r}.")
+    return count, per
+
+
+def _check_count(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
+        raise ConfigurationError(f"{what} must be a whole number from 1 to {_LARGEST:,}, not {value!r}.")
+
+
+def _check_key(value: object) -> None:
+    if value is not None and (not isinstance(value, str) or not 1 <= len(value) <= 200 or ".." in f".{value}."):
+        raise ConfigurationError(
+            f'A key is the path of a value in the data, such as "tenant" or "user.id", not {value!r}.'
+        )
+
+
+def value_at(data: Mapping[str, Any], path: str) -> Any:
+    """The value at a path of names with dots; None when there is none."""
+    value: Any = data
+    for step in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step)
+    return value
+
+
+def value_text(value: Any) -> str:
+    """A value as a short text that tells values apart; a long one is replaced by its print."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if len(text) > _LONGEST_VALUE:
+        text = text[:40] + "…" + blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
+    return text
+
+
+def gate_name(kind: str, scope: str, target: str, key: str | None, data: Mapping[str, Any]) -> str:
+    """The name of a gate, the same in every process."""
+    name = f"{kind}:{scope}:{target}"
+    return name if key is None else f"{name}:{key}={value_text(value_at(data, key))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate between a job and its run: how much of it the job needs."""
+
+    name: str
+    rule: Limit | Rate
+    cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The limits of one name or queue."""
+
+    concurrency: Limit | None = None
+    rate: Rate | None = None
+
+    def __bool__(self) -> bool:
+        return self.concurrency is not None or self.rate is not None
+
+    def gates(self, scope: str, target: str, data: Mapping[str, Any]) -> list[Gate]:
+        """The gates that a job with this data has to pass. Rates last: a start that was spent does not come back."""
+        found = []
+        if self.concurrency is not None:
+            rule = self.concurrency
+            found.append(Gate(gate_name(CONCURRENCY, scope, target, rule.key, data), rule))
+        if self.rate is not None:
+            found.append(Gate(gate_name(RATE, scope, target, self.rate.key, data), self.rate, self.rate.cost(data)))
+        return found
+
+
+def window(value: Seconds, name: str) -> float:
+    """A stretch of time that must not be empty."""
+    length = seconds(value, name)
+    if length <= 0:
+        raise ConfigurationError(f"{name} must be more than 0 seconds.")
+    return length

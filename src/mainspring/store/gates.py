@@ -1,0 +1,292 @@
+"""The gates of limits: who has how many slots or tokens, and who waits in line.
+
+There is one document per gate in use. A worker takes slots from it in advance, as many as it has jobs for, and counts
+its jobs against them by itself, so that a job costs nothing as long as the worker has slots left. What all workers
+have taken together never exceeds the limit: taking is one update that computes on the server what is left.
+
+Slots are bound to the lease of the worker that took them, which its heartbeat renews before any claim. When the lease
+has run out they are taken back, and the worker, which has cancelled its jobs by then, knows that it has none.
+
+A job that finds no room is put in line: it leaves the claim's index, so that nobody walks over it again, and enters
+the line's. Keeps true: a gate whose document does not say that there is a line has none. Who puts jobs in line does so
+first and marks the gate then; who finds the line empty unmarks it only when it has not been marked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo import UpdateMany, UpdateOne
+from pymongo.errors import BulkWriteError
+
+from mainspring.model.job import PENDING
+from mainspring.model.limits import Gate, Limit, Rate
+from mainspring.store.claim import ORDER
+from mainspring.store.codec import DocumentId
+from mainspring.store.collections import BY_ID, HOLDERS, LINE, OPEN
+from mainspring.store.connection import Connection, Document
+
+BY_LIMIT = "limit"
+_DUPLICATE = 11000
+_BUMP = {"rev": {"$add": ["$rev", 1]}}
+
+
+@dataclass(slots=True)
+class Want:
+    """What a worker wants of a gate: how much it has, how much it needs at once, and how much it could use soon."""
+
+    rule: Limit | Rate
+    mine: int
+    now: int
+    ahead: int = 0
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a worker has of a gate now. `full`: nothing was left for others. `line`: jobs wait for it."""
+
+    mine: int
+    full: bool
+    line: bool
+    rev: int
+    opens_at: datetime | None = None
+
+
+class Gates:
+    """The store's verbs for limits."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def take(self, worker: str, wants: Mapping[str, Want]) -> dict[str, Taken]:
+        """Take what is left of these gates, as far as it is wanted."""
+        now = self._connection.clock.expression()
+        statements = [UpdateOne({"_id": name}, _taking(worker, want, now), upsert=True) for name, want in wants.items()]
+        with self._connection.deadline():
+            for _ in range(3):
+                try:
+                    await self._connection.gates.bulk_write(statements, ordered=False)
+                    break
+                except BulkWriteError as error:  # two made the same gate at once
+                    failed = error.details["writeErrors"]
+                    if any(failure["code"] != _DUPLICATE for failure in failed):
+                        raise
+                    statements = [statements[failure["index"]] for failure in failed]
+        return await self.look(worker, list(wants))
+
+    async def look(self, worker: str, names: Sequence[str]) -> dict[str, Taken]:
+        """How these gates stand."""
+        with self._connection.deadline():
+            cursor = self._connection.gates.find({"_id": {"$in": list(names)}}, hint=BY_ID)
+            found = {document["_id"]: document for document in await cursor.to_list(len(names))}
+        return {name: _decode(found.get(name, {}), worker) for name in names}
+
+    async def give_back(self, worker: str, amounts: Mapping[str, int]) -> None:
+        """Keep only this much of each gate. Where jobs wait in line, others may look at once."""
+        now = self._connection.clock.expression()
+        statements: list[UpdateOne] = []
+        for name, keep in amounts.items():
+            opened = {"$cond": ["$line", now, "$$REMOVE"]}
+            kept = _with_mine(worker, keep)
+            statements.append(UpdateOne({"_id": name}, [{"$set": {"grants": kept, "open_at": opened}}]))
+        with self._connection.deadline():
+            await self._connection.gates.bulk_write(statements, ordered=False)
+            empty = [name for name, keep in amounts.items() if keep == 0]
+            await self._connection.gates.delete_many(
+                {"_id": {"$in": empty}, "grants": [], "line": None, "tokens": None}, hint=BY_ID
+            )
+
+    async def refund(self, amounts: Mapping[str, int]) -> None:
+        """Give starts back that were paid for and not used."""
+        statements = [UpdateOne({"_id": name}, {"$inc": {"tokens": amount}}) for name, amount in amounts.items()]
+        with self._connection.deadline():
+            await self._connection.gates.bulk_write(statements, ordered=False)
+
+    # -- lines -----------------------------------------------------------------------------------------------------
+
+    async def put_in_line(self, jobs: Mapping[str, Sequence[DocumentId]], notes: Mapping[str, str]) -> None:
+        """Take ready jobs out of the claim's index and put them in the lines of the gates that they wait for."""
+        now = self._connection.clock.expression()
+        statements = [
+            UpdateMany(
+                {"_id": {"$in": list(ids)}, "ready": True},
+                [{"$set": {**_BUMP, "ready": "$$REMOVE", "line": {"$literal": name}, "held": _held(notes[name], now)}}],
+                hint=BY_ID,
+            )
+            for name, ids in jobs.items()
+        ]
+        marks = [UpdateOne({"_id": name}, {"$set": {"line": True}, "$inc": {"rev": 1}}, upsert=True) for name in jobs]
+        with self._connection.deadline():
+            await self._connection.jobs.bulk_write(statements, ordered=False)
+            await self._connection.gates.bulk_write(marks, ordered=False)
+
+    async def heads(
+        self, name: str, queues: Sequence[str] | None, limit: int, fields: Mapping[str, int]
+    ) -> list[Document]:
+        """The first due jobs in a line, of these queues only."""
+        now = self._connection.clock.expression()
+        due: Document = {"line": name, "state": PENDING, "$expr": {"$lte": ["$run_at", now]}}
+        if queues is not None:
+            due["queue"] = {"$in": list(queues)}
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(due, fields, sort=ORDER, hint=LINE, limit=limit)
+            return await cursor.to_list(limit)
+
+    async def end_line(self, name: str, rev: int) -> None:
+        """There is no line any more, unless somebody has put jobs in it since `rev`."""
+        with self._connection.deadline():
+            if await self._connection.jobs.find_one({"line": name}, {"_id": 1}, hint=LINE) is None:
+                await self._connection.gates.update_one(
+                    {"_id": name, "rev": rev}, {"$unset": {"line": "", "open_at": ""}}
+                )
+
+    async def open_lines(self, limit: int) -> list[str]:
+        """The gates that have a line, and room for those in it, as far as anybody knows."""
+        now = self._connection.clock.expression()
+        with self._connection.deadline():
+            cursor = self._connection.gates.find(
+                {"open_at": {"$type": "date"}, "$expr": {"$lte": ["$open_at", now]}},
+                {"_id": 1},
+                sort=[("open_at", 1)],
+                hint=OPEN,
+                limit=limit,
+            )
+            return [document["_id"] for document in await cursor.to_list(limit)]
+
+    async def lines(self, prefix: str) -> list[str]:
+        """The gates with a line whose names begin like this."""
+        with self._connection.deadline():
+            cursor = self._connection.gates.find(
+                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True}, {"_id": 1}, hint=BY_ID
+            )
+            return [document["_id"] for document in await cursor.to_list(None)]
+
+    async def open(self, prefix: str) -> None:
+        """Let everybody look whether there is room at these gates: their limit has changed."""
+        now = self._connection.clock.expression()
+        with self._connection.deadline():
+            await self._connection.gates.update_many(
+                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True},
+                [{"$set": {"open_at": now}}],
+                hint=BY_ID,
+            )
+
+    async def dissolve(self, name: str) -> int:
+        """Let everybody in a line go back to the claim's index: its limit is gone."""
+        ready = {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]}
+        with self._connection.deadline():
+            outcome = await self._connection.jobs.update_many(
+                {"line": name}, [{"$set": {**_BUMP, "line": "$$REMOVE", "held": "$$REMOVE", "ready": ready}}], hint=LINE
+            )
+            await self._connection.gates.update_one({"_id": name}, {"$unset": {"line": "", "open_at": ""}})
+        return outcome.modified_count
+
+    # -- holders ---------------------------------------------------------------------------------------------------
+
+    async def holders(self) -> list[str]:
+        """The workers that have slots somewhere."""
+        with self._connection.deadline():
+            return [
+                name for name in await self._connection.gates.distinct("grants.w", {"grants.w": {"$gt": ""}}) if name
+            ]
+
+    async def take_back(self, worker: str) -> int:
+        """Free all slots of a worker that is gone."""
+        now = self._connection.clock.expression()
+        with self._connection.deadline():
+            outcome = await self._connection.gates.update_many(
+                {"grants.w": worker},
+                [{"$set": {"grants": _with_mine(worker, 0), "open_at": {"$cond": ["$line", now, "$$REMOVE"]}}}],
+                hint=HOLDERS,
+            )
+        return outcome.modified_count
+
+
+def _held(note: str, now: Any) -> Document:
+    return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
+
+
+def _others(worker: str) -> Document:
+    """What the other workers have."""
+    return {"$filter": {"input": {"$ifNull": ["$grants", []]}, "cond": {"$ne": ["$$this.w", worker]}}}
+
+
+def _with_mine(worker: str, mine: Any) -> Document:
+    """The grants with this worker's set anew; none is left out."""
+    own = [{"w": worker, "n": mine}]
+    return {"$concatArrays": [_others(worker), {"$cond": [{"$gt": [mine, 0]}, own, []]}]}
+
+
+def _taking(worker: str, want: Want, now: Any) -> list[Document]:
+    return (
+        _taking_slots(worker, want, want.rule, now)
+        if isinstance(want.rule, Limit)
+        else _taking_tokens(worker, want, want.rule, now)
+    )
+
+
+def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Document]:
+    """Take slots as far as there are any; what is only needed soon, only from the first half of them."""
+    left = {"$max": [0, {"$subtract": [rule.limit, {"$add": ["$others", want.mine]}]}]}
+    at_once = {"$min": [want.now, left]}
+    spare = {"$subtract": [rule.limit // 2, {"$add": ["$others", want.mine, at_once]}]}
+    given = {"$add": [want.mine, at_once, {"$max": [0, {"$min": [want.ahead, spare]}]}]}
+    return [
+        {"$set": {"others": {"$sum": {"$map": {"input": _others(worker), "in": "$$this.n"}}}}},
+        {"$set": {"given": given}},
+        {
+            "$set": {
+                "grants": _with_mine(worker, "$given"),
+                "full": {"$gte": [{"$add": ["$others", "$given"]}, rule.limit]},
+                "rev": {"$ifNull": ["$rev", 0]},
+            }
+        },
+        {"$set": {"open_at": {"$cond": [{"$and": ["$line", {"$not": "$full"}]}, now, "$$REMOVE"]}}},
+        {"$unset": ["others", "given"]},
+    ]
+
+
+def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Document]:
+    """Earn what the time since the last look has brought, and spend of it what is wanted."""
+    earned = {"$multiply": [{"$subtract": [now, {"$ifNull": ["$at", now]}]}, rule.a_second / 1000]}
+    saved = {"$min": [rule.burst, {"$add": [{"$ifNull": ["$tokens", rule.burst]}, {"$max": [0, earned]}]}]}
+    given = {"$max": [0, {"$min": [want.now, {"$floor": "$tokens"}]}]}
+    lacking = {"$subtract": [{"$min": [want.now, 1]}, {"$subtract": ["$tokens", "$given"]}]}
+    wait = {"$ceil": {"$multiply": [1000 / rule.a_second, {"$max": [0, lacking]}]}}
+    short = {"$lt": ["$given", want.now]}
+    return [
+        {"$set": {"tokens": saved, "at": now}},
+        {"$set": {"given": given}},
+        {"$set": {"opens": {"$cond": [short, {"$add": [now, wait]}, "$$REMOVE"]}}},
+        {
+            "$set": {
+                "tokens": {"$subtract": ["$tokens", "$given"]},
+                "grants": _with_mine(worker, {"$add": [want.mine, "$given"]}),
+                "full": short,
+                "rev": {"$ifNull": ["$rev", 0]},
+                "open_at": {"$cond": ["$line", {"$ifNull": ["$opens", now]}, "$$REMOVE"]},
+            }
+        },
+        {"$unset": "given"},
+    ]
+
+
+def _decode(document: Mapping[str, Any], worker: str) -> Taken:
+    mine = sum(int(grant["n"]) for grant in document.get("grants", ()) if grant["w"] == worker)
+    return Taken(
+        mine, bool(document.get("full")), bool(document.get("line")), document.get("rev", 0), document.get("opens")
+    )
+
+
+def line_note(gate: Gate) -> str:
+    """Why a job waits in this line, in words."""
+    if isinstance(gate.rule, Limit):
+        return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
+    return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."
+
+
+def names_of(gates: Iterable[Gate]) -> list[str]:
+    return [gate.name for gate in gates]
