@@ -20,7 +20,7 @@ from mainspring.clock import Clock, monotonic
 from mainspring.config import Settings
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
-from mainspring.model.limits import RATE, Gate, Limit
+from mainspring.model.limits import RATE, Gate, Limit, Shut
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
@@ -148,6 +148,8 @@ class Gatekeeper:
     def _blocking(self, gates: Sequence[Gate], from_line: bool, closed: Container[str]) -> Gate | None:
         """The first gate that has no room for a job, or that it would pass before one that came earlier."""
         for gate in gates:
+            if isinstance(gate.rule, Shut):
+                return gate
             share = self._shares.get(gate.name)
             if share is None or share.free < gate.cost or gate.name in closed or (share.line and not from_line):
                 return gate
@@ -168,6 +170,8 @@ class Gatekeeper:
         wants: dict[str, Want] = {}
         for place, document in enumerate(candidates):
             for gate in gates[document["_id"]]:
+                if isinstance(gate.rule, Shut):
+                    break
                 want = wants.get(gate.name)
                 if want is None:
                     share = self._shares.get(gate.name)

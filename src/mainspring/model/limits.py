@@ -184,11 +184,18 @@ def gate_name(kind: str, scope: str, target: str, key: str | None, data: Mapping
 
 
 @dataclass(frozen=True, slots=True)
+class Shut:
+    """A gate that lets nobody through for now: something is paused, or a breaker is open."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """One gate between a job and its run: how much of it the job needs."""
 
     name: str
-    rule: Limit | Rate
+    rule: Limit | Rate | Shut
     cost: int = 1
 
 

@@ -23,7 +23,7 @@ from pymongo import UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.model.job import PENDING
-from mainspring.model.limits import Gate, Limit, Rate
+from mainspring.model.limits import Gate, Limit, Rate, Shut
 from mainspring.store.claim import ORDER
 from mainspring.store.codec import DocumentId
 from mainspring.store.collections import BY_ID, HOLDERS, LINE, OPEN
@@ -283,6 +283,8 @@ def _decode(document: Mapping[str, Any], worker: str) -> Taken:
 
 def line_note(gate: Gate) -> str:
     """Why a job waits in this line, in words."""
+    if isinstance(gate.rule, Shut):
+        return gate.rule.note
     if isinstance(gate.rule, Limit):
         return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
     return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."
