@@ -30,7 +30,7 @@ from mainspring.model.calendar import Calendar
 from mainspring.model.job import Attempt, Held, Job, JobError, Progress
 from mainspring.model.ledger import Entry as LedgerEntry
 from mainspring.model.ledger import Notice
-from mainspring.model.limits import Limit, Rate
+from mainspring.model.limits import Limit, Rate, Sequence
 from mainspring.model.retry import Retry
 from mainspring.model.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.model.schedule import Firing, Pause
@@ -80,6 +80,7 @@ __all__ = [
     "ScheduleNotFound",
     "ScheduleStateError",
     "Scheduler",
+    "Sequence",
     "Signal",
     "Snooze",
     "Unavailable",

@@ -156,6 +156,11 @@ class Handlers:
         self._by_name.pop(name, None)
 
     @property
+    def fair(self) -> bool:
+        """Whether the keys of any handler's jobs take turns."""
+        return any(handler.allowance.fair is not None for handler in self._by_name.values())
+
+    @property
     def limited(self) -> bool:
         """Whether any handler has limits."""
         return any(handler.allowance for handler in self._by_name.values())

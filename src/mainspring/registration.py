@@ -15,7 +15,16 @@ from mainspring.engine.executor import Middleware
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
 from mainspring.model.draft import check_priority, check_retry, check_timeout
-from mainspring.model.limits import Allowance, Limit, Rate, check_concurrency, check_rate
+from mainspring.model.limits import (
+    Allowance,
+    Limit,
+    Rate,
+    Sequence,
+    check_concurrency,
+    check_fair,
+    check_rate,
+    check_sequence,
+)
 from mainspring.model.retry import Retry, Seconds
 from mainspring.model.rules import Every, Rule
 
@@ -63,13 +72,16 @@ class Registration:
         priority: int | None = None,
         concurrency: int | Limit | None = None,
         rate: str | Rate | None = None,
+        sequence: str | Sequence | None = None,
+        fair: str | None = None,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
 
         Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
         of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
         `concurrency` limits how many of them run at once, `rate` how many start in a stretch of time, across all
-        processes; a `Limit` or a `Rate` with a key does so for each value of it.
+        processes; a `Limit` or a `Rate` with a key does so for each value of it. With `sequence`, the path of a key in
+        the data, jobs of one value run strictly in order, one at a time; with `fair`, the values take turns.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -85,7 +97,9 @@ class Registration:
                     isolation=isolation,
                     queue=queue,
                     priority=None if priority is None else check_priority(priority),
-                    allowance=Allowance(check_concurrency(concurrency), check_rate(rate)),
+                    allowance=Allowance(
+                        check_concurrency(concurrency), check_rate(rate), check_sequence(sequence), check_fair(fair)
+                    ),
                 )
             )
             return function

@@ -39,6 +39,7 @@ from mainspring.model.draft import (
     make_draft,
 )
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, STATES, Job
+from mainspring.model.limits import Shut, Turn
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules import Rule
 from mainspring.model.schedule import ScheduleOptions, check_repeated, make_spec
@@ -270,7 +271,17 @@ class Scheduler(CalendarVerbs):
             return Draft(check_name(name, "a job's name"), data, has_options=False)
         check_data(handler, data)
         queue, priority = handler.queue or DEFAULT_QUEUE, handler.priority or DEFAULT_PRIORITY
-        return Draft(name, data, queue, priority, has_options=False)
+        return self._gated(Draft(name, data, queue, priority, has_options=False))
+
+    def _gated(self, draft: Draft) -> Draft:
+        """The draft with the limits in its way, as far as this process knows of any."""
+        if self._limits:
+            document = {"name": draft.name, "queue": draft.queue, "data": draft.data, "seq": draft.seq}
+            draft.gates = [gate for gate in self._limits.gates(document) if not isinstance(gate.rule, Shut)]
+            turn = next((gate.rule for gate in draft.gates if isinstance(gate.rule, Turn)), None)
+            if turn is not None:
+                draft.seq, draft.has_options = turn.sequence, True
+        return draft
 
     def _draft(self, name: str, data: Any, options: dict[str, Any]) -> Draft:
         handler = self._handlers.own(name) if isinstance(name, str) else None
@@ -284,7 +295,7 @@ class Scheduler(CalendarVerbs):
         if unknown:
             raise InvalidJob(_unknown_option(min(unknown)))
         try:
-            return make_draft(name, data, **options)
+            return self._gated(make_draft(name, data, **options))
         except InvalidJob:
             raise
         except ConfigurationError as error:

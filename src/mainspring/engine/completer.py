@@ -19,7 +19,7 @@ from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
 from mainspring.model.ending import Committed, Ending, Lost, Released, Retried, Snoozed
-from mainspring.model.limits import Gate
+from mainspring.model.limits import Gate, Turn
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.finish import Finish, as_finished
@@ -74,9 +74,10 @@ class Completer:
 
     def add(self, holding: Holding, ending: Ending) -> None:
         """Store this ending as soon as possible."""
-        gates, holding.gates = holding.gates, []
-        if gates:
-            self.freed(gates)
+        slots = [gate for gate in holding.gates if not isinstance(gate.rule, Turn)]
+        if slots:
+            holding.gates = [gate for gate in holding.gates if isinstance(gate.rule, Turn)]
+            self.freed(slots)
         if isinstance(ending, Lost | Committed):
             self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
             return
@@ -172,6 +173,9 @@ class Completer:
 
     def _done(self, holding: Holding, ending: Ending, finish: Finish) -> None:
         self._holdings.remove(holding)
+        if holding.gates:  # whose turn it is in a sequence is read from what is stored
+            turns, holding.gates = holding.gates, []
+            self.freed(turns)
         if isinstance(ending, Lost):
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
         elif isinstance(ending, Retried | Snoozed):

@@ -12,19 +12,21 @@ nothing, since others may have been given it.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mainspring.clock import Clock, monotonic
 from mainspring.config import Settings
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
-from mainspring.model.limits import RATE, Gate, Limit, Shut
+from mainspring.model.limits import CONCURRENCY, FAIR, RATE, Fair, Gate, Limit, Rate, Turn
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
-from mainspring.store.gates import Taken, Want, line_note
+from mainspring.store.gates import Taken, Want
+from mainspring.store.lines import line_note
 
 _KEPT_IDLE = 1.0
 _OPEN_LINES = 100
@@ -59,6 +61,11 @@ class Gatekeeper:
         self._shares: dict[str, Share] = {}
         self._open: set[str] = set()
         self._admitted: dict[DocumentId, list[Gate]] = {}
+        self._first: dict[str, DocumentId] = {}
+        self._groups: dict[str, str] = {}
+        self._fair: list[str] = []
+        self.more = False
+        """Whether lines of keys that take turns hold more than was read of them."""
         self._polled_at = float("-inf")
         self._valid_until = float("-inf")
         self._lapsed = False
@@ -103,12 +110,13 @@ class Gatekeeper:
             return list(candidates)
         self._check_lease()
         gates = {document["_id"]: self._limits.gates(document) for document in candidates}
+        await self._learn_turns(candidates, gates)
         await self._take_more(candidates, gates, free)
         admitted: list[Document] = []
         refused: dict[str, list[DocumentId]] = defaultdict(list)
         closed: dict[str, str] = {}
         for document in candidates:
-            blocking = self._blocking(gates[document["_id"]], "line" in document, closed)
+            blocking = self._blocking(document, gates[document["_id"]], closed)
             if blocking is None:
                 self._use(document["_id"], gates[document["_id"]])
                 admitted.append(document)
@@ -116,9 +124,26 @@ class Gatekeeper:
             closed[blocking.name] = line_note(blocking)
             if "line" not in document:
                 refused[blocking.name].append(document["_id"])
+                if isinstance(blocking.rule, Fair):
+                    self._groups[blocking.name] = blocking.rule.group
         if refused:
             await self._put_in_line(refused, closed)
         return admitted
+
+    async def _learn_turns(self, candidates: Sequence[Document], gates: dict[DocumentId, list[Gate]]) -> None:
+        """Ask which job is first in each sequence; jobs that do not know that they are in one are told so."""
+        turns: set[Turn] = set()
+        unknown: dict[str, list[DocumentId]] = defaultdict(list)
+        for document in candidates:
+            for gate in gates[document["_id"]]:
+                if isinstance(gate.rule, Turn):
+                    turns.add(gate.rule)
+                    if "seq" not in document:
+                        unknown[gate.rule.sequence].append(document["_id"])
+        if unknown:
+            await self._store.gates.join_sequences(unknown)
+            self._wake()
+        self._first = await self._store.gates.first_of(turns) if turns else {}
 
     def taken(self, job_id: DocumentId) -> list[Gate]:
         """The gates that a claimed job came through, for its holding to keep."""
@@ -132,6 +157,8 @@ class Gatekeeper:
     def freed(self, gates: Iterable[Gate], unused: bool = False) -> None:
         """A job has ended, or was not claimed after all."""
         for gate in gates:
+            if isinstance(gate.rule, Turn) and not unused:
+                self._open.add(gate.name)
             share = self._shares.get(gate.name)
             if share is None:
                 continue
@@ -145,23 +172,29 @@ class Gatekeeper:
         if self._open:
             self._wake()
 
-    def _blocking(self, gates: Sequence[Gate], from_line: bool, closed: Container[str]) -> Gate | None:
+    def _blocking(self, document: Document, gates: Sequence[Gate], closed: Container[str]) -> Gate | None:
         """The first gate that has no room for a job, or that it would pass before one that came earlier."""
+        line = document.get("line")
         for gate in gates:
-            if isinstance(gate.rule, Shut):
-                return gate
-            share = self._shares.get(gate.name)
-            if share is None or share.free < gate.cost or gate.name in closed or (share.line and not from_line):
+            if isinstance(gate.rule, Limit | Rate):
+                share = self._shares.get(gate.name)
+                blocks = share is None or share.free < gate.cost or gate.name in closed or (share.line and line is None)
+            elif isinstance(gate.rule, Turn):
+                blocks = self._first.get(gate.rule.sequence) != document["_id"] or "seq" not in document
+            elif isinstance(gate.rule, Fair):
+                blocks = line is None
+            else:
+                blocks = True
+            if blocks:
                 return gate
         return None
 
     def _use(self, job_id: DocumentId, gates: list[Gate]) -> None:
         for gate in gates:
-            share = self._shares[gate.name]
             if isinstance(gate.rule, Limit):
-                share.used += gate.cost
-            else:
-                share.mine -= gate.cost
+                self._shares[gate.name].used += gate.cost
+            elif isinstance(gate.rule, Rate):
+                self._shares[gate.name].mine -= gate.cost
         if gates:
             self._admitted[job_id] = gates
 
@@ -170,8 +203,8 @@ class Gatekeeper:
         wants: dict[str, Want] = {}
         for place, document in enumerate(candidates):
             for gate in gates[document["_id"]]:
-                if isinstance(gate.rule, Shut):
-                    break
+                if not isinstance(gate.rule, Limit | Rate):
+                    continue
                 want = wants.get(gate.name)
                 if want is None:
                     share = self._shares.get(gate.name)
@@ -209,9 +242,13 @@ class Gatekeeper:
         self._wake()
 
     async def _put_in_line(self, refused: dict[str, list[DocumentId]], notes: dict[str, str]) -> None:
-        await self._store.gates.put_in_line(refused, notes)
+        groups = {name: self._groups[name] for name in refused if name in self._groups}
+        await self._store.gates.put_in_line(refused, notes, groups)
         # A slot that became free while these were put in line woke nobody: look once more.
-        for name, taken in (await self._store.gates.look(self._worker, list(refused))).items():
+        limited = [name for name in refused if name[:2] in (f"{CONCURRENCY}:", f"{RATE}:")]
+        if len(limited) < len(refused):
+            self._wake()
+        for name, taken in (await self._store.gates.look(self._worker, limited) if limited else {}).items():
             share = self._shares.setdefault(name, Share())
             share.line, share.rev = True, taken.rev
             if share.free > 0 or not taken.full:
@@ -226,8 +263,11 @@ class Gatekeeper:
 
     async def from_lines(self, want: int) -> list[Document]:
         """The first jobs in lines that may have room; in no order."""
-        if not self._open or want <= 0:
+        if want <= 0:
             return []
+        fair = await self._by_turns(want)
+        if not self._open:
+            return fair
         names = list(self._open)[:_LINES_AT_ONCE]
         self._open.difference_update(names)
         queues, fields = self._settings.queues, self._store.claims.fields
@@ -237,7 +277,33 @@ class Gatekeeper:
         for name, jobs in zip(names, found, strict=True):
             if not jobs:
                 await self._end_line(name)
-        return [job for jobs in found for job in jobs]
+        return fair + [job for jobs in found for job in jobs]
+
+    async def _by_turns(self, want: int) -> list[Document]:
+        """The next jobs of keys that take turns: those of the lines that were served least, a share of each."""
+        self.more = False
+        found: list[tuple[tuple[int, int, Any], Document]] = []
+        for group in self._fair:
+            turns = await self._store.gates.turns(group, _LINES_AT_ONCE)
+            share = -(-want // max(1, len(turns)))
+            fields = self._store.claims.fields
+            read = await asyncio.gather(
+                *(self._store.gates.heads(name, [group], share + 1, fields) for name, _ in turns)
+            )
+            for (name, served), jobs in zip(turns, read, strict=True):
+                if not jobs:
+                    await self._end_line(name)
+                self.more |= len(jobs) > share
+                found += [((job["priority"], served + place, job["run_at"]), job) for place, job in enumerate(jobs)]
+        found.sort(key=lambda pair: pair[0])
+        self.more |= len(found) > want
+        return [job for _, job in found[:want]]
+
+    async def count_turns(self, claimed: Sequence[Document], lines: Mapping[DocumentId, str]) -> None:
+        """Note of the lines whose keys take turns how many of their jobs were claimed."""
+        numbers = Counter(line for job in claimed if (line := lines.get(job["_id"], "")).startswith(f"{FAIR}:"))
+        if numbers:
+            await self._store.gates.served(numbers)
 
     def _room(self, name: str, want: int) -> int:
         """How many jobs of a line to read: what this worker has slots for, or as many as it could run."""
@@ -253,6 +319,9 @@ class Gatekeeper:
         if self._limits and monotonic() - self._polled_at >= every:
             self._polled_at = monotonic()
             self._open.update(await self._store.gates.open_lines(_OPEN_LINES))
+            if self._limits.fair:
+                served = self._settings.queues
+                self._fair = [name for name in await self._store.gates.groups() if served is None or name in served]
 
     async def _end_line(self, name: str) -> None:
         share = self._shares.get(name)

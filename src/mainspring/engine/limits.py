@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.handlers import Handlers
-from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Rate, Shut
+from mainspring.model.limits import NAME, QUEUE, Allowance, Fair, Gate, Limit, Rate, Shut, Turn
+
+_KINDS = (Shut, Fair, Turn, Limit, Rate)
 
 
 class Limits:
@@ -44,9 +46,15 @@ class Limits:
         name, queue, data = document["name"], document["queue"], document.get("data") or {}
         found = self.allowance(NAME, name).gates(NAME, name, data)
         found += self.allowance(QUEUE, queue).gates(QUEUE, queue, data)
+        found += self.declared(NAME, name).order_gates(document, data)
         return sorted(found, key=_order) if len(found) > 1 else found
+
+    @property
+    def fair(self) -> bool:
+        """Whether there are keys that take turns."""
+        return self._handlers.fair
 
 
 def _order(gate: Gate) -> int:
     """What is shut first, so that nothing is taken in vain; rates last, since a start that was spent is spent."""
-    return 0 if isinstance(gate.rule, Shut) else 2 if isinstance(gate.rule, Rate) else 1
+    return next(place for place, kind in enumerate(_KINDS) if isinstance(gate.rule, kind))

@@ -310,6 +310,7 @@ class Producer:
         self._lined.clear()
         for document in await self._gatekeeper.from_lines(want):
             self._lined.setdefault(document["queue"], []).append(document)
+        self._deep |= self._gatekeeper.more
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
@@ -339,6 +340,7 @@ class Producer:
             self._hinted |= any("line" not in document for document in read)  # some made way for those behind them
         if not runnable:
             return 0
+        lines = {document["_id"]: document["line"] for document in runnable if "line" in document}
         asked = monotonic()
         claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts, free)
         reading = self._read_on(queue, runnable)
@@ -353,6 +355,7 @@ class Producer:
         finally:
             self._ahead_of_claim = reading
         self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
+        await self._gatekeeper.count_turns(batch.documents, lines)
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked, free)
         if batch.lost:

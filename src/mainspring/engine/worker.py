@@ -24,6 +24,7 @@ from mainspring.engine.chores.chore import Chore, Surroundings
 from mainspring.engine.chores.expire_late import ExpireLate
 from mainspring.engine.chores.follow_zones import FollowZones
 from mainspring.engine.chores.keep_company import KeepCompany
+from mainspring.engine.chores.mend_lines import MendLines
 from mainspring.engine.chores.prune_finished import PruneFinished
 from mainspring.engine.chores.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.release_held import ReleaseHeld
@@ -150,6 +151,7 @@ class Worker:
             FollowZones,
             ShareSlots,
             ReclaimSlots,
+            MendLines,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False

@@ -10,6 +10,7 @@ from typing import Any
 from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
+from mainspring.model.limits import Gate
 from mainspring.model.retry import Retry, Seconds, seconds
 
 
@@ -31,6 +32,10 @@ class Draft:
     dedupe_key: str | None = None
     dedupe_window: float | None = None
     parent_id: str | None = None
+    seq: str | None = None
+    """The sequence that it belongs to."""
+    gates: Sequence[Gate] = ()
+    """The limits in its way at which it may have to wait in line."""
     has_options: bool = True
     """False when only name, data, queue and priority are given, as they mostly are in bulk."""
 

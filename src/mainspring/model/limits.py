@@ -18,7 +18,7 @@ from typing import Any
 from mainspring.errors import ConfigurationError
 from mainspring.model.retry import Seconds, seconds
 
-CONCURRENCY, RATE = "c", "r"
+CONCURRENCY, RATE, SEQUENCE, FAIR = "c", "r", "s", "f"
 NAME, QUEUE = "name", "queue"
 _LARGEST = 1_000_000
 _LONGEST_VALUE = 120
@@ -184,6 +184,41 @@ def gate_name(kind: str, scope: str, target: str, key: str | None, data: Mapping
 
 
 @dataclass(frozen=True, slots=True)
+class Sequence:
+    """Jobs whose data have the same value at `key` run strictly in the order in which they were scheduled, one at a
+    time. One that has failed for good blocks those behind it, or lets them pass."""
+
+    key: str
+    on_failure: str = "block"
+
+    def __post_init__(self) -> None:
+        if self.key is None:
+            raise ConfigurationError('A sequence needs the path of its key in the data, such as "order_id".')
+        _check_key(self.key)
+        if self.on_failure not in ("block", "pass"):
+            raise ConfigurationError(f'on_failure must be "block" or "pass", not {self.on_failure!r}.')
+
+    def of(self, name: str, data: Mapping[str, Any]) -> str:
+        """The sequence that a job with this data belongs to."""
+        return sequence_name(name, value_text(value_at(data, self.key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A gate that lets through only the first job of a sequence that has not come to its end."""
+
+    sequence: str
+    blocks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fair:
+    """A gate that makes keys take turns: its lines, one for each key of a group, are served alike."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shut:
     """A gate that lets nobody through for now: something is paused, or a breaker is open."""
 
@@ -195,7 +230,7 @@ class Gate:
     """One gate between a job and its run: how much of it the job needs."""
 
     name: str
-    rule: Limit | Rate | Shut
+    rule: Limit | Rate | Shut | Turn | Fair
     cost: int = 1
 
 
@@ -205,9 +240,11 @@ class Allowance:
 
     concurrency: Limit | None = None
     rate: Rate | None = None
+    sequence: Sequence | None = None
+    fair: str | None = None
 
     def __bool__(self) -> bool:
-        return self.concurrency is not None or self.rate is not None
+        return self != Allowance()
 
     def gates(self, scope: str, target: str, data: Mapping[str, Any]) -> list[Gate]:
         """The gates that a job with this data has to pass. Rates last: a start that was spent does not come back."""
@@ -218,6 +255,44 @@ class Allowance:
         if self.rate is not None:
             found.append(Gate(gate_name(RATE, scope, target, self.rate.key, data), self.rate, self.rate.cost(data)))
         return found
+
+    def order_gates(self, document: Mapping[str, Any], data: Mapping[str, Any]) -> list[Gate]:
+        """The gates that see to the order of jobs, not to their number."""
+        found = []
+        if self.fair is not None:
+            found.append(fair_gate(document["queue"], value_text(value_at(data, self.fair))))
+        named = self.sequence
+        sequence = document.get("seq") or (None if named is None else named.of(document["name"], data))
+        if sequence is not None:
+            blocks = named is None or named.on_failure == "block"
+            found.append(Gate(f"{SEQUENCE}:{sequence}", Turn(sequence, blocks)))
+        return found
+
+
+def sequence_name(name: str, value: str) -> str:
+    return f"{name}:{value}"
+
+
+def fair_gate(queue: str, value: str) -> Gate:
+    """The line of one key among those of a queue that take turns."""
+    return Gate(f"{FAIR}:{queue}:{value}", Fair(queue))
+
+
+def check_sequence(value: object) -> Sequence | None:
+    """A sequence as users write it: the path of its key, or a `Sequence`."""
+    if value is None or isinstance(value, Sequence):
+        return value
+    if isinstance(value, str):
+        return Sequence(value)
+    raise ConfigurationError(f'sequence must be the path of a key, such as "order_id", or a Sequence, not {value!r}.')
+
+
+def check_fair(value: object) -> str | None:
+    """The path of the key whose values take turns."""
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f'fair must be the path of a key in the data, such as "tenant", not {value!r}.')
+    _check_key(value)
+    return value
 
 
 def window(value: Seconds, name: str) -> float:

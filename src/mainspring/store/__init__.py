@@ -13,6 +13,7 @@ from mainspring.store.jobs import Jobs
 from mainspring.store.keys import Keys
 from mainspring.store.leases import Notes, Renewals, Rescues
 from mainspring.store.ledger import Ledger
+from mainspring.store.lining import Lining
 from mainspring.store.schedules import Schedules
 from mainspring.store.tending import Tending
 from mainspring.store.transaction import Transactions
@@ -29,7 +30,8 @@ class Store:
         self.connection = connection
         self.clock = connection.clock
         self.keys = Keys(connection)
-        self.inserts = Inserts(connection, self.keys)
+        self.gates = Gates(connection)
+        self.inserts = Inserts(connection, self.keys, Lining(self.gates))
         self.jobs = Jobs(connection, self.keys)
         self.claims = Claims(connection)
         self.finishing = Finishing(connection)
@@ -37,7 +39,6 @@ class Store:
         self.notes = Notes(connection)
         self.tending = Tending(connection)
         self.workers = Workers(connection)
-        self.gates = Gates(connection)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars)

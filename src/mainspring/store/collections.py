@@ -100,9 +100,10 @@ from __future__ import annotations
 
 from pymongo import ASCENDING, IndexModel
 
-from mainspring.model.job import FINISHED, PENDING, RUNNING
+from mainspring.model.job import FAILED, FINISHED, PENDING, RUNNING
 
 LAYOUT = 1
+LIVE = (PENDING, RUNNING)
 
 # Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
 BY_ID = "_id_"
@@ -117,7 +118,7 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
     "held",
     "schedule",
 )
-LINE, OPEN, HOLDERS = "line", "open", "holders"
+LINE, SEQ, OPEN, HOLDERS, TURNS = "line", "seq", "open", "holders", "turns"
 DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 
@@ -138,12 +139,14 @@ JOB_INDEXES = [
     _partial(HELD, {"held.by": {"$exists": True}}, "held.by", "name"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
+    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
 ]
 KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
 WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]
 GATE_INDEXES = [
     _partial(OPEN, {"open_at": {"$type": "date"}}, "open_at"),
     IndexModel([("grants.w", ASCENDING)], name=HOLDERS),
+    _partial(TURNS, {"group": {"$exists": True}, "line": True}, "group", "served"),
 ]
 # Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
 SCHEDULE_INDEXES = [

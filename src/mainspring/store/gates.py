@@ -7,31 +7,25 @@ have taken together never exceeds the limit: taking is one update that computes 
 Slots are bound to the lease of the worker that took them, which its heartbeat renews before any claim. When the lease
 has run out they are taken back, and the worker, which has cancelled its jobs by then, knows that it has none.
 
-A job that finds no room is put in line: it leaves the claim's index, so that nobody walks over it again, and enters
-the line's. Keeps true: a gate whose document does not say that there is a line has none. Who puts jobs in line does so
-first and marks the gate then; who finds the line empty unmarks it only when it has not been marked anew.
+A job that finds no room is put in line (`store/lines.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pymongo import UpdateMany, UpdateOne
+from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from mainspring.model.job import PENDING
-from mainspring.model.limits import Gate, Limit, Rate, Shut
-from mainspring.store.claim import ORDER
-from mainspring.store.codec import DocumentId
-from mainspring.store.collections import BY_ID, HOLDERS, LINE, OPEN
-from mainspring.store.connection import Connection, Document
+from mainspring.model.limits import Limit, Rate
+from mainspring.store.collections import BY_ID, HOLDERS
+from mainspring.store.connection import Document
+from mainspring.store.lines import Lines
 
-BY_LIMIT = "limit"
 _DUPLICATE = 11000
-_BUMP = {"rev": {"$add": ["$rev", 1]}}
 
 
 @dataclass(slots=True)
@@ -55,11 +49,8 @@ class Taken:
     opens_at: datetime | None = None
 
 
-class Gates:
-    """The store's verbs for limits."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class Gates(Lines):
+    """The store's verbs for limits, and for the lines at them."""
 
     async def take(self, worker: str, wants: Mapping[str, Want]) -> dict[str, Taken]:
         """Take what is left of these gates, as far as it is wanted."""
@@ -105,85 +96,6 @@ class Gates:
         with self._connection.deadline():
             await self._connection.gates.bulk_write(statements, ordered=False)
 
-    # -- lines -----------------------------------------------------------------------------------------------------
-
-    async def put_in_line(self, jobs: Mapping[str, Sequence[DocumentId]], notes: Mapping[str, str]) -> None:
-        """Take ready jobs out of the claim's index and put them in the lines of the gates that they wait for."""
-        now = self._connection.clock.expression()
-        statements = [
-            UpdateMany(
-                {"_id": {"$in": list(ids)}, "ready": True},
-                [{"$set": {**_BUMP, "ready": "$$REMOVE", "line": {"$literal": name}, "held": _held(notes[name], now)}}],
-                hint=BY_ID,
-            )
-            for name, ids in jobs.items()
-        ]
-        marks = [UpdateOne({"_id": name}, {"$set": {"line": True}, "$inc": {"rev": 1}}, upsert=True) for name in jobs]
-        with self._connection.deadline():
-            await self._connection.jobs.bulk_write(statements, ordered=False)
-            await self._connection.gates.bulk_write(marks, ordered=False)
-
-    async def heads(
-        self, name: str, queues: Sequence[str] | None, limit: int, fields: Mapping[str, int]
-    ) -> list[Document]:
-        """The first due jobs in a line, of these queues only."""
-        now = self._connection.clock.expression()
-        due: Document = {"line": name, "state": PENDING, "$expr": {"$lte": ["$run_at", now]}}
-        if queues is not None:
-            due["queue"] = {"$in": list(queues)}
-        with self._connection.deadline():
-            cursor = self._connection.jobs.find(due, fields, sort=ORDER, hint=LINE, limit=limit)
-            return await cursor.to_list(limit)
-
-    async def end_line(self, name: str, rev: int) -> None:
-        """There is no line any more, unless somebody has put jobs in it since `rev`."""
-        with self._connection.deadline():
-            if await self._connection.jobs.find_one({"line": name}, {"_id": 1}, hint=LINE) is None:
-                await self._connection.gates.update_one(
-                    {"_id": name, "rev": rev}, {"$unset": {"line": "", "open_at": ""}}
-                )
-
-    async def open_lines(self, limit: int) -> list[str]:
-        """The gates that have a line, and room for those in it, as far as anybody knows."""
-        now = self._connection.clock.expression()
-        with self._connection.deadline():
-            cursor = self._connection.gates.find(
-                {"open_at": {"$type": "date"}, "$expr": {"$lte": ["$open_at", now]}},
-                {"_id": 1},
-                sort=[("open_at", 1)],
-                hint=OPEN,
-                limit=limit,
-            )
-            return [document["_id"] for document in await cursor.to_list(limit)]
-
-    async def lines(self, prefix: str) -> list[str]:
-        """The gates with a line whose names begin like this."""
-        with self._connection.deadline():
-            cursor = self._connection.gates.find(
-                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True}, {"_id": 1}, hint=BY_ID
-            )
-            return [document["_id"] for document in await cursor.to_list(None)]
-
-    async def open(self, prefix: str) -> None:
-        """Let everybody look whether there is room at these gates: their limit has changed."""
-        now = self._connection.clock.expression()
-        with self._connection.deadline():
-            await self._connection.gates.update_many(
-                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True},
-                [{"$set": {"open_at": now}}],
-                hint=BY_ID,
-            )
-
-    async def dissolve(self, name: str) -> int:
-        """Let everybody in a line go back to the claim's index: its limit is gone."""
-        ready = {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]}
-        with self._connection.deadline():
-            outcome = await self._connection.jobs.update_many(
-                {"line": name}, [{"$set": {**_BUMP, "line": "$$REMOVE", "held": "$$REMOVE", "ready": ready}}], hint=LINE
-            )
-            await self._connection.gates.update_one({"_id": name}, {"$unset": {"line": "", "open_at": ""}})
-        return outcome.modified_count
-
     # -- holders ---------------------------------------------------------------------------------------------------
 
     async def holders(self) -> list[str]:
@@ -203,10 +115,6 @@ class Gates:
                 hint=HOLDERS,
             )
         return outcome.modified_count
-
-
-def _held(note: str, now: Any) -> Document:
-    return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
 
 
 def _others(worker: str) -> Document:
@@ -279,16 +187,3 @@ def _decode(document: Mapping[str, Any], worker: str) -> Taken:
     return Taken(
         mine, bool(document.get("full")), bool(document.get("line")), document.get("rev", 0), document.get("opens")
     )
-
-
-def line_note(gate: Gate) -> str:
-    """Why a job waits in this line, in words."""
-    if isinstance(gate.rule, Shut):
-        return gate.rule.note
-    if isinstance(gate.rule, Limit):
-        return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
-    return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."
-
-
-def names_of(gates: Iterable[Gate]) -> list[str]:
-    return [gate.name for gate in gates]

@@ -30,6 +30,7 @@ from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Connection, Document
 from mainspring.store.keys import Keys, Taken, Wanted
+from mainspring.store.lining import Lining
 
 logger = logging.getLogger("mainspring")
 
@@ -47,9 +48,10 @@ Entry = tuple[int, Draft, Document]
 class Inserts:
     """The store's verbs for new jobs."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, keys: Keys, lining: Lining) -> None:
         self._connection = connection
         self._keys = keys
+        self._lining = lining
         self._waiting: list[tuple[Document, asyncio.Future[None]]] = []
         self._sender: asyncio.Task[None] | None = None
 
@@ -87,13 +89,16 @@ class Inserts:
     async def insert(self, draft: Draft) -> tuple[Document, bool]:
         """Store one job; returns its document and whether it is new (else it is the one that holds the key)."""
         document = self.document(draft)
+        waiting = await self._lining.choose([(draft, document)], document["created_at"]) if draft.gates else {}
         if draft.dedupe_key is not None:
             taken = await self._keys.take(self._wanted(draft, document))
             (outcome,) = await self._insert_taken([document], [taken])
             if isinstance(outcome, Exception):
                 raise outcome
+            await self._lining.mark(waiting)
             return outcome
         await self._together(document)
+        await self._lining.mark(waiting)
         return document, True
 
     async def insert_in(self, session: AsyncClientSession, drafts: Sequence[Draft]) -> list[tuple[Document, bool]]:
@@ -154,6 +159,8 @@ class Inserts:
     async def _insert_chunk(self, chunk: list[Entry], outcomes: list[Stored]) -> None:
         plain = [entry for entry in chunk if entry[1].dedupe_key is None]
         keyed = [entry for entry in chunk if entry[1].dedupe_key is not None]
+        now = chunk[0][2]["created_at"] if chunk else None
+        waiting = {} if now is None else await self._lining.choose([(draft, doc) for _, draft, doc in chunk], now)
         for entries, insert in ((plain, self._insert_plain), (keyed, self._insert_keyed)):
             try:
                 if entries:
@@ -161,6 +168,7 @@ class Inserts:
             except Exception as error:
                 for index, _, _ in entries:
                     outcomes[index] = error
+        await self._lining.mark(waiting)
 
     async def _insert_plain(self, entries: list[Entry], outcomes: list[Stored]) -> None:
         refused = await self._insert_documents([document for _, _, document in entries])
@@ -304,7 +312,7 @@ class Inserts:
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     """The fields that only some jobs have."""
-    for key in ("start_within", "timeout", "retry", "tags", "dedupe_key", "parent_id"):
+    for key in ("start_within", "timeout", "retry", "tags", "dedupe_key", "parent_id", "seq"):
         value = getattr(draft, key)
         if value is not None:
             document[key] = value

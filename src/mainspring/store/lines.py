@@ -1,0 +1,224 @@
+"""The lines of jobs that wait at a gate: for a slot, for the next start of a rate, for their turn.
+
+A job in line has left the claim's index, so that nobody walks over it, and is in the line's. Keeps true: a gate whose
+document does not say that there is a line has none. Who puts jobs in line does so first and marks the gate then; who
+finds the line empty unmarks it only when it has not been marked anew. `mend` finds what a crash in between has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pymongo import UpdateMany, UpdateOne
+
+from mainspring.model.job import FAILED, PENDING
+from mainspring.model.limits import FAIR, SEQUENCE, Fair, Gate, Limit, Shut, Turn
+from mainspring.store.claim import ORDER
+from mainspring.store.codec import DocumentId
+from mainspring.store.collections import BY_ID, LINE, LIVE, OPEN, SEQ, TURNS
+from mainspring.store.connection import Connection, Document
+
+BY_LIMIT = "limit"
+_MADE = [("created_at", 1), ("_id", 1)]
+_BUMP = {"rev": {"$add": ["$rev", 1]}}
+
+
+class Lines:
+    """The store's verbs for lines."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def put_in_line(
+        self, jobs: Mapping[str, Sequence[DocumentId]], notes: Mapping[str, str], groups: Mapping[str, str]
+    ) -> None:
+        """Take ready jobs out of the claim's index and put them in the lines of the gates that they wait for."""
+        now = self._connection.clock.expression()
+        statements = [
+            UpdateMany(
+                {"_id": {"$in": list(ids)}, "ready": True},
+                [{"$set": {**_BUMP, "ready": "$$REMOVE", "line": {"$literal": name}, "held": _held(notes[name], now)}}],
+                hint=BY_ID,
+            )
+            for name, ids in jobs.items()
+        ]
+        with self._connection.deadline():
+            await self._connection.jobs.bulk_write(statements, ordered=False)
+        await self.mark(jobs, groups)
+
+    async def mark(self, names: Iterable[str], groups: Mapping[str, str]) -> None:
+        """Note that jobs wait in these lines. A key that comes anew among others begins where they are."""
+        least = {group: await self._least_served(group) for group in set(groups.values())}
+        marks = []
+        for name in names:
+            marked: Document = {"line": True, "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]}}
+            if name in groups:
+                group = groups[name]
+                marked |= {
+                    "group": {"$literal": group},
+                    "served": {"$max": [{"$ifNull": ["$served", 0]}, least[group]]},
+                }
+            marks.append(UpdateOne({"_id": name}, [{"$set": marked}], upsert=True))
+        with self._connection.deadline():
+            await self._connection.gates.bulk_write(marks, ordered=False)
+
+    async def _least_served(self, group: str) -> int:
+        with self._connection.deadline():
+            first = await self._connection.gates.find_one(
+                {"group": group, "line": True}, {"served": 1}, sort=[("served", 1)], hint=TURNS
+            )
+        return 0 if first is None else int(first.get("served", 0))
+
+    async def groups(self) -> list[str]:
+        """The queues in which keys take turns, and have jobs."""
+        with self._connection.deadline():
+            return list(await self._connection.gates.distinct("group", {"group": {"$gt": ""}, "line": True}))
+
+    async def turns(self, group: str, limit: int) -> list[tuple[str, int]]:
+        """The lines of a group that have been served least, with how often they have been."""
+        with self._connection.deadline():
+            cursor = self._connection.gates.find(
+                {"group": group, "line": True}, {"served": 1}, sort=[("served", 1)], hint=TURNS, limit=limit
+            )
+            return [(document["_id"], int(document.get("served", 0))) for document in await cursor.to_list(limit)]
+
+    async def served(self, numbers: Mapping[str, int]) -> None:
+        """Count how many jobs of lines were taken."""
+        statements = [UpdateOne({"_id": name}, {"$inc": {"served": number}}) for name, number in numbers.items()]
+        with self._connection.deadline():
+            await self._connection.gates.bulk_write(statements, ordered=False)
+
+    async def first_of(self, turns: Iterable[Turn]) -> dict[str, DocumentId]:
+        """The first job of each sequence that has not come to its end."""
+        found = await asyncio.gather(*map(self._first_of, turns))
+        return {sequence: job for sequence, job in found if job is not None}
+
+    async def _first_of(self, turn: Turn) -> tuple[str, DocumentId | None]:
+        states = [*LIVE, FAILED] if turn.blocks else list(LIVE)
+        with self._connection.deadline():
+            first = await self._connection.jobs.find_one(
+                {"seq": turn.sequence, "state": {"$in": states}}, {"_id": 1}, sort=_MADE, hint=SEQ
+            )
+        return turn.sequence, None if first is None else first["_id"]
+
+    async def join_sequences(self, jobs: Mapping[str, Sequence[DocumentId]]) -> None:
+        """Let jobs that were scheduled by somebody who did not know of it belong to their sequences."""
+        statements = [
+            UpdateMany(
+                {"_id": {"$in": list(ids)}, "ready": True}, [{"$set": {**_BUMP, "seq": {"$literal": name}}}], hint=BY_ID
+            )
+            for name, ids in jobs.items()
+        ]
+        with self._connection.deadline():
+            await self._connection.jobs.bulk_write(statements, ordered=False)
+
+    async def with_lines(self, names: Iterable[str]) -> set[str]:
+        """Those of these gates that jobs wait for."""
+        wanted = list(set(names))
+        with self._connection.deadline():
+            cursor = self._connection.gates.find({"_id": {"$in": wanted}, "line": True}, {"_id": 1}, hint=BY_ID)
+            return {document["_id"] for document in await cursor.to_list(len(wanted))}
+
+    async def mend(self, limit: int = 1000) -> int:
+        """Mark the lines that jobs wait in and nobody knows of, and let everybody look into those of sequences."""
+        with self._connection.deadline():
+            found = await self._connection.jobs.aggregate(
+                [{"$match": {"line": {"$gt": ""}}}, {"$group": {"_id": "$line"}}, {"$limit": limit}], hint=LINE
+            )
+            lines = [document["_id"] for document in await found.to_list(limit)]
+        known = await self.with_lines(lines) if lines else set()
+        lost = [line for line in lines if line not in known]
+        if lost:
+            await self.mark(lost, {line: line.split(":")[1] for line in lost if line.startswith(f"{FAIR}:")})
+        await self.open(f"{SEQUENCE}:")
+        for line in lost:
+            await self.open(line)
+        return len(lost)
+
+    async def heads(
+        self, name: str, queues: Sequence[str] | None, limit: int, fields: Mapping[str, int]
+    ) -> list[Document]:
+        """The first due jobs in a line, of these queues only."""
+        now = self._connection.clock.expression()
+        due: Document = {"line": name, "state": PENDING, "$expr": {"$lte": ["$run_at", now]}}
+        if queues is not None:
+            due["queue"] = {"$in": list(queues)}
+        if name.startswith(f"{SEQUENCE}:"):
+            return await self._next_of(name.partition(":")[2], due, fields)
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find(due, fields, sort=ORDER, hint=LINE, limit=limit)
+            return await cursor.to_list(limit)
+
+    async def _next_of(self, sequence: str, due: Document, fields: Mapping[str, int]) -> list[Document]:
+        """The next job of a sequence, in the order in which they were made."""
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({**due, "seq": sequence}, fields, sort=_MADE, hint=SEQ, limit=1)
+            return await cursor.to_list(1)
+
+    async def end_line(self, name: str, rev: int) -> None:
+        """There is no line any more, unless somebody has put jobs in it since `rev`."""
+        with self._connection.deadline():
+            if await self._connection.jobs.find_one({"line": name}, {"_id": 1}, hint=LINE) is None:
+                await self._connection.gates.update_one(
+                    {"_id": name, "rev": rev}, {"$unset": {"line": "", "open_at": ""}}
+                )
+
+    async def open_lines(self, limit: int) -> list[str]:
+        """The gates that have a line, and room for those in it, as far as anybody knows."""
+        now = self._connection.clock.expression()
+        with self._connection.deadline():
+            cursor = self._connection.gates.find(
+                {"open_at": {"$type": "date"}, "$expr": {"$lte": ["$open_at", now]}},
+                {"_id": 1},
+                sort=[("open_at", 1)],
+                hint=OPEN,
+                limit=limit,
+            )
+            return [document["_id"] for document in await cursor.to_list(limit)]
+
+    async def lines(self, prefix: str) -> list[str]:
+        """The gates with a line whose names begin like this."""
+        with self._connection.deadline():
+            cursor = self._connection.gates.find(
+                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True}, {"_id": 1}, hint=BY_ID
+            )
+            return [document["_id"] for document in await cursor.to_list(None)]
+
+    async def open(self, prefix: str) -> None:
+        """Let everybody look whether there is room at these gates: their limit has changed."""
+        now = self._connection.clock.expression()
+        with self._connection.deadline():
+            await self._connection.gates.update_many(
+                {"_id": {"$gte": prefix, "$lt": prefix + "\uffff"}, "line": True},
+                [{"$set": {"open_at": now}}],
+                hint=BY_ID,
+            )
+
+    async def dissolve(self, name: str) -> int:
+        """Let everybody in a line go back to the claim's index: its limit is gone."""
+        ready = {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]}
+        with self._connection.deadline():
+            outcome = await self._connection.jobs.update_many(
+                {"line": name}, [{"$set": {**_BUMP, "line": "$$REMOVE", "held": "$$REMOVE", "ready": ready}}], hint=LINE
+            )
+            await self._connection.gates.update_one({"_id": name}, {"$unset": {"line": "", "open_at": ""}})
+        return outcome.modified_count
+
+
+def _held(note: str, now: Any) -> Document:
+    return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
+
+
+def line_note(gate: Gate) -> str:
+    """Why a job waits in this line, in words."""
+    if isinstance(gate.rule, Shut):
+        return gate.rule.note
+    if isinstance(gate.rule, Turn):
+        return f"It is not its turn in the sequence {gate.rule.sequence}."
+    if isinstance(gate.rule, Fair):
+        return f"The keys of the queue {gate.rule.group} take turns."
+    if isinstance(gate.rule, Limit):
+        return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
+    return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."
