@@ -573,6 +573,7 @@ class Scheduler(CalendarVerbs):
         for one in rescued:
             announce_rescue(self._events, one)
         await store.workers.leave(worker_id)
+        await store.gates.take_back(worker_id)
         return [decode_job(one.document) for one in rescued]
 
     async def run(self) -> None:

@@ -43,10 +43,12 @@ class Share:
     line: bool = False
     rev: int = 0
     idle_since: float = 0.0
+    over: bool = False
+    """The limit was lowered, and more than it allows may be out: nothing of it may be used again unasked."""
 
     @property
     def free(self) -> int:
-        return self.mine - self.used
+        return 0 if self.over else self.mine - self.used
 
 
 class Gatekeeper:
@@ -61,6 +63,8 @@ class Gatekeeper:
         self._shares: dict[str, Share] = {}
         self._open: set[str] = set()
         self._admitted: dict[DocumentId, list[Gate]] = {}
+        self._asking = asyncio.Lock()
+        """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
         self._first: dict[str, DocumentId] = {}
         self._groups: dict[str, str] = {}
         self._fair: list[str] = []
@@ -111,7 +115,8 @@ class Gatekeeper:
         self._check_lease()
         gates = {document["_id"]: self._limits.gates(document) for document in candidates}
         await self._learn_turns(candidates, gates)
-        await self._take_more(candidates, gates, free)
+        async with self._asking:
+            await self._take_more(candidates, gates, free)
         admitted: list[Document] = []
         refused: dict[str, list[DocumentId]] = defaultdict(list)
         closed: dict[str, str] = {}
@@ -207,8 +212,8 @@ class Gatekeeper:
                     continue
                 want = wants.get(gate.name)
                 if want is None:
-                    share = self._shares.get(gate.name)
-                    want = wants[gate.name] = Want(gate.rule, 0 if share is None else share.mine, 0)
+                    share = self._shares.get(gate.name, Share())
+                    want = wants[gate.name] = Want(gate.rule, share.used if share.over else share.mine, 0)
                 if place < free or not isinstance(gate.rule, Limit):
                     want.now += gate.cost
                 else:
@@ -228,6 +233,7 @@ class Gatekeeper:
     def _note(self, name: str, taken: Taken) -> None:
         share = self._shares.setdefault(name, Share())
         share.mine, share.full, share.line, share.rev = taken.mine, taken.full, taken.line, taken.rev
+        share.over = taken.over
         share.idle_since = monotonic()
         if taken.opens_at is not None and taken.full:
             wait = (taken.opens_at - self._clock.now()).total_seconds()
@@ -335,7 +341,10 @@ class Gatekeeper:
     async def tidy(self) -> None:
         """Give back what this worker has had no use for: at once where others wait, else after a moment."""
         self._check_lease()
-        now = monotonic()
+        async with self._asking:
+            await self._return_unused(monotonic())
+
+    async def _return_unused(self, now: float) -> None:
         keep: dict[str, int] = {}
         refund: dict[str, int] = {}
         for name, share in list(self._shares.items()):
@@ -344,7 +353,7 @@ class Gatekeeper:
                 if idle:
                     refund |= {name: share.mine} if share.mine > 0 else {}
                     del self._shares[name]
-            elif share.free > 0 and (share.full or share.line or idle):
+            elif share.mine > share.used and (share.full or share.line or share.over or idle):
                 keep[name] = share.mine = share.used
             elif share.mine == 0 and idle:
                 keep[name] = 0
@@ -356,6 +365,12 @@ class Gatekeeper:
             share = self._shares.get(name, Share())
             if used == share.used == share.mine == 0:
                 self._shares.pop(name, None)
+
+    def limits_changed(self) -> None:
+        """Somebody has changed limits: what this worker has of them counts only once it was asked for anew."""
+        for share in self._shares.values():
+            share.over = True
+        self._wake()
 
     async def give_all_back(self) -> None:
         """This worker stops: whatever it has is others' at once."""

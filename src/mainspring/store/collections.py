@@ -118,7 +118,7 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
     "held",
     "schedule",
 )
-LINE, SEQ, OPEN, HOLDERS, TURNS = "line", "seq", "open", "holders", "turns"
+LINE, SEQ, OPEN, HOLDERS, TURNS, UNUSED = "line", "seq", "open", "holders", "turns", "unused"
 DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 
@@ -146,6 +146,7 @@ WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]
 GATE_INDEXES = [
     _partial(OPEN, {"open_at": {"$type": "date"}}, "open_at"),
     IndexModel([("grants.w", ASCENDING)], name=HOLDERS),
+    IndexModel([("keep_until", ASCENDING)], name=UNUSED),
     _partial(TURNS, {"group": {"$exists": True}, "line": True}, "group", "served"),
 ]
 # Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.

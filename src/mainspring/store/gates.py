@@ -21,11 +21,12 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.model.limits import Limit, Rate
-from mainspring.store.collections import BY_ID, HOLDERS
+from mainspring.store.collections import BY_ID, HOLDERS, UNUSED
 from mainspring.store.connection import Document
 from mainspring.store.lines import Lines
 
 _DUPLICATE = 11000
+_KEPT_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Taken:
     line: bool
     rev: int
     opens_at: datetime | None = None
+    over: bool = False
+    """More than the limit allows is out, since it was lowered."""
 
 
 class Gates(Lines):
@@ -105,6 +108,19 @@ class Gates(Lines):
                 name for name in await self._connection.gates.distinct("grants.w", {"grants.w": {"$gt": ""}}) if name
             ]
 
+    async def prune(self, limit: int) -> int:
+        """Delete gates that nobody has used for long: what they would say is what a new one says."""
+        now = self._connection.clock.expression()
+        unused = {"$expr": {"$lt": ["$keep_until", now]}, "keep_until": {"$type": "date"}, "line": None}
+        with self._connection.deadline():
+            nobodys = {"$or": [{"grants": []}, {"tokens": {"$exists": True}}]}
+            cursor = self._connection.gates.find({**unused, **nobodys}, {"_id": 1}, hint=UNUSED, limit=limit)
+            ids = [document["_id"] for document in await cursor.to_list(limit)]
+            if not ids:
+                return 0
+            outcome = await self._connection.gates.delete_many({"_id": {"$in": ids}, **unused}, hint=BY_ID)
+            return outcome.deleted_count
+
     async def take_back(self, worker: str) -> int:
         """Free all slots of a worker that is gone."""
         now = self._connection.clock.expression()
@@ -149,7 +165,9 @@ def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Docume
             "$set": {
                 "grants": _with_mine(worker, "$given"),
                 "full": {"$gte": [{"$add": ["$others", "$given"]}, rule.limit]},
+                "limit": rule.limit,
                 "rev": {"$ifNull": ["$rev", 0]},
+                "keep_until": {"$add": [now, _KEPT_MS]},
             }
         },
         {"$set": {"open_at": {"$cond": [{"$and": ["$line", {"$not": "$full"}]}, now, "$$REMOVE"]}}},
@@ -175,6 +193,7 @@ def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Docume
                 "grants": _with_mine(worker, {"$add": [want.mine, "$given"]}),
                 "full": short,
                 "rev": {"$ifNull": ["$rev", 0]},
+                "keep_until": {"$add": [now, int(1000 * rule.per * max(1.0, rule.burst / rule.count)) + _KEPT_MS]},
                 "open_at": {"$cond": ["$line", {"$ifNull": ["$opens", now]}, "$$REMOVE"]},
             }
         },
@@ -183,7 +202,13 @@ def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Docume
 
 
 def _decode(document: Mapping[str, Any], worker: str) -> Taken:
-    mine = sum(int(grant["n"]) for grant in document.get("grants", ()) if grant["w"] == worker)
+    grants = document.get("grants", ())
+    mine = sum(int(grant["n"]) for grant in grants if grant["w"] == worker)
     return Taken(
-        mine, bool(document.get("full")), bool(document.get("line")), document.get("rev", 0), document.get("opens")
+        mine,
+        full=bool(document.get("full")),
+        line=bool(document.get("line")),
+        rev=document.get("rev", 0),
+        opens_at=document.get("opens"),
+        over="limit" in document and sum(int(grant["n"]) for grant in grants) > document["limit"],
     )

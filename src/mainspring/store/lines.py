@@ -51,9 +51,15 @@ class Lines:
     async def mark(self, names: Iterable[str], groups: Mapping[str, str]) -> None:
         """Note that jobs wait in these lines. A key that comes anew among others begins where they are."""
         least = {group: await self._least_served(group) for group in set(groups.values())}
+        now = self._connection.clock.expression()
         marks = []
         for name in names:
-            marked: Document = {"line": True, "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]}}
+            marked: Document = {
+                "line": True,
+                "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
+                "grants": {"$ifNull": ["$grants", []]},
+                "keep_until": {"$ifNull": ["$keep_until", now]},
+            }
             if name in groups:
                 group = groups[name]
                 marked |= {

@@ -24,6 +24,7 @@ class PruneFinished(Chore):
         deleted = await store.tending.prune(keep_times(settings.keep_finished, settings.keep_failed), _BATCH)
         dropped = await store.keys.prune(store.clock.now() - _KEY_AGE, _BATCH)
         rows = await self._prune_ledger()
+        await store.gates.prune(_BATCH)
         await store.workers.forget_dead()
         return max(deleted, dropped, rows) >= _BATCH
 
