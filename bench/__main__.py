@@ -15,7 +15,7 @@ from typing import Any
 
 import pymongo
 
-from bench import beside, drain, enqueue, idle, latency
+from bench import beside, drain, enqueue, idle, latency, limits
 from bench.ground import Ground, open_ground
 from bench.options import Options, quick
 from bench.report import Row, as_markdown, as_table, write_json
@@ -26,6 +26,7 @@ MEASUREMENTS: dict[str, Callable[[Ground, Options], list[Row]]] = {
     "latency": latency.measure,
     "beside": beside.measure,
     "idle": idle.measure,
+    "limits": limits.measure,
 }
 LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
 

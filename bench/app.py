@@ -13,7 +13,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from mainspring import Scheduler
+from mainspring import Limit, Scheduler
 
 
 def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
@@ -23,6 +23,17 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
     @scheduler.job("noop")
     async def noop(n: int) -> None:
         """Do nothing: what is measured is the scheduler."""
+
+    @scheduler.job("by-name", concurrency=10_000)
+    @scheduler.job("by-key", concurrency=Limit(1000, key="k"))
+    @scheduler.job("by-rate", rate="1000000/second")
+    @scheduler.job("in-turns", fair="k")
+    async def limited(n: int, k: int) -> None:
+        """The same, under limits that never stop it."""
+
+    @scheduler.job("stuck", concurrency=1)
+    async def stuck(n: int) -> None:
+        """Wait in line, while another worker has the only slot."""
 
     @scheduler.job("stamp")
     async def stamp(since: float) -> None:

@@ -18,7 +18,7 @@ from bench.options import Options
 from bench.report import Bar, Row
 from mainspring.clock import truncate
 from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, DEFAULT_QUEUE, RUNNING
-from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE
+from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE, LINE
 
 _LOOK_EVERY = 0.02
 _LOADS_A_SECOND = 25_000
@@ -86,20 +86,22 @@ def describe(results: list[Drained]) -> str:
     return f"{text}; {again} jobs claimed more than once" if again else text
 
 
-def drain(ground: Ground, place: Place, processes: int, options: Options) -> Drained:
-    """Drain a fresh load of jobs with so many worker processes."""
+def drain(ground: Ground, place: Place, processes: int, options: Options, name: str = "noop") -> Drained:
+    """Drain a fresh load of jobs of this name with so many worker processes."""
     for head_start in _HEAD_STARTS:
-        drained = _drain(ground, place, processes, options, head_start)
+        drained = _drain(ground, place, processes, options, head_start, name)
         if drained is not None:
             return drained
     raise RuntimeError("the machine is too busy to measure on: jobs were due before the workers were up")
 
 
-def _drain(ground: Ground, place: Place, processes: int, options: Options, head_start: float) -> Drained | None:
+def _drain(
+    ground: Ground, place: Place, processes: int, options: Options, head_start: float, name: str
+) -> Drained | None:
     """One try; None when the jobs were due before all workers were up."""
     jobs = options.drain_jobs
     with Crew(place, processes, options.concurrency, _profile(options, processes)) as crew:
-        due = _load(ground, place, jobs, head_start)
+        due = _load(ground, place, jobs, head_start, name)
         crew.go()
         left = (due - place.now()).total_seconds()
         time.sleep(max(0.0, left))
@@ -114,10 +116,10 @@ def _profile(options: Options, processes: int) -> str | None:
     return f"{options.profile}.{processes}" if options.profile else None
 
 
-def _load(ground: Ground, place: Place, jobs: int, head_start: float) -> datetime:
+def _load(ground: Ground, place: Place, jobs: int, head_start: float, name: str) -> datetime:
     """Store jobs that are all due at one instant, which leaves time to store them and to start the workers."""
     due = truncate(place.now() + timedelta(seconds=jobs / _LOADS_A_SECOND + head_start))
-    place.load(place.documents(jobs, due))
+    place.load(place.documents(jobs, due, name))
     ground.settle()
     soonest = truncate(place.now() + timedelta(seconds=head_start))
     if due >= soonest:
@@ -134,8 +136,11 @@ def _wait_drained(place: Place, due: datetime, jobs: int) -> float:
     walking over them many times a second would take from the server what is being measured.
     """
     waiting = {"ready": True, "queue": DEFAULT_QUEUE, "priority": DEFAULT_PRIORITY, "run_at": due}
-    while place.jobs.find_one(waiting, {"_id": 1}, sort=[("run_at", -1)], hint=CLAIM) or (
-        place.jobs.find_one({"state": RUNNING}, {"_id": 1}, sort=[("lease_until", -1)], hint=LEASE)
+    in_line = {"line": {"$gt": "f:", "$lt": "f;"}}
+    while (
+        place.jobs.find_one(waiting, {"_id": 1}, sort=[("run_at", -1)], hint=CLAIM)
+        or place.jobs.find_one({"state": RUNNING}, {"_id": 1}, sort=[("lease_until", -1)], hint=LEASE)
+        or place.jobs.find_one(in_line, {"_id": 1}, sort=[("line", -1)], hint=LINE)
     ):
         if (place.now() - due).total_seconds() > _GIVE_UP:
             raise RuntimeError(f"{jobs} jobs were not drained within {_GIVE_UP:g} s")

@@ -46,15 +46,19 @@ class Place:
         """The server's time."""
         return self.store.clock.now()
 
-    def documents(self, count: int, run_at: datetime | None = None) -> list[Document]:
+    def documents(self, count: int, run_at: datetime | None = None, name: str = "noop") -> list[Document]:
         """The documents of jobs that do nothing, as the product would store them; due since a moment ago."""
         run_at = run_at or self.now() - timedelta(seconds=1)
-        return [self.store.inserts.document(Draft("noop", {"n": n}, run_at=run_at)) for n in range(count)]
+        return [self.store.inserts.document(Draft(name, _data(name, n), run_at=run_at)) for n in range(count)]
 
     def load(self, documents: list[Document]) -> None:
         """Store documents, as fast as one client can with full durability."""
         for start in range(0, len(documents), CHUNK):
             self.jobs.insert_many(documents[start : start + CHUNK], ordered=False)
+
+
+def _data(name: str, n: int) -> Document:
+    return {"n": n} if name == "noop" else {"n": n, "k": n % 1000}
 
 
 class Ground:

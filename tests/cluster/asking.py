@@ -42,7 +42,8 @@ class Asking:
         """How many jobs are pending or running."""
         ready = await self.jobs.count_documents({"ready": True}, hint="claim")
         running = await self.jobs.count_documents({"state": "running"}, hint="lease")
-        return ready + running
+        in_line = await self.jobs.count_documents({"line": {"$gt": ""}}, hint="line")
+        return ready + running + in_line
 
     async def drained(self, timeout: float) -> None:
         """Wait until no job is pending or running."""

@@ -43,7 +43,7 @@ def _statements(command: dict[str, Any], collection: str) -> Iterator[dict[str, 
 
 
 def _cost(explained: Mapping[str, Any]) -> Cost:
-    stats = explained["executionStats"]
+    stats = explained.get("executionStats") or explained["stages"][0]["$cursor"]["executionStats"]
     stages = list(_stages(stats["executionStages"]))
     changed = [stage.get("nMatched", stage.get("nWouldDelete", 0)) for stage in stages]
     return Cost(

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.history import Recorder
 from harness.processes import HISTORY_VARIABLE, OPTIONS_VARIABLE, SKEW_VARIABLE
-from mainspring import JobContext, Retry, Scheduler
+from mainspring import JobContext, Limit, Rate, Retry, Scheduler
 from mainspring.clock import ServerClock
 from mainspring.model.job import Job
 
@@ -57,6 +57,47 @@ async def work(ctx: JobContext, seconds: float = 0.0) -> int:
         if seconds:
             await asyncio.sleep(seconds)
     return ctx.token
+
+
+async def _limited(ctx: JobContext, seconds: float) -> None:
+    with recorded(ctx):
+        await asyncio.sleep(seconds)
+
+
+@scheduler.job("one", concurrency=1)
+async def one(ctx: JobContext, seconds: float = 0.0) -> None:
+    """One at a time, in all processes together."""
+    await _limited(ctx, seconds)
+
+
+@scheduler.job("two", concurrency=2)
+async def two(ctx: JobContext, seconds: float = 0.0) -> None:
+    """Two at a time."""
+    await _limited(ctx, seconds)
+
+
+@scheduler.job("fifty", concurrency=50)
+async def fifty(ctx: JobContext, seconds: float = 0.0) -> None:
+    """Fifty at a time."""
+    await _limited(ctx, seconds)
+
+
+@scheduler.job("keyed", concurrency=Limit(2, key="key"))
+async def keyed(ctx: JobContext, key: int, seconds: float = 0.0) -> None:
+    """Two at a time of each key."""
+    await _limited(ctx, seconds)
+
+
+@scheduler.job("ordered", sequence="key")
+async def ordered(ctx: JobContext, key: int, seconds: float = 0.0) -> None:
+    """Those of one key in order, one at a time."""
+    await _limited(ctx, seconds)
+
+
+@scheduler.job("rated", rate=Rate("50/second", burst=10))
+async def rated(ctx: JobContext) -> None:
+    """Fifty starts a second, and ten that were saved."""
+    await _limited(ctx, 0.0)
 
 
 @scheduler.job("talk")
