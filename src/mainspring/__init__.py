@@ -17,6 +17,7 @@ from mainspring.errors import (
     JobNotFound,
     JobStateError,
     MainspringError,
+    QueueFull,
     RetryAfter,
     ScheduleNotFound,
     ScheduleStateError,
@@ -26,7 +27,10 @@ from mainspring.errors import (
     UnsupportedServer,
     WaitTimeout,
 )
+from mainspring.model.breaker import Breaker, BreakerStatus
 from mainspring.model.calendar import Calendar
+from mainspring.model.controls import GateUse, LimitOverride, LimitStatus, Paused
+from mainspring.model.explanation import ExplainedGate, Explanation
 from mainspring.model.job import Attempt, Held, Job, JobError, Progress
 from mainspring.model.ledger import Entry as LedgerEntry
 from mainspring.model.ledger import Notice
@@ -43,6 +47,8 @@ __all__ = [
     "At",
     "Attempt",
     "Backfill",
+    "Breaker",
+    "BreakerStatus",
     "BulkError",
     "Calendar",
     "CalendarNotFound",
@@ -53,8 +59,11 @@ __all__ = [
     "EmbeddedError",
     "Every",
     "Except",
+    "ExplainedGate",
+    "Explanation",
     "Fail",
     "Firing",
+    "GateUse",
     "HandlerError",
     "Held",
     "InvalidCron",
@@ -67,10 +76,14 @@ __all__ = [
     "JobStateError",
     "LedgerEntry",
     "Limit",
+    "LimitOverride",
+    "LimitStatus",
     "MainspringError",
     "Notice",
     "Pause",
+    "Paused",
     "Progress",
+    "QueueFull",
     "RRule",
     "Rate",
     "Retry",

@@ -45,6 +45,7 @@ class Settings:
     prefetch: int = 1000
     app: str = "default"
     undeclared: str = "report"
+    aging: float | None = None
 
     @property
     def renew_every(self) -> float:
@@ -77,7 +78,8 @@ def make_settings(options: Mapping[str, object]) -> Settings:
         values[key] = value.total_seconds() if isinstance(value, timedelta) else value
     for key, low in (("lease", 0.5), ("poll_interval", 0.01), ("operation_timeout", 0.1), ("grace", 0.0)):
         _number(values, key, low)
-    for key, low in (("timeout", 0.001), ("keep_finished", 0.0), ("keep_failed", 0.0), ("keep_ledger", 0.0)):
+    optional = {"timeout": 0.001, "keep_finished": 0.0, "keep_failed": 0.0, "keep_ledger": 0.0, "aging": 0.1}
+    for key, low in optional.items():
         if values.get(key) is not None:
             _number(values, key, low)
     for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("prefetch", 0)):

@@ -11,6 +11,7 @@
     ├── ScheduleNotFound        no schedule has this id
     ├── ScheduleStateError      the schedule's state does not allow what was asked of it
     ├── CalendarNotFound        no calendar has this name
+    ├── QueueFull               the queue has as many pending jobs as it may
     ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
     ├── ClaimLost               the claim ran out or was taken; whatever this holder did is not recorded
     ├── WaitTimeout             the job did not end in the time given to `wait()`
@@ -96,6 +97,21 @@ class CalendarNotFound(MainspringError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"No calendar has the name {name!r}; store one with put_calendar().")
         self.name = name
+
+
+class QueueFull(MainspringError):
+    """The queue has as many pending jobs as `limit_queue(max_pending=…)` allows. Nothing was stored."""
+
+    def __init__(self, queue: str, max_pending: int) -> None:
+        super().__init__(
+            f"The queue {queue!r} has {max_pending:,} pending jobs, as many as it may. Schedule again later, start "
+            'more workers, let producers wait with limit_queue(…, when_full="wait"), or raise max_pending.'
+        )
+        self.queue = queue
+        self.max_pending = max_pending
+
+    def __reduce__(self) -> tuple[type[QueueFull], tuple[str, int]]:
+        return type(self), (self.queue, self.max_pending)
 
 
 class BulkError(MainspringError):

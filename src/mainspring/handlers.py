@@ -148,6 +148,11 @@ class Handlers:
         """The handler of a name, without the catch-all."""
         return self._by_name.get(name)
 
+    @property
+    def own_names(self) -> list[str]:
+        """The names that have a handler of their own."""
+        return list(self._by_name)
+
     def name_of(self, function: Callable[..., Any]) -> str | None:
         """The name that a function is the handler of, if it is one."""
         return next((name for name, handler in self._by_name.items() if handler.function is function), None)
@@ -164,6 +169,11 @@ class Handlers:
     def limited(self) -> bool:
         """Whether any handler has limits."""
         return any(handler.allowance for handler in self._by_name.values())
+
+    @property
+    def allowances(self) -> dict[str, Allowance]:
+        """The limits of the names that have any."""
+        return {name: handler.allowance for name, handler in list(self._by_name.items()) if handler.allowance}
 
     @property
     def names(self) -> list[str] | None:

@@ -14,6 +14,8 @@ from mainspring.engine.events import Callback, Events
 from mainspring.engine.executor import Middleware
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
+from mainspring.model.bound import Bound, check_bound
+from mainspring.model.breaker import Breaker, check_breaker
 from mainspring.model.draft import check_priority, check_retry, check_timeout
 from mainspring.model.limits import (
     Allowance,
@@ -51,6 +53,7 @@ class Registration:
         self._events = Events()
         self._middleware: list[Middleware] = []
         self._queue_limits: dict[str, Allowance] = {}
+        self._bounds: dict[str, Bound] = {}
         self._declared: list[Declared] = []
         self._implied: dict[str, Callable[..., Any]] = {}
         self._on_start: list[Callable[[], Any]] = []
@@ -74,6 +77,7 @@ class Registration:
         rate: str | Rate | None = None,
         sequence: str | Sequence | None = None,
         fair: str | None = None,
+        breaker: Breaker | None = None,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
 
@@ -82,6 +86,7 @@ class Registration:
         `concurrency` limits how many of them run at once, `rate` how many start in a stretch of time, across all
         processes; a `Limit` or a `Rate` with a key does so for each value of it. With `sequence`, the path of a key in
         the data, jobs of one value run strictly in order, one at a time; with `fair`, the values take turns.
+        A `breaker` keeps its jobs back for a while when too many attempts fail.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -98,7 +103,11 @@ class Registration:
                     queue=queue,
                     priority=None if priority is None else check_priority(priority),
                     allowance=Allowance(
-                        check_concurrency(concurrency), check_rate(rate), check_sequence(sequence), check_fair(fair)
+                        check_concurrency(concurrency),
+                        check_rate(rate),
+                        check_sequence(sequence),
+                        check_fair(fair),
+                        check_breaker(breaker),
                     ),
                 )
             )
@@ -107,12 +116,30 @@ class Registration:
         return register
 
     def limit_queue(
-        self, queue: str, *, concurrency: int | Limit | None = None, rate: str | Rate | None = None
+        self,
+        queue: str,
+        *,
+        concurrency: int | Limit | None = None,
+        rate: str | Rate | None = None,
+        breaker: Breaker | None = None,
+        max_pending: int | None = None,
+        when_full: str | None = None,
     ) -> None:
-        """Limit how many jobs of a queue run at once, or start in a stretch of time, across all processes."""
-        self._queue_limits[check_name(queue, "a queue's name")] = Allowance(
-            check_concurrency(concurrency), check_rate(rate)
-        )
+        """Limit how many jobs of a queue run at once, or start in a stretch of time, across all processes. A `breaker`
+        keeps them back for a while when too many attempts fail.
+
+        With `max_pending`, hold this process up when it would schedule more than so many: it is refused with QueueFull,
+        or, with `when_full="wait"`, waits until there is room.
+        """
+        check_name(queue, "a queue's name")
+        allowance = Allowance(check_concurrency(concurrency), check_rate(rate), breaker=check_breaker(breaker))
+        bound = check_bound(max_pending, when_full)
+        self._queue_limits.pop(queue, None)
+        self._bounds.pop(queue, None)
+        if allowance:
+            self._queue_limits[queue] = allowance
+        if bound is not None:
+            self._bounds[queue] = bound
 
     def cron(
         self,

@@ -22,17 +22,29 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings
+from mainspring.engine.backlog import Backlogs
 from mainspring.engine.chores.rescue_lost import announce_rescue
 from mainspring.engine.limits import Limits
 from mainspring.engine.policy import Policies
 from mainspring.engine.waiting import Waiting
 from mainspring.engine.worker import Worker
-from mainspring.errors import BulkError, ConfigurationError, InvalidJob, MainspringError, Unavailable, WaitTimeout
+from mainspring.errors import (
+    BulkError,
+    ConfigurationError,
+    InvalidJob,
+    MainspringError,
+    QueueFull,
+    Unavailable,
+    WaitTimeout,
+)
+from mainspring.explaining import ExplainVerbs
+from mainspring.flow import FlowVerbs
 from mainspring.handlers import Handler, check_data
 from mainspring.link import Link
 from mainspring.model.draft import (
     OPTIONS,
     Draft,
+    check_in_transaction,
     check_instant,
     check_retry,
     check_tags,
@@ -62,7 +74,7 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler(CalendarVerbs):
+class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
@@ -87,6 +99,7 @@ class Scheduler(CalendarVerbs):
         self._retry = check_retry(retry) if retry is not None else Retry()
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         self._limits = Limits(self._handlers, self._queue_limits)
+        self._backlogs = Backlogs(self._bounds)
         if handler is not None:
             self._handlers.catch_all = Handler("*", handler)
         self._worker: Worker | None = None
@@ -119,6 +132,9 @@ class Scheduler(CalendarVerbs):
         queue: str | None = None,
         dedupe_key: str | None = None,
         dedupe_window: Seconds | None = None,
+        debounce: Seconds | None = None,
+        debounce_max: Seconds | None = None,
+        throttle: Seconds | None = None,
         expires_at: datetime | None = None,
         start_within: Seconds | None = None,
         timeout: Seconds | None = None,
@@ -155,6 +171,9 @@ class Scheduler(CalendarVerbs):
         queue: str | None = None,
         dedupe_key: str | None = None,
         dedupe_window: Seconds | None = None,
+        debounce: Seconds | None = None,
+        debounce_max: Seconds | None = None,
+        throttle: Seconds | None = None,
         expires_at: datetime | None = None,
         start_within: Seconds | None = None,
         timeout: Seconds | None = None,
@@ -169,7 +188,9 @@ class Scheduler(CalendarVerbs):
         """Store a job. When this returns, the job survives the loss of any one node.
 
         With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
-        its `deduplicated` is True. With `session`, the job exists if and only if your transaction commits.
+        its `deduplicated` is True. `throttle` is such a window, by the job's name where no key is given. With
+        `debounce`, the last of a burst of calls runs, that long after it: each call changes the job that waits, and
+        returns it. With `session`, the job exists if and only if your transaction commits.
 
         With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, store a schedule that makes such jobs, and
         return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
@@ -189,6 +210,9 @@ class Scheduler(CalendarVerbs):
                 "queue": queue,
                 "dedupe_key": dedupe_key,
                 "dedupe_window": dedupe_window,
+                "debounce": debounce,
+                "debounce_max": debounce_max,
+                "throttle": throttle,
                 "expires_at": expires_at,
                 "start_within": start_within,
                 "timeout": timeout,
@@ -202,9 +226,11 @@ class Scheduler(CalendarVerbs):
             return await self._put_schedule(make_spec(schedule_id or new_schedule_id(name), draft, repeat, options))
         store = await self._store()
         if session is not None:
+            check_in_transaction(draft)
+            await self._backlogs.check(store, draft)
             ((document, fresh),) = await store.inserts.insert_in(store.transactions.check_session(session), [draft])
             return _stored(document, draft, fresh)
-        document, fresh = await store.inserts.insert(draft)
+        document, fresh = await self._backlogs.insert(store, draft)
         job = _stored(document, draft, fresh)
         if fresh:
             self._announce(document, job)
@@ -220,7 +246,7 @@ class Scheduler(CalendarVerbs):
         store = await self._store()
         if session is not None:
             return await self._schedule_in(session, list(drafts))
-        outcomes = await store.inserts.insert_many(drafts)
+        outcomes = await self._backlogs.insert_many(store, drafts)
         errors = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
         jobs = outcomes if not errors else [None if isinstance(o, Exception) else o for o in outcomes]
         if self._events.wanted("job:created"):
@@ -242,9 +268,11 @@ class Scheduler(CalendarVerbs):
             try:
                 if isinstance(draft, Exception):
                     raise draft
+                check_in_transaction(draft)
                 encode_data(draft.data, self.settings.max_data)
+                await self._backlogs.check(store, draft)
                 checked.append(draft)
-            except ConfigurationError as error:
+            except (ConfigurationError, QueueFull) as error:
                 errors[place] = error
         if errors:
             raise BulkError([None] * len(drafts), errors)
@@ -287,19 +315,21 @@ class Scheduler(CalendarVerbs):
         handler = self._handlers.own(name) if isinstance(name, str) else None
         if handler is not None:
             check_data(handler, data)
-            if options.get("queue") is None:
-                options["queue"] = handler.queue
-            if options.get("priority") is None:
-                options["priority"] = handler.priority
         unknown = options.keys() - OPTIONS
         if unknown:
             raise InvalidJob(_unknown_option(min(unknown)))
         try:
-            return self._gated(make_draft(name, data, **options))
+            draft = make_draft(name, data, **options)
         except InvalidJob:
             raise
         except ConfigurationError as error:
             raise InvalidJob(str(error)) from None
+        if handler is not None:
+            if options.get("queue") is None:
+                draft.queue = handler.queue or DEFAULT_QUEUE
+            if options.get("priority") is None:
+                draft.priority = handler.priority or DEFAULT_PRIORITY
+        return self._gated(draft)
 
     def _announce(self, document: Document, job: Job) -> None:
         if self._events.wanted("job:created"):
@@ -466,6 +496,10 @@ class Scheduler(CalendarVerbs):
     def _schedules_changed(self) -> None:
         if self._worker is not None:
             self._worker.schedules_changed()
+
+    def _controls_changed(self) -> None:
+        if self._worker is not None:
+            self._worker.controls_changed()
 
     async def _store_declared(self) -> None:
         """Store the schedules that are declared in code, and tell of those that were and are no more."""

@@ -136,6 +136,7 @@ class Scheduler:
         self._pid = 0
         self._starting = threading.Lock()
         self.job = self.inner.job
+        self.limit_queue = self.inner.limit_queue
         self.cron = self.inner.cron
         self.every = self.inner.every
         self.on = self.inner.on
@@ -161,6 +162,16 @@ class Scheduler:
 
     schedule_bulk = _blocking(AsyncScheduler.schedule_bulk)
     get_job = _blocking(AsyncScheduler.get_job)
+    explain = _blocking(AsyncScheduler.explain)
+    pause = _blocking(AsyncScheduler.pause)
+    resume = _blocking(AsyncScheduler.resume)
+    pauses = _blocking(AsyncScheduler.pauses)
+    override_limit = _blocking(AsyncScheduler.override_limit)
+    remove_override = _blocking(AsyncScheduler.remove_override)
+    limits = _blocking(AsyncScheduler.limits)
+    breakers = _blocking(AsyncScheduler.breakers)
+    open_breaker = _blocking(AsyncScheduler.open_breaker)
+    close_breaker = _blocking(AsyncScheduler.close_breaker)
     wait = _blocking(AsyncScheduler.wait)
     cancel = _blocking(AsyncScheduler.cancel)
     retry = _blocking(AsyncScheduler.retry)

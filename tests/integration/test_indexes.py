@@ -294,6 +294,25 @@ async def test_adopting_and_releasing_read_only_what_they_change(world: World) -
     is_tight(await world.cost(lambda: world.store.tending.release("handler", ["work"]), "update"), 0)
 
 
+async def test_aging_reads_only_what_has_waited_long(world: World) -> None:
+    found, moved = await world.costs(lambda: world.store.aging.age("default", 60.0, 50), "find", "update")
+    is_tight(found, 50, spare=12)
+    is_by_id(moved, 50)
+    (found,) = await world.costs(lambda: world.store.aging.age("default", 3600.0, 50), "find", "update")
+    is_tight(found, 0, spare=22)
+
+
+@pytest.mark.parametrize("most", [50, 10_000])
+async def test_counting_what_is_pending_reads_indexes_alone_and_no_more_than_it_is_told_to(
+    world: World, most: int
+) -> None:
+    costs = await world.costs(lambda: world.store.jobs.count_pending("default", most), "aggregate")
+    pending = await world.db["large"].count_documents({"queue": "default", "state": "pending"}, hint="_id_")
+    assert pending > 1700
+    assert sum(cost.keys for cost in costs) <= min(most, pending) + 4, costs
+    assert all(cost.documents == 0 for cost in costs), costs
+
+
 # -- looking -------------------------------------------------------------------------------------------------------
 
 

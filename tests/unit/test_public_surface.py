@@ -16,6 +16,7 @@ SCHEDULER_VERBS = {
     "configure": "(self, uri: 'str | None' = None, **options: 'Any') -> 'Self'",
     "connect": "(self) -> 'Self'",
     "delete": "(self, job_id: 'str') -> 'None'",
+    "explain": "(self, job_id: 'str') -> 'Explanation'",
     "get_job": "(self, job_id: 'str') -> 'Job'",
     "hurry": "(self) -> 'None'",
     "job": (
@@ -26,6 +27,10 @@ SCHEDULER_VERBS = {
     "jobs": (
         "(self, *, state: 'str | None' = None, name: 'str | None' = None, queue: 'str | None' = None, "
         "tag: 'str | None' = None, limit: 'int | None' = None) -> 'AsyncIterator[Job]'"
+    ),
+    "limit_queue": (
+        "(self, queue: 'str', *, concurrency: 'int | Limit | None' = None, rate: 'str | Rate | None' = None, "
+        "breaker: 'Breaker | None' = None, max_pending: 'int | None' = None, when_full: 'str | None' = None) -> 'None'"
     ),
     "middleware": "(self, function: 'Middleware') -> 'Middleware'",
     "off": "(self, event: 'str', callback: 'Callback') -> 'None'",
@@ -40,9 +45,12 @@ SCHEDULER_VERBS = {
         "(self, name: 'str', data: 'Mapping[str, Any] | None' = None, *, run_at: 'datetime | None' = None, "
         "delay: 'Seconds | None' = None, priority: 'int | None' = None, queue: 'str | None' = None, "
         "dedupe_key: 'str | None' = None, dedupe_window: 'Seconds | None' = None, "
+        "debounce: 'Seconds | None' = None, debounce_max: 'Seconds | None' = None, "
+        "throttle: 'Seconds | None' = None, "
         "expires_at: 'datetime | None' = None, start_within: 'Seconds | None' = None, "
         "timeout: 'Seconds | None' = None, retry: 'Retry | int | None' = None, tags: 'Sequence[str] | None' = None, "
-        "session: 'Any' = None, parent_id: 'str | None' = None) -> 'Job'"
+        "session: 'Any' = None, parent_id: 'str | None' = None, repeat: 'Rule | None' = None, "
+        "schedule_id: 'str | None' = None, **options: 'Unpack[ScheduleOptions]') -> 'Job | Schedule'"
     ),
     "schedule_bulk": "(self, items: 'Iterable[Mapping[str, Any]]', *, session: 'Any' = None) -> 'list[Job]'",
     "start": "(self) -> 'None'",
@@ -76,6 +84,8 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "ClaimLost",
         "ConfigurationError",
         "EmbeddedError",
+        "ExplainedGate",
+        "Explanation",
         "Fail",
         "HandlerError",
         "Held",
@@ -87,6 +97,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "JobStateError",
         "MainspringError",
         "Progress",
+        "QueueFull",
         "Retry",
         "RetryAfter",
         "Scheduler",
@@ -128,6 +139,7 @@ def test_a_scheduler_takes_these_options() -> None:
     parameters = inspect.signature(mainspring.Scheduler.__init__).parameters
     assert list(parameters) == ["self", "uri", "client", "handler", "retry", "clock", "options"]
     assert set(mainspring.config.Settings.__dataclass_fields__) == {
+        "aging",
         "collection",
         "concurrency",
         "database",
@@ -167,6 +179,7 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.HandlerError, (errors.ConfigurationError,)),
         (errors.JobNotFound, (errors.MainspringError, LookupError)),
         (errors.JobStateError, (errors.MainspringError,)),
+        (errors.QueueFull, (errors.MainspringError,)),
         (errors.BulkError, (errors.MainspringError,)),
         (errors.ClaimLost, (errors.MainspringError,)),
         (errors.WaitTimeout, (errors.MainspringError, TimeoutError)),

@@ -18,6 +18,7 @@ from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
+from mainspring.model.controls import Probe
 from mainspring.model.ending import Committed, Ending, Lost, Released, Retried, Snoozed
 from mainspring.model.limits import Gate, Turn
 from mainspring.store import Store
@@ -64,6 +65,8 @@ class Completer:
         self._flight_time = 0.0
         self.freed: Callable[[list[Gate]], None] = _nobody
         """Told the limits that a job has taken slots of, when it has ended."""
+        self.attempt_ended: Callable[[Holding, Ending], None] = _nobody
+        """Told how each attempt has ended, once that is stored."""
         self.run_ended: Callable[[str], None] = _nobody
         """Told the schedule of each run that has ended, where the schedule wants to know."""
         self.patient = False
@@ -74,9 +77,9 @@ class Completer:
 
     def add(self, holding: Holding, ending: Ending) -> None:
         """Store this ending as soon as possible."""
-        slots = [gate for gate in holding.gates if not isinstance(gate.rule, Turn)]
+        slots = [gate for gate in holding.gates if not isinstance(gate.rule, Turn | Probe)]
         if slots:
-            holding.gates = [gate for gate in holding.gates if isinstance(gate.rule, Turn)]
+            holding.gates = [gate for gate in holding.gates if isinstance(gate.rule, Turn | Probe)]
             self.freed(slots)
         if isinstance(ending, Lost | Committed):
             self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
@@ -173,6 +176,7 @@ class Completer:
 
     def _done(self, holding: Holding, ending: Ending, finish: Finish) -> None:
         self._holdings.remove(holding)
+        self.attempt_ended(holding, ending)
         if holding.gates:  # whose turn it is in a sequence is read from what is stored
             turns, holding.gates = holding.gates, []
             self.freed(turns)
@@ -192,7 +196,7 @@ class Completer:
         self._events.emit(ending.event, decode_job(document))
 
 
-def _nobody(news: Any) -> None:
+def _nobody(*news: Any) -> None:
     """Nobody wants to know."""
 
 

@@ -19,9 +19,10 @@ from typing import Any
 
 from mainspring.clock import Clock, monotonic
 from mainspring.config import Settings
+from mainspring.engine.detours import Detours
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
-from mainspring.model.limits import CONCURRENCY, FAIR, RATE, Fair, Gate, Limit, Rate, Turn
+from mainspring.model.limits import CONCURRENCY, FAIR, RATE, Fair, Gate, Limit, Rate, Shut, Turn
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
@@ -63,6 +64,7 @@ class Gatekeeper:
         self._shares: dict[str, Share] = {}
         self._open: set[str] = set()
         self._admitted: dict[DocumentId, list[Gate]] = {}
+        self._detours = Detours(store, limits, self.look_into)
         self._asking = asyncio.Lock()
         """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
         self._first: dict[str, DocumentId] = {}
@@ -132,6 +134,7 @@ class Gatekeeper:
                 if isinstance(blocking.rule, Fair):
                     self._groups[blocking.name] = blocking.rule.group
         if refused:
+            await self._detours.fetch_alike(refused, candidates)
             await self._put_in_line(refused, closed)
         return admitted
 
@@ -208,6 +211,8 @@ class Gatekeeper:
         wants: dict[str, Want] = {}
         for place, document in enumerate(candidates):
             for gate in gates[document["_id"]]:
+                if isinstance(gate.rule, Shut):
+                    break  # it comes first, and nothing need be taken in vain
                 if not isinstance(gate.rule, Limit | Rate):
                     continue
                 want = wants.get(gate.name)
@@ -237,13 +242,14 @@ class Gatekeeper:
         share.idle_since = monotonic()
         if taken.opens_at is not None and taken.full:
             wait = (taken.opens_at - self._clock.now()).total_seconds()
-            asyncio.get_running_loop().call_later(max(0.0, wait), self._look_into, name)
+            asyncio.get_running_loop().call_later(max(0.0, wait), self.look_into, name)
 
     @property
     def _clock(self) -> Clock:
         return self._store.clock
 
-    def _look_into(self, name: str) -> None:
+    def look_into(self, name: str) -> None:
+        """There may be room for those in a line."""
         self._open.add(name)
         self._wake()
 
@@ -258,19 +264,20 @@ class Gatekeeper:
             share = self._shares.setdefault(name, Share())
             share.line, share.rev = True, taken.rev
             if share.free > 0 or not taken.full:
-                self._look_into(name)
+                self.look_into(name)
 
     # -- lines -----------------------------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
         """Whether there are lines to look into."""
-        return bool(self._open)
+        return bool(self._open or self._fair)
 
     async def from_lines(self, want: int) -> list[Document]:
         """The first jobs in lines that may have room; in no order."""
-        if want <= 0:
-            return []
+        return [] if want <= 0 else await self._detours.pass_on(await self._from_lines(want))
+
+    async def _from_lines(self, want: int) -> list[Document]:
         fair = await self._by_turns(want)
         if not self._open:
             return fair
@@ -314,17 +321,23 @@ class Gatekeeper:
     def _room(self, name: str, want: int) -> int:
         """How many jobs of a line to read: what this worker has slots for, or as many as it could run."""
         share = self._shares.get(name)
-        return want if share is None or share.free <= 0 else min(want, share.free)
+        if share is None or share.free <= 0 or name in self._limits.closures:
+            return want  # the first who could be a probe may be kept back by something else
+        return min(want, share.free)
 
     def look_again(self, documents: Iterable[Document]) -> None:
         """There was no room here for these, which were read from lines: they stay first in them."""
-        self._open.update(document["line"] for document in documents)
+        self._open.update(document["line"] for document in documents if not document["line"].startswith(f"{FAIR}:"))
 
     async def poll(self, every: float) -> None:
         """Learn which lines have room that this worker has not heard of."""
         if self._limits and monotonic() - self._polled_at >= every:
             self._polled_at = monotonic()
-            self._open.update(await self._store.gates.open_lines(_OPEN_LINES))
+            open_lines = set(await self._store.gates.open_lines(_OPEN_LINES))
+            shut = {name for name in open_lines if (closure := self._limits.closures.get(name)) and closure.shut}
+            if shut:
+                await self._store.gates.shut(shut)
+            self._open |= open_lines - shut
             if self._limits.fair:
                 served = self._settings.queues
                 self._fair = [name for name in await self._store.gates.groups() if served is None or name in served]

@@ -37,6 +37,10 @@ class Peers:
             if peer.id != self._worker and (peer.queues is None or queue in peer.queues)
         )
 
+    def somebody_has(self, name: str) -> bool:
+        """Whether another worker has a handler of its own for a name."""
+        return any(peer.handlers is not None and name in peer.handlers for peer in self._live)
+
     def somebody_serves(self, queue: str, name: str) -> bool:
         """Whether another worker can run jobs of this name from this queue."""
         return any(peer.serves(queue, name) for peer in self._live if peer.id != self._worker)

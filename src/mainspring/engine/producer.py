@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -31,6 +31,7 @@ from mainspring.engine.slots import Slots
 from mainspring.engine.triage import Triage
 from mainspring.handlers import Handlers
 from mainspring.model.events import JOB_EVENTS
+from mainspring.model.limits import FAIR
 from mainspring.store import Store
 from mainspring.store.claim import ORDER, Batch, ClaimUnclear
 from mainspring.store.codec import DocumentId
@@ -121,6 +122,8 @@ class Producer:
         self._queues_for = _QUEUES_FOR if store.watch.possible else settings.poll_interval
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
+        self.paused: frozenset[str] = frozenset()
+        """Queues that are not looked into for now."""
 
     # -- waking ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class Producer:
         return count <= 1 or zlib.crc32(job_id.encode()) % count == rank
 
     def _serves(self, queue: str) -> bool:
-        return self._settings.queues is None or queue in self._settings.queues
+        return (self._settings.queues is None or queue in self._settings.queues) and queue not in self.paused
 
     @property
     def resting(self) -> bool:
@@ -274,11 +277,14 @@ class Producer:
     async def _queues(self) -> list[str]:
         """The queues to look into; those that have ready jobs, when the worker serves all."""
         if self._settings.queues is not None:
-            return list(self._settings.queues)
+            return self._not_paused(self._settings.queues)
         if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
             self._found_queues = await self._store.claims.queues()
             self._found_queues_at = monotonic()
-        return self._found_queues
+        return self._not_paused(self._found_queues)
+
+    def _not_paused(self, queues: Sequence[str]) -> list[str]:
+        return [queue for queue in queues if queue not in self.paused] if self.paused else list(queues)
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
@@ -368,9 +374,7 @@ class Producer:
         lined = self._lined.pop(queue, [])
         if not lined:
             return found
-        known = {document["_id"] for document in lined}
-        found = [document for document in found if document["_id"] not in known] + lined
-        found.sort(key=lambda document: [document[key] for key, _ in ORDER[:2]])
+        found = in_order(found, lined)
         self._gatekeeper.look_again(document for document in found[want:] if "line" in document)
         return found[:want]
 
@@ -439,3 +443,19 @@ class Producer:
             asked_for = self._unclear.pop(0).documents
             self._admit(settled, asked)
             self._gatekeeper.not_claimed(asked_for)
+
+
+def in_order(ready: list[Document], lined: list[Document]) -> list[Document]:
+    """Ready jobs and those read from lines as one: by priority and time, and mixed evenly with those of keys that take
+    turns, which keep the order that they were read in."""
+    turns = [document for document in lined if document["line"].startswith(f"{FAIR}:")]
+    known = {document["_id"] for document in lined}
+    others = [document for document in ready if document["_id"] not in known]
+    others += [document for document in lined if not document["line"].startswith(f"{FAIR}:")]
+    others.sort(key=lambda document: [document[key] for key, _ in ORDER[:2]])
+    placed = [
+        (document["priority"], place / len(those), document)
+        for those in (others, turns)
+        for place, document in enumerate(those)
+    ]
+    return [document for *_, document in sorted(placed, key=lambda one: one[:2])]

@@ -51,10 +51,14 @@ class Slots:
 
     def give_back_waiting(self, older_than: float = float("inf")) -> int:
         """Release jobs that have not been started: all, or those claimed before an instant."""
+        return self.give_back(lambda holding: holding.renewed_at < older_than)
+
+    def give_back(self, which: Callable[[Holding], bool]) -> int:
+        """Release those of the jobs that have not been started."""
         count = 0
         kept: deque[Holding] = deque()
         for holding in self.waiting:
-            if holding.renewed_at < older_than:
+            if which(holding):
                 self._completer.add(holding, Released())
                 count += 1
             else:

@@ -1,4 +1,4 @@
-"""Listening for new jobs and changed schedules while this worker has nothing better to do.
+"""Listening for new jobs, changed schedules and changed controls while this worker has nothing better to do.
 
 A saturated worker claims all the time and needs no hints; reading them would only cost it and the server. So the
 stream is closed when the worker has been busy for a while, and opened again when it comes to rest.
@@ -24,12 +24,18 @@ class Watcher:
     """Turns the change stream's hints into wake-ups."""
 
     def __init__(
-        self, store: Store, producer: Producer, on_raw: Callable[[], None], on_schedule: Callable[[], None]
+        self,
+        store: Store,
+        producer: Producer,
+        on_raw: Callable[[], None],
+        on_schedule: Callable[[], None],
+        on_control: Callable[[], None],
     ) -> None:
         self._store = store
         self._producer = producer
         self._on_raw = on_raw
         self._on_schedule = on_schedule
+        self._on_control = on_control
         self.listening = False
         """Whether hints come in now."""
 
@@ -70,6 +76,8 @@ class Watcher:
         async for hint in self._store.watch.hints(self._opened):
             if hint.schedule:
                 self._on_schedule()
+            elif hint.control:
+                self._on_control()
             elif hint.raw:
                 self._on_raw()
             else:
@@ -81,3 +89,4 @@ class Watcher:
         self._producer.look_everywhere()
         self._on_raw()
         self._on_schedule()
+        self._on_control()

@@ -20,7 +20,9 @@ from mainspring.clock import ServerClock, monotonic
 from mainspring.config import Settings
 from mainspring.engine.agent import Schedule
 from mainspring.engine.chores.adopt_raw import AdoptRaw
+from mainspring.engine.chores.age_waiting import AgeWaiting
 from mainspring.engine.chores.chore import Chore, Surroundings
+from mainspring.engine.chores.clear_lines import ClearLines
 from mainspring.engine.chores.expire_late import ExpireLate
 from mainspring.engine.chores.follow_zones import FollowZones
 from mainspring.engine.chores.keep_company import KeepCompany
@@ -33,6 +35,7 @@ from mainspring.engine.chores.return_idle import ReturnIdle
 from mainspring.engine.chores.share_slots import ShareSlots
 from mainspring.engine.chores.write_notes import WriteNotes
 from mainspring.engine.completer import Completer
+from mainspring.engine.controls import Controls
 from mainspring.engine.events import Events
 from mainspring.engine.executor import Executor, Middleware
 from mainspring.engine.gatekeeper import Gatekeeper
@@ -83,6 +86,7 @@ class Worker:
         self._store = store
         self._settings = settings
         self._handlers = handlers
+        self._limits = limits
         self._events = events
         self._version = version
         self._started_at = store.clock.now()
@@ -125,7 +129,19 @@ class Worker:
             failed=self._failed,
         )
         self._completer.run_ended = self._timekeeper.run_ended
-        self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake)
+        self._controls = Controls(
+            store=store,
+            limits=limits,
+            gatekeeper=self._gatekeeper,
+            producer=self._producer,
+            slots=self._slots,
+            events=events,
+            worker=self.id,
+            told=lambda: self._watcher.listening,
+            failed=self._failed,
+        )
+        self._completer.attempt_ended = self._controls.breakers.attempt_ended
+        self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake, self._controls.wake)
         self._heartbeat = Heartbeat(store, settings, self.holdings, self._gatekeeper, self.id, self._facts)
         around = Surroundings(
             store,
@@ -136,6 +152,8 @@ class Worker:
             self._slots,
             self._peers,
             self._gatekeeper,
+            limits,
+            self._controls,
             self.id,
             self._producer.look_everywhere,
         )
@@ -148,10 +166,12 @@ class Worker:
             ExpireLate,
             ReleaseHeld,
             PruneFinished,
+            AgeWaiting,
             FollowZones,
             ShareSlots,
             ReclaimSlots,
             MendLines,
+            ClearLines,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False
@@ -179,6 +199,11 @@ class Worker:
         self._timekeeper.wake()
         self._producer.look_everywhere()
 
+    def controls_changed(self) -> None:
+        """This very process has changed what is paused, limited or broken."""
+        self._controls.wake()
+        self._producer.look_everywhere()
+
     async def start(self) -> None:
         """Register, take up what was waiting for this worker, and begin."""
         loop = asyncio.get_running_loop()
@@ -187,12 +212,14 @@ class Worker:
         await loop.run_in_executor(None, renewals.beat, self.id, self._facts())
         self._gatekeeper.extend(asked)
         await self._peers.refresh()
+        await self._controls.refresh()
         self._heartbeat.start()
         self._tasks = [
             self._keep_going("producer", self._producer.run),
             self._keep_going("watcher", self._watcher.run),
             self._keep_going("chores", self._do_chores),
             self._keep_going("timekeeper", self._timekeeper.run),
+            self._keep_going("controls", self._controls.run),
         ]
         self._events.emit("worker:start", self.id)
 
@@ -202,11 +229,13 @@ class Worker:
         self._told_to_stop.set()
         self._producer.stop()
         self._timekeeper.stop()
+        self._controls.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
         await self._end_services()
         await self._last_write(self._completer.drain())
+        await self._last_write(self._controls.close())
         await self._last_write(self._gatekeeper.give_all_back())
         await self._heartbeat.stop()
         await self._last_write(self._store.workers.leave(self.id))  # after the last beat, which would undo it
@@ -225,10 +254,10 @@ class Worker:
 
         A task that is cancelled while the driver connects would leave its socket behind.
         """
-        producer, watcher, chores, timekeeper = self._tasks
+        watcher = self._tasks[1]
         watcher.cancel()
         await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
-        others = (producer, chores, timekeeper)
+        others = [task for task in self._tasks if task is not watcher]
         for task in others:
             task.cancel()
         await asyncio.wait(others, timeout=1.0)
@@ -274,7 +303,7 @@ class Worker:
 
     async def _do_chores(self) -> None:
         due = {chore.name: monotonic() + random.uniform(0, min(1.0, chore.every)) for chore in self._chores}
-        due[ReleaseHeld.name] = due[AdoptRaw.name] = due[RescueLost.name] = monotonic()
+        due[ReleaseHeld.name] = due[AdoptRaw.name] = due[RescueLost.name] = due[ClearLines.name] = monotonic()
         while not self._stopping:
             if self._raw_seen:
                 self._raw_seen = False
@@ -332,4 +361,5 @@ class Worker:
             "running": len(self._slots.running),
             "started_at": self._started_at,
             "version": self._version,
+            **self._limits.told,
         }

@@ -9,6 +9,7 @@ from typing import Any
 
 from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.model.debounce import Debounce, choose_key, make_debounce
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
 from mainspring.model.limits import Gate
 from mainspring.model.retry import Retry, Seconds, seconds
@@ -31,6 +32,7 @@ class Draft:
     tags: list[str] | None = None
     dedupe_key: str | None = None
     dedupe_window: float | None = None
+    debounce: Debounce | None = None
     parent_id: str | None = None
     seq: str | None = None
     """The sequence that it belongs to."""
@@ -50,6 +52,9 @@ def make_draft(
     queue: str | None = None,
     dedupe_key: str | None = None,
     dedupe_window: Seconds | None = None,
+    debounce: Seconds | None = None,
+    debounce_max: Seconds | None = None,
+    throttle: Seconds | None = None,
     expires_at: datetime | None = None,
     start_within: Seconds | None = None,
     timeout: Seconds | None = None,
@@ -60,8 +65,9 @@ def make_draft(
     """Check what was asked for, naming the first thing that is wrong and its cure."""
     if run_at is not None and delay is not None:
         raise InvalidJob("Give run_at or delay, not both.")
-    if dedupe_window is not None and dedupe_key is None:
-        raise InvalidJob("dedupe_window needs a dedupe_key.")
+    if debounce is not None and (run_at is not None or delay is not None):
+        raise InvalidJob("debounce says when the job runs; leave run_at and delay out.")
+    dedupe_key, dedupe_window = choose_key(name, dedupe_key, dedupe_window, debounce, throttle)
     draft = Draft(check_name(name, "a job's name"), data, parent_id=parent_id)
     if queue is not None:
         draft.queue = check_name(queue, "a queue's name")
@@ -84,7 +90,29 @@ def make_draft(
     if dedupe_key is not None:
         draft.dedupe_key = check_name(dedupe_key, "dedupe_key")
         draft.dedupe_window = None if dedupe_window is None else seconds(dedupe_window, "dedupe_window")
+    if debounce is not None or debounce_max is not None:
+        options = {
+            "queue": queue,
+            "priority": priority,
+            "expires_at": expires_at,
+            "start_within": start_within,
+            "timeout": timeout,
+            "retry": retry,
+            "tags": tags,
+            "parent_id": parent_id,
+        }
+        draft.debounce = make_debounce(debounce, debounce_max, options)
+        draft.delay = draft.debounce.delay
     return draft
+
+
+def check_in_transaction(draft: Draft) -> None:
+    """Refuse what cannot be part of a caller's transaction."""
+    if draft.debounce is not None:
+        raise InvalidJob(
+            "debounce cannot be part of a transaction: an open one would keep workers from the job that it changes. "
+            "Leave session out, and call schedule() once the transaction has committed."
+        )
 
 
 OPTIONS = frozenset(make_draft.__kwdefaults__ or ())

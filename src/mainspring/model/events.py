@@ -2,7 +2,8 @@
 
 Job events carry the `Job` as it was stored, `scheduler:error` the exception, `worker:*` the worker's id; the
 scheduler's own start and stop carry nothing. Of the schedules' events, late, missed and skipped carry a `Notice`, pause
-the schedule, and undeclared the schedule's id.
+the schedule, and undeclared the schedule's id. Breaker events carry the `BreakerStatus`, and are announced by the
+process that has moved the breaker.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ SCHEDULE_EVENTS = (
     "schedule:pause",
     "schedule:undeclared",
 )
+BREAKER_EVENTS = (
+    "breaker:open",
+    "breaker:probe",
+    "breaker:close",
+)
 EVENTS = (
     "scheduler:start",
     "scheduler:stop",
@@ -35,4 +41,5 @@ EVENTS = (
     "worker:stop",
     *JOB_EVENTS,
     *SCHEDULE_EVENTS,
+    *BREAKER_EVENTS,
 )

@@ -119,6 +119,8 @@ class Job:
     parent_id: str | None = None
     schedule_id: str | None = None
     scheduled_for: datetime | None = None
+    asked_priority: int | None = None
+    """The priority it was scheduled with, where waiting has moved it up since (`aging`)."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
 

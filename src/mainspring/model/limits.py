@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.breaker import Breaker
 from mainspring.model.retry import Seconds, seconds
 
 CONCURRENCY, RATE, SEQUENCE, FAIR = "c", "r", "s", "f"
@@ -34,7 +35,7 @@ _UNITS = {
     "d": 86400.0,
     "day": 86400.0,
 }
-_RATE = re.compile(r"\s*([0-9]{1,9})\s*(?:/|per)\s*([0-9]{0,6})\s*([a-z]+)\s*", re.ASCII)
+_RATE = re.compile(r"\s*([0-9]{1,9})\s*(?:/|per)\s*([0-9]{0,7})\s*([a-z]+)\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Rate:
         return min(max(1, cost), self.burst)
 
     def to_document(self) -> dict[str, Any]:
-        return {"rate": f"{self.count}/{self.per:g}s", "key": self.key, "burst": self.burst, "weight": self.weight}
+        return {"rate": f"{self.count}/{self.per:.0f}s", "key": self.key, "burst": self.burst, "weight": self.weight}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Rate:
@@ -236,12 +237,13 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limits of one name or queue."""
+    """The limits of one name or queue, and its breaker, which is no gate unless it has opened."""
 
     concurrency: Limit | None = None
     rate: Rate | None = None
     sequence: Sequence | None = None
     fair: str | None = None
+    breaker: Breaker | None = None
 
     def __bool__(self) -> bool:
         return self != Allowance()

@@ -144,6 +144,7 @@ def check_repeated(draft: Draft, session: object) -> None:
     """Refuse options of a single job that say nothing for the jobs of a schedule."""
     given = {
         "run_at": (draft.run_at, "use start_at"),
+        "debounce": (draft.debounce, "each firing makes one job anyway"),
         "delay": (draft.delay or None, "use start_at"),
         "expires_at": (draft.expires_at, "use start_within"),
         "dedupe_key": (draft.dedupe_key, "each firing makes one job anyway"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from mainspring.store.aging import Aging
 from mainspring.store.calendars import Calendars
 from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
+from mainspring.store.controls import Controls
+from mainspring.store.explaining import Explaining
 from mainspring.store.finish import Finishing
 from mainspring.store.firing import Firing
 from mainspring.store.gates import Gates
@@ -38,13 +41,16 @@ class Store:
         self.rescues = Rescues(connection)
         self.notes = Notes(connection)
         self.tending = Tending(connection)
+        self.aging = Aging(connection)
         self.workers = Workers(connection)
+        self.controls = Controls(connection)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars)
         self.ledger = Ledger(connection, self.inserts, self.calendars)
         self.watch = Watch(connection)
         self.transactions = Transactions(connection)
+        self.explaining = Explaining(connection, self.workers)
 
     def renewals(self) -> Renewals:
         """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""

@@ -215,6 +215,7 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         parent_id=document.get("parent_id"),
         schedule_id=document.get("schedule_id"),
         scheduled_for=_instant(document.get("scheduled_for")),
+        asked_priority=document.get("asked_priority"),
         deduplicated=deduplicated,
     )
 

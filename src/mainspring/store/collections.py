@@ -1,7 +1,7 @@
 """The collections, every field in them, and the indexes with their reasons.
 
-With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.schedules`,
-`jobs.ledger` and `jobs.calendars`.
+With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
+`jobs.controls`, `jobs.schedules`, `jobs.ledger` and `jobs.calendars`.
 
 ## jobs: one document per job
 
@@ -13,9 +13,12 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | data          | document        | the handler's arguments |
 | queue         | string          | the line it stands in |
 | priority      | int 1..10       | 1 first |
+| asked_priority, aged_at | int, date | the priority it was scheduled with, and when waiting moved it up from there |
 | state         | string          | pending, running, completed, failed, cancelled, expired, blocked |
 | ready         | true            | only on pending jobs that may be claimed: the claim's index |
 | held          | document        | why a pending job is not ready: by, note, since |
+| line          | string          | the gate in whose line it waits; only on pending jobs that are not ready |
+| seq           | string          | the sequence it belongs to |
 | run_at        | date            | not before |
 | created_at    | date            | |
 | rev           | int             | rises with every write that changes what a claim would read; the claim compares it |
@@ -31,6 +34,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | start_by      | date            | the earlier of both, kept up to date with run_at |
 | dedupe_key    | string          | |
 | dedupe_until  | date            | the end of its dedupe window; it is kept until then |
+| burst         | document        | of a debounced job: at, when its burst began, and the token then; mark, of a bulk |
 | parent_id     | string          | the job whose handler scheduled this one |
 | schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
 | tracked       | true            | its schedule wants to know of its end |
@@ -50,13 +54,50 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 
 ## jobs.workers: one document per live worker process
 
-| _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, version |
+| _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
+| limits | what its code declares, for explanations: scope, target, concurrency, rate, sequence, fair | breakers | the same |
 
 ## jobs.locks: which worker does a chore that one is enough for, or has its turn at the head of a busy queue
 
-| _id | "chores", or "turn:" and the queue | owner | until |
+| _id | "chores", "lines" (dissolving them), or "turn:" and the queue | owner | until |
 
 A lock only saves work: everything is safe when several do it.
+
+## jobs.gates: one document per gate in use; a gate is what a job has to pass before it runs
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the gate: its kind, then what it is for, with a key's value where it has one |
+| grants        | array    | w, a worker, and n, how many slots it has taken; of a rate: starts not yet used |
+| limit, full   | int, true | the limit at the last taking; nothing was left by it |
+| tokens, at, opens | double, date, date | of a rate: the starts that are saved, as of when; when the next one is |
+| line          | true     | jobs wait here |
+| rev           | int      | rises whenever jobs are put in line; who ends a line compares it |
+| open_at       | date     | jobs wait here and there is room from then on: whoever has free slots looks |
+| group, served | string, int | of a key that takes turns: among which, and how many of its jobs were claimed |
+| keep_until    | date     | when it may be deleted if nobody uses it |
+
+The kinds: "c" for jobs at once and "r" for starts in a stretch of time, then "name" or "queue" and which one; "s" for a
+sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker, then what they are for.
+
+## jobs.controls: what was set at run time, one document per pause, limit and breaker
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | kind, scope and target with colons between, then the key and its value where there is one |
+| kind          | string   | pause, limit (one that overrides what is declared) or breaker |
+| scope, target | string   | what it is for: name or queue, and which one |
+| key, value    | string, any | of a pause: only of jobs that have this value at this place in their data |
+| concurrency, rate | document | of a limit: what counts; what is not there counts as declared |
+| state         | string   | of a breaker: closed, open, half_open |
+| since, open_until | date | of a breaker: when it came into that state; until when it is open (missing: until closed) |
+| open_for      | double   | of a breaker: for how many seconds it opens again when a probe fails |
+| rule          | document | of a breaker: errors, window, minimum, open_for, as declared by whoever counted last |
+| counts, step  | array, int | of a breaker: good and bad ends by parts of the window, and a part's milliseconds |
+| good, bad     | int      | of a breaker: their sums |
+| turn          | string   | of a breaker: who made the last change of its state |
+| reason, actor, at | string, string, date | why, by whom, when |
+| told          | date     | when it was changed; wakes the workers that listen |
 
 ## jobs.schedules: one document per schedule
 
@@ -108,7 +149,7 @@ LIVE = (PENDING, RUNNING)
 # Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
 BY_ID = "_id_"
 
-CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
+CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, WAITING, SCHEDULE = (
     "claim",
     "lease",
     "finished",
@@ -116,6 +157,7 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, SCHEDULE = (
     "start_by",
     "cancel",
     "held",
+    "waiting",
     "schedule",
 )
 LINE, SEQ, OPEN, HOLDERS, TURNS, UNUSED = "line", "seq", "open", "holders", "turns", "unused"
@@ -137,6 +179,7 @@ JOB_INDEXES = [
     _partial(START_BY, {"state": PENDING, "start_by": {"$type": "date"}}, "start_by"),
     _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
     _partial(HELD, {"held.by": {"$exists": True}}, "held.by", "name"),
+    _partial(WAITING, {"held.by": {"$exists": True}}, "queue", "held.by"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
     _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from bson import ObjectId
@@ -29,8 +28,10 @@ from mainspring.model.job import PENDING, Job
 from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Connection, Document
+from mainspring.store.debounce import Debounces
 from mainspring.store.keys import Keys, Taken, Wanted
 from mainspring.store.lining import Lining
+from mainspring.store.passage import Item, OpenPassage, Passage
 
 logger = logging.getLogger("mainspring")
 
@@ -52,6 +53,7 @@ class Inserts:
         self._connection = connection
         self._keys = keys
         self._lining = lining
+        self._debounces = Debounces(connection, keys, self._insert_new)
         self._waiting: list[tuple[Document, asyncio.Future[None]]] = []
         self._sender: asyncio.Task[None] | None = None
 
@@ -89,6 +91,8 @@ class Inserts:
     async def insert(self, draft: Draft) -> tuple[Document, bool]:
         """Store one job; returns its document and whether it is new (else it is the one that holds the key)."""
         document = self.document(draft)
+        if draft.debounce is not None:
+            return await self._debounces.put(draft, document)
         waiting = await self._lining.choose([(draft, document)], document["created_at"]) if draft.gates else {}
         if draft.dedupe_key is not None:
             taken = await self._keys.take(self._wanted(draft, document))
@@ -120,27 +124,34 @@ class Inserts:
             await self._connection.jobs.insert_many(fresh, session=session)
         return stored
 
-    async def insert_many(self, drafts: Iterable[Draft | Exception]) -> list[Stored]:
+    async def insert_many(self, drafts: Iterable[Item], passage: Passage | None = None) -> list[Stored]:
         """Store many jobs, with an outcome for each: the job, stored now or before, or what is wrong with it.
 
-        Drafts are taken, and turned into documents, a chunk at a time, while the chunk before is under way.
+        Drafts are taken, as the passage lets them, and turned into documents, a chunk at a time, while the chunk
+        before is under way.
         """
+        passage = passage or OpenPassage()
         source = iter(drafts)
         outcomes: list[Stored] = []
+        bursts: list[Entry] = []
         flights: set[asyncio.Task[None]] = set()
         try:
-            while taken := list(islice(source, CHUNK)):
-                chunk = self._prepare(taken, outcomes)
+            while taken := await passage.chunk(source, CHUNK):
+                chunk = _set_aside(self._prepare(taken, outcomes), bursts)
                 if len(flights) >= _IN_FLIGHT:
                     _, flights = await asyncio.wait(flights, return_when=asyncio.FIRST_COMPLETED)
-                flights.add(asyncio.create_task(self._insert_chunk(chunk, outcomes)))
+                flight = asyncio.create_task(self._insert_chunk(chunk, outcomes))
+                flight.add_done_callback(lambda _, taken=taken: passage.stored(taken))  # type: ignore[misc]
+                flights.add(flight)
                 await asyncio.sleep(0)
         finally:
             if flights:
                 await asyncio.wait(flights)
+        for index, outcome in await self._debounces.put_many(bursts):
+            outcomes[index] = outcome
         return outcomes
 
-    def _prepare(self, drafts: list[Draft | Exception], outcomes: list[Stored]) -> list[Entry]:
+    def _prepare(self, drafts: list[Item], outcomes: list[Stored]) -> list[Entry]:
         chunk = []
         now = truncate(self._connection.clock.now())
         for draft in drafts:
@@ -316,6 +327,8 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
         value = getattr(draft, key)
         if value is not None:
             document[key] = value
+    if draft.debounce is not None:
+        document["burst"] = {"at": document["created_at"], "token": 0}
     if draft.expires_at is not None:
         document["expires_at"] = truncate(draft.expires_at)
     if draft.dedupe_window is not None:
@@ -323,6 +336,15 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)
+
+
+def _set_aside(chunk: list[Entry], bursts: list[Entry]) -> list[Entry]:
+    """A chunk without its debounced items, which come last: the order of chunks is open, and theirs counts."""
+    debounced = [entry for entry in chunk if entry[1].debounce is not None]
+    if not debounced:
+        return chunk
+    bursts += debounced
+    return [entry for entry in chunk if entry[1].debounce is None]
 
 
 def _as_job(document: Document, fresh: bool, draft: Draft) -> Job:

@@ -6,7 +6,7 @@ read the job before does not take it unseen.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from pymongo.asynchronous.cursor import AsyncCursor
@@ -21,8 +21,9 @@ from mainspring.model.job import (
     PENDING,
     RUNNING,
 )
+from mainspring.store.aging import ASKED, NOT_AGED
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
-from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE
+from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE, WAITING
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys
@@ -97,6 +98,20 @@ class Jobs:
         with self._connection.deadline():
             return await cursor.to_list(_BATCH)
 
+    async def count_pending(self, queue: str, most: int) -> int:
+        """How many jobs of a queue are pending, due or not, ready or held; counted up to `most`, along indexes alone.
+
+        A raw insert counts once it has been adopted.
+        """
+        with self._connection.deadline():
+            ready = await self._connection.jobs.count_documents({"ready": True, "queue": queue}, hint=CLAIM, limit=most)
+            if ready >= most:
+                return ready
+            held = await self._connection.jobs.count_documents(
+                {"queue": queue, "held.by": {"$gt": ""}}, hint=WAITING, limit=most - ready
+            )
+        return ready + held
+
     async def cancel(self, job_id: DocumentId, reason: str) -> tuple[Document, bool]:
         """Cancel a waiting job, or ask the holder of a running one to stop.
 
@@ -123,13 +138,7 @@ class Jobs:
 
     async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
         """Change fields of a waiting job; the limit for its start follows its times."""
-        stage = {key: value if value is not None else "$$REMOVE" for key, value in fields.items()}
-        literal = {key: {"$literal": value} if value != "$$REMOVE" else value for key, value in stage.items()}
-        changed = await self._update(
-            job_id,
-            _WAITING,
-            [{"$set": {**literal, **_BUMP}}, {"$set": {"start_by": start_by_of("$run_at"), **_OUT_OF_LINE}}],
-        )
+        changed = await self._update(job_id, _WAITING, edit_stages(fields))
         return await self._changed(job_id, changed, "update()", "pending")
 
     async def run_now(self, job_id: DocumentId) -> Document:
@@ -146,10 +155,10 @@ class Jobs:
         if key is not None:
             await self._retake_key(key, job_id)
         fresh = dict.fromkeys(
-            ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", *HOLDING),
+            ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", "burst", *HOLDING),
             "$$REMOVE",
         )
-        again = {**_BUMP, **fresh, "state": PENDING, "tries": 0}
+        again = {**_BUMP, **fresh, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED}
         now = self._connection.clock.expression()
         changed = await self._update(job_id, _AGAIN, [{"$set": again}, {"$set": again_at(now, 0)}])
         if key is not None:
@@ -187,6 +196,15 @@ class Jobs:
         if not changed:
             raise JobStateError(str(job_id), document["state"], verb, allowed)
         return document
+
+
+def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The update that changes fields of a waiting job, None removing one; `computed` ones are expressions."""
+    literal: Document = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in fields.items()}
+    if "priority" in fields:
+        literal |= NOT_AGED
+    again = {"start_by": start_by_of("$run_at"), **_OUT_OF_LINE}
+    return [{"$set": {**literal, **(computed or {}), **_BUMP}}, {"$set": again}]
 
 
 def _plans(

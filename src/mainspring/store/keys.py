@@ -57,21 +57,16 @@ class Keys:
 
     async def take_many(self, wanted: Sequence[Wanted]) -> list[Taken]:
         """Take each key or learn who holds it; one that is free, or is held, costs a share of a few statements."""
-        taken = [Taken(want.job, True) for want in wanted]
         try:
-            with self._connection.deadline():
-                await self._connection.keys.insert_many([self._document(want) for want in wanted], ordered=False)
-        except BulkWriteError as error:
-            failures = error.details["writeErrors"]
-            if any(failure["code"] != _DUPLICATE for failure in failures):
-                raise
-            there = [failure["index"] for failure in failures]
-            verdicts = await self._judge_many([wanted[index].key for index in there])
-            for index in there:
-                taken[index] = verdicts.get(wanted[index].key) or await self.take(wanted[index])
+            free = await self.take_free(wanted)
         except Unavailable:
-            taken = [await self.take(want) for want in wanted]
-        return taken
+            return [await self.take(want) for want in wanted]
+        held = [want.key for want in wanted if want.key not in free]
+        verdicts = await self._judge_many(held) if held else {}
+        return [
+            Taken(want.job, True) if want.key in free else verdicts.get(want.key) or await self.take(want)
+            for want in wanted
+        ]
 
     async def take(self, want: Wanted, session: AsyncClientSession | None = None) -> Taken:
         """Take one key or learn who holds it. In a transaction a conflict is left to its caller's retry."""
@@ -104,6 +99,48 @@ class Keys:
                 if await self._put(mine, holder):
                     return job
         raise Unavailable(f"The dedupe key {key!r} is being fought over; try again.")
+
+    async def holder(self, key: str) -> Document | None:
+        """The key as it is."""
+        with self._connection.deadline():
+            return await self._connection.keys.find_one({"_id": key})
+
+    async def jobs_of(self, keys: Sequence[str]) -> dict[str, DocumentId]:
+        """The jobs that those of these keys stand for that are there, in force or not."""
+        with self._connection.deadline():
+            cursor = self._connection.keys.find({"_id": {"$in": list(keys)}}, {"job": 1})
+            return {holder["_id"]: holder["job"] for holder in await cursor.to_list(len(keys))}
+
+    async def take_free(self, wanted: Sequence[Wanted]) -> set[str]:
+        """Take those of these keys that nobody holds, in force or not; returns them."""
+        there: set[str] = set()
+        try:
+            with self._connection.deadline():
+                await self._connection.keys.insert_many([self._document(want) for want in wanted], ordered=False)
+        except BulkWriteError as error:
+            failures = error.details["writeErrors"]
+            if any(failure["code"] != _DUPLICATE for failure in failures):
+                raise
+            there = {wanted[failure["index"]].key for failure in failures}
+        return {want.key for want in wanted} - there
+
+    async def pass_on(self, want: Wanted, holder: Document | None) -> bool:
+        """Take a key that is still as it was seen, free or held, whatever its job does; False when it is not."""
+        with self._connection.deadline():
+            return await self._put(self._document(want), holder)
+
+    def in_flight(self, holder: Document) -> bool:
+        """Whether a key was taken so lately that its job may yet be inserted, or returned."""
+        return _in_flight(holder, self._now())
+
+    async def state_held(self, key: str) -> str | None:
+        """The state of the job that a key in force stands for; None when there is no such job."""
+        holder = await self.holder(key)
+        if holder is None:
+            return None
+        with self._connection.deadline():
+            job = await self._connection.jobs.find_one({"_id": holder["job"]}, {"state": 1}, hint=BY_ID)
+        return None if job is None or _verdict(holder, job, self._now()) is None else job.get("state")
 
     async def returned(self, key: str, job: DocumentId) -> None:
         """The job that has taken its key back is live, or will not be: from here on its state tells."""
@@ -185,8 +222,13 @@ def _just_so(holder: Document) -> dict[str, Any]:
     return {"_id": holder["_id"], "job": holder["job"], "round": holder.get("round")}
 
 
+def _in_flight(holder: Document, now: datetime) -> bool:
+    at: datetime = holder["at"]
+    return at > now - _IN_FLIGHT
+
+
 def _verdict(holder: Document, job: Document | None, now: datetime) -> Taken | None:
-    in_flight = holder["at"] > now - _IN_FLIGHT
+    in_flight = _in_flight(holder, now)
     if job is None:
         return Taken(holder["job"], True) if in_flight else None
     if holder.get("returning") and in_flight:

@@ -13,16 +13,18 @@ from typing import Any
 
 from pymongo import UpdateMany, UpdateOne
 
+from mainspring.model.controls import Probe
 from mainspring.model.job import FAILED, PENDING
 from mainspring.model.limits import FAIR, SEQUENCE, Fair, Gate, Limit, Shut, Turn
 from mainspring.store.claim import ORDER
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import BY_ID, LINE, LIVE, OPEN, SEQ, TURNS
+from mainspring.store.collections import BY_ID, CLAIM, LINE, LIVE, OPEN, SEQ, TURNS
 from mainspring.store.connection import Connection, Document
 
 BY_LIMIT = "limit"
 _MADE = [("created_at", 1), ("_id", 1)]
 _BUMP = {"rev": {"$add": ["$rev", 1]}}
+_AT_ONCE = 5000
 
 
 class Lines:
@@ -202,15 +204,76 @@ class Lines:
                 hint=BY_ID,
             )
 
+    async def shut(self, names: Iterable[str]) -> None:
+        """There is nothing to be had at these gates: nobody need look into their lines."""
+        with self._connection.deadline():
+            await self._connection.gates.update_many(
+                {"_id": {"$in": list(names)}}, {"$unset": {"open_at": ""}}, hint=BY_ID
+            )
+
+    async def lined(self, prefix: str) -> list[str]:
+        """The lines whose names begin like this, by the jobs that are in them."""
+        with self._connection.deadline():
+            found = await self._connection.jobs.distinct("line", {"line": {"$gte": prefix, "$lt": prefix + "\uffff"}})
+        return [name for name in found if isinstance(name, str)]
+
+    async def lined_as(self, forms: Iterable[str]) -> list[str]:
+        """The lines with these names, and for a name that ends with =, all that begin so; by the jobs in them."""
+        keyed = {form for form in forms if form.endswith("=")}
+        found = [line for form in keyed for line in await self.lined(form)]
+        exact = [form for form in forms if form not in keyed]
+        if exact:
+            with self._connection.deadline():
+                found += await self._connection.jobs.distinct("line", {"line": {"$in": exact}})
+        return found
+
+    async def head_of(self, name: str) -> Document | None:
+        """The first job in a line, due or not: what tells which gates it has."""
+        with self._connection.deadline():
+            return await self._connection.jobs.find_one(
+                {"line": name}, {"name": 1, "queue": 1, "data": 1, "seq": 1}, sort=ORDER, hint=LINE
+            )
+
+    async def ready_like(self, queue: str, where: Mapping[str, Any], limit: int) -> list[DocumentId]:
+        """The first due jobs of a queue that are not in line and have this in common."""
+        now = self._connection.clock.expression()
+        due = {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
+        with self._connection.deadline():
+            cursor = self._connection.jobs.find({**where, **due}, {"_id": 1}, sort=ORDER, hint=CLAIM, limit=limit)
+            return [document["_id"] for document in await cursor.to_list(limit)]
+
     async def dissolve(self, name: str) -> int:
         """Let everybody in a line go back to the claim's index: its limit is gone."""
-        ready = {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]}
         with self._connection.deadline():
-            outcome = await self._connection.jobs.update_many(
-                {"line": name}, [{"$set": {**_BUMP, "line": "$$REMOVE", "held": "$$REMOVE", "ready": ready}}], hint=LINE
-            )
-            await self._connection.gates.update_one({"_id": name}, {"$unset": {"line": "", "open_at": ""}})
-        return outcome.modified_count
+            gate = await self._connection.gates.find_one({"_id": name}, {"rev": 1})
+        ready = {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]}
+        number = await self._leave(name, {}, {"line": "$$REMOVE", "held": "$$REMOVE", "ready": ready})
+        if gate is not None:
+            await self.end_line(name, gate.get("rev", 0))
+        return number
+
+    async def change_line(self, old: str, new: str, note: str, where: Mapping[str, Any]) -> int:
+        """Let those in a line who have this in common wait in another one."""
+        now = self._connection.clock.expression()
+        number = await self._leave(old, where, {"line": {"$literal": new}, "held": _held(note, now)})
+        if number:
+            await self.mark([new], {})
+        return number
+
+    async def _leave(self, line: str, where: Mapping[str, Any], fields: Mapping[str, Any]) -> int:
+        """Change the jobs in a line that match, some at a time: there may be very many of them."""
+        number = 0
+        found: list[DocumentId] | None = None
+        while found is None or len(found) == _AT_ONCE:
+            with self._connection.deadline():
+                cursor = self._connection.jobs.find({"line": line, **where}, {"_id": 1}, hint=LINE, limit=_AT_ONCE)
+                found = [document["_id"] for document in await cursor.to_list(_AT_ONCE)]
+                if found:
+                    outcome = await self._connection.jobs.update_many(
+                        {"_id": {"$in": found}, "line": line}, [{"$set": {**_BUMP, **fields}}], hint=BY_ID
+                    )
+                    number += outcome.modified_count
+        return number
 
 
 def _held(note: str, now: Any) -> Document:
@@ -225,6 +288,8 @@ def line_note(gate: Gate) -> str:
         return f"It is not its turn in the sequence {gate.rule.sequence}."
     if isinstance(gate.rule, Fair):
         return f"The keys of the queue {gate.rule.group} take turns."
+    if isinstance(gate.rule, Probe):
+        return f"The breaker of {gate.name[2:]} is half open: one job at a time is let through as a probe."
     if isinstance(gate.rule, Limit):
         return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
     return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."

@@ -23,17 +23,18 @@ _AWAIT_MS = 15_000
 @dataclass(frozen=True, slots=True)
 class Hint:
     """A job was inserted: in which queue (None: a raw insert that does not say), and due when. Or, with `schedule`,
-    somebody changed a schedule."""
+    somebody changed a schedule, or with `control`, what is paused, limited or broken."""
 
     id: DocumentId
     queue: str | None
     run_at: datetime | None
     raw: bool
     schedule: bool = False
+    control: bool = False
 
 
 class Watch:
-    """The store's change stream on new jobs and changed schedules."""
+    """The store's change stream on new jobs, changed schedules and changed controls."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -44,10 +45,8 @@ class Watch:
 
     async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
         """Hints from now on, until the stream breaks (which raises). `opened` is called when it has begun."""
-        jobs, schedules = self._connection.jobs.name, self._connection.schedules.name
-        told = [{"operationType": "insert"}, {"updateDescription.updatedFields.told": {"$exists": True}}]
         stages: list[dict[str, Any]] = [
-            {"$match": {"$or": [{"ns.coll": jobs, "operationType": "insert"}, {"ns.coll": schedules, "$or": told}]}},
+            {"$match": {"$or": self._wanted()}},
             {
                 "$project": {
                     "ns": 1,
@@ -62,13 +61,28 @@ class Watch:
         async with await database.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
             opened()
             async for change in stream:
-                yield _hint(change, schedules)
+                yield self._hint(change)
+
+    def _wanted(self) -> list[dict[str, Any]]:
+        told = {"updateDescription.updatedFields.told": {"$exists": True}}
+        whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
+        return [
+            {"ns.coll": self._connection.jobs.name, "operationType": "insert"},
+            {"ns.coll": self._connection.schedules.name, "$or": [{"operationType": "insert"}, told]},
+            {"ns.coll": self._connection.controls.name, "$or": [whole, told]},
+        ]
+
+    def _hint(self, change: Mapping[str, Any]) -> Hint:
+        collection, id = change["ns"]["coll"], change["documentKey"]["_id"]
+        if collection == self._connection.schedules.name:
+            return Hint(id, None, None, raw=False, schedule=True)
+        if collection == self._connection.controls.name:
+            return Hint(id, None, None, raw=False, control=True)
+        return _job_hint(change)
 
 
-def _hint(change: Mapping[str, Any], schedules: str) -> Hint:
-    """What a change tells; anything may have been inserted, so that nothing is taken for granted."""
-    if change["ns"]["coll"] == schedules:
-        return Hint(change["documentKey"]["_id"], None, None, raw=False, schedule=True)
+def _job_hint(change: Mapping[str, Any]) -> Hint:
+    """What an insert tells; anything may have been inserted, so that nothing is taken for granted."""
     document = change.get("fullDocument") or {}
     queue, run_at = document.get("queue"), document.get("run_at")
     return Hint(

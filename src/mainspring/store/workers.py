@@ -40,11 +40,14 @@ class Workers:
 
     async def live(self) -> list[Peer]:
         """The workers whose last beat is recent, in the order of their ids."""
+        return sorted((_peer(document) for document in await self.live_documents()), key=lambda peer: peer.id)
+
+    async def live_documents(self) -> list[dict[str, Any]]:
+        """What the workers whose last beat is recent have told of themselves."""
         since = truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))
         with self._connection.deadline():
             cursor = self._connection.workers.find({"beat_at": {"$gt": since}}, hint="beat_at")
-            found = await cursor.to_list(1000)
-        return sorted((_peer(document) for document in found), key=lambda peer: peer.id)
+            return await cursor.to_list(1000)
 
     async def gone(self, workers: Sequence[str]) -> list[str]:
         """Those of these workers whose lease has run out, or that have left."""

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mainspring.config import Settings
+from mainspring.engine.controls import Controls
 from mainspring.engine.events import Events
 from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holdings
+from mainspring.engine.limits import Limits
 from mainspring.engine.peers import Peers
 from mainspring.engine.slots import Slots
 from mainspring.handlers import Handlers
@@ -27,6 +29,8 @@ class Surroundings:
     slots: Slots
     peers: Peers
     gatekeeper: Gatekeeper
+    limits: Limits
+    controls: Controls
     worker: str
     look: Callable[[], None]
     """Lets the worker look for jobs at once, in all queues."""

@@ -1,0 +1,116 @@
+"""Counting how attempts end for the breakers, and moving these from state to state.
+
+Each worker adds up what ends here and hands it in about once a second; the database decides, on its clock and on all
+workers' counts, whether a breaker opens. What a probe's end means is handed in at once, and its slot becomes free only
+after that, so that no second probe starts before the first one's word is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from mainspring.engine.events import Events
+from mainspring.engine.holdings import Holding
+from mainspring.engine.limits import Limits
+from mainspring.model.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerStatus
+from mainspring.model.controls import Probe, Target, breaker_gate
+from mainspring.model.ending import Committed, Completed, Ending, Failed, Retried
+from mainspring.model.limits import NAME, QUEUE, Gate
+from mainspring.store import Store
+from mainspring.store.breakers import Moved
+
+logger = logging.getLogger("mainspring")
+
+_HAND_IN_AFTER = 1.0
+_EVENTS = {OPEN: "breaker:open", HALF_OPEN: "breaker:probe", CLOSED: "breaker:close"}
+
+
+class Breakers:
+    """The breakers, as one worker sees to them."""
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        events: Events,
+        freed: Callable[[Iterable[Gate]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._events = events
+        self._freed = freed
+        self._wake = wake
+        self._counts: dict[Target, tuple[Breaker, int, int]] = {}
+        self._verdicts: list[tuple[Gate, bool]] = []
+
+    def attempt_ended(self, holding: Holding, ending: Ending) -> None:
+        """The end of an attempt is stored: count it, and take a probe's word."""
+        good, bad = isinstance(ending, Completed | Committed), isinstance(ending, Retried | Failed)
+        if good or bad:
+            for scope, target in ((NAME, holding.document["name"]), (QUEUE, holding.document["queue"])):
+                rule = self._limits.breaker(scope, target)
+                if rule is not None:
+                    self._count(Target(scope, target), rule, int(good), int(bad))
+        if holding.gates:
+            probes = [gate for gate in holding.gates if isinstance(gate.rule, Probe)]
+            holding.gates = [gate for gate in holding.gates if not isinstance(gate.rule, Probe)]
+            if good or bad:
+                self._verdicts += [(gate, good) for gate in probes]
+                self._wake()
+            else:
+                self._freed(probes)
+
+    def _count(self, target: Target, rule: Breaker, good: int, bad: int) -> None:
+        if not self._counts:
+            asyncio.get_running_loop().call_later(_HAND_IN_AFTER, self._wake)
+        _, good_before, bad_before = self._counts.get(target, (rule, 0, 0))
+        self._counts[target] = (rule, good_before + good, bad_before + bad)
+
+    async def hand_in(self) -> list[Gate]:
+        """Tell the database what was counted; returns the slots of probes that have been heard."""
+        heard: list[Gate] = []
+        while self._verdicts:
+            gate, good = self._verdicts[0]
+            await self.announce(await self._store.controls.judge(_target(gate), good))
+            heard.append(self._verdicts.pop(0)[0])
+        for target in list(self._counts):
+            rule, good_ends, bad_ends = self._counts.pop(target)
+            try:
+                moved = await self._store.controls.count(target, rule, good_ends, bad_ends)
+            except BaseException:
+                self._count(target, rule, good_ends, bad_ends)
+                raise
+            await self.announce(moved)
+        return heard
+
+    async def let_probe(self, breakers: Iterable[BreakerStatus]) -> bool:
+        """Let probes through the breakers that have been open for long enough; whether any was moved by this."""
+        now, moved = self._store.clock.now(), False
+        for breaker in breakers:
+            if breaker.open_until is not None and breaker.open_until <= now:
+                outcome = await self._store.controls.half_open(Target(breaker.scope, breaker.target))
+                moved |= outcome.moved
+                await self.announce(outcome)
+        return moved
+
+    async def announce(self, moved: Moved) -> None:
+        """Tell of a move that was made here. Whoever has closed a breaker lets those in its line go."""
+        if moved.moved:
+            announce_breaker(self._events, moved.status)
+            if moved.status.state == CLOSED:
+                await self._store.gates.dissolve(breaker_gate(moved.status.scope, moved.status.target))
+
+
+def announce_breaker(events: Events, status: BreakerStatus) -> None:
+    """Tell that a breaker has changed its state."""
+    note = f" ({status.reason})" if status.reason else ""
+    logger.warning("The breaker of %s %r is %s now%s", status.scope, status.target, status.state, note)
+    events.emit(_EVENTS[status.state], status)
+
+
+def _target(gate: Gate) -> Target:
+    _, scope, target = gate.name.split(":", 2)
+    return Target(scope, target)

@@ -1,0 +1,36 @@
+"""Why is it not running? The verb that answers, from what is stored and from what this process has in its code."""
+
+from __future__ import annotations
+
+from mainspring.model.explanation import Explanation
+from mainspring.model.job import BLOCKED, PENDING
+from mainspring.model.known_limits import Declared
+from mainspring.model.reasons import explain, state_gate
+from mainspring.registration import Registration
+from mainspring.store import Store
+from mainspring.store.codec import decode_job, document_id
+
+
+class ExplainVerbs(Registration):
+    """The part of the Scheduler that explains."""
+
+    async def _store(self) -> Store:
+        raise NotImplementedError
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why a job is not running: every gate between it and its run, and the one that holds it now.
+
+        Costs a handful of reads and changes nothing. Raises JobNotFound.
+        """
+        store = await self._store()
+        document = await store.jobs.get(document_id(job_id))
+        job = decode_job(document)
+        if job.state in (PENDING, BLOCKED) or document.get("v") is None:
+            return explain(await store.explaining.standing(document, self._declared_for(job.name, job.queue)))
+        now = store.explaining.now()
+        return Explanation.of(job, now, [state_gate(job, now, ahead=bool(document.get("ahead")))])
+
+    def _declared_for(self, name: str, queue: str) -> Declared:
+        """What this process's code says of the limits of a name and a queue."""
+        handler = self._handlers.own(name)
+        return Declared(None if handler is None else handler.allowance, self._queue_limits.get(queue))

@@ -1,0 +1,297 @@
+"""The gates of a job that have to do with room: limits, rates, lines, and its position in its queue. Pure.
+
+What is said of a limit comes from its rule, from what its gate's document has stored, and from the jobs that run now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from math import floor
+from typing import Any
+
+from mainspring.model.breaker import HALF_OPEN, OPEN
+from mainspring.model.controls import BREAKER as BREAKER_CONTROL
+from mainspring.model.controls import PAUSE, Target, breaker_gate
+from mainspring.model.controls import PAUSED as PAUSED_GATE
+from mainspring.model.explanation import (
+    BREAKER,
+    CONCURRENCY,
+    FAIRNESS,
+    LINE,
+    PAUSED,
+    POSITION,
+    RATE,
+    SEQUENCE,
+    ExplainedGate,
+    are,
+    listed,
+    plural,
+    sentence,
+    span,
+)
+from mainspring.model.limits import NAME, Limit, Rate, gate_name, value_at, value_text
+from mainspring.model.limits import SEQUENCE as IN_SEQUENCE
+from mainspring.model.standing import GateState, KnownLimit, RunningJob, Standing
+
+_SHOWN = 10
+_KIND = {"c": CONCURRENCY, "r": RATE, "s": SEQUENCE, "f": FAIRNESS, "p": PAUSED, "b": BREAKER}
+_OVER = {
+    "p": "the pause is over, and workers are about to let it go on",
+    "b": "the breaker has closed, and workers are about to let it go on",
+}
+
+
+def limit_gates(standing: Standing) -> list[ExplainedGate]:
+    """The gates of limits, each followed by its line where there is one."""
+    found: list[ExplainedGate] = []
+    for limit in standing.limits:
+        name, rule, state = limit.gate.name, limit.rule, standing.gate(limit.gate.name)
+        if isinstance(rule, Limit):
+            found.append(_slots(standing, limit, rule, state))
+        else:
+            found.append(_starts(standing, limit, rule, state))
+        if state.line or standing.line == name:
+            found.append(_line(standing, name, whom(limit, standing)))
+    return found
+
+
+def whom(limit: KnownLimit, standing: Standing) -> str:
+    """Whose limit it is, in words: jobs of 'report' with tenant=acme."""
+    jobs = f"jobs of {limit.target!r}" if limit.scope == NAME else f"jobs of the queue {limit.target!r}"
+    key = limit.rule.key
+    return jobs if key is None else f"{jobs} with {key}={value_text(value_at(standing.job.data, key))}"
+
+
+def _about(limit: KnownLimit, standing: Standing) -> dict[str, Any]:
+    """What is known of a limit, and from where."""
+    data: dict[str, Any] = {
+        "gate": limit.gate.name,
+        "scope": limit.scope,
+        "target": limit.target,
+        "rule": limit.rule.to_document(),
+        "source": limit.source,
+    }
+    if limit.rule.key is not None:
+        data |= {"key": limit.rule.key, "value": value_text(value_at(standing.job.data, limit.rule.key))}
+    if limit.override is not None:
+        data |= {"actor": limit.override.actor, "reason": limit.override.reason, "since": limit.override.instant("at")}
+    if limit.others:
+        data["others"] = [rule.to_document() for rule in limit.others]
+    if limit.without:
+        data["without"] = limit.without
+    return data
+
+
+def _passes_elsewhere(standing: Standing, limit: KnownLimit) -> bool:
+    """Whether a worker that could run the job knows nothing of this limit, and need not look into its line for it."""
+    return limit.without > 0 and standing.line != limit.gate.name
+
+
+def _origin(limit: KnownLimit) -> str:
+    if limit.override is None:
+        return ""
+    return " set at run time" + ("" if limit.override.actor is None else f" by {limit.override.actor}")
+
+
+# -- slots -----------------------------------------------------------------------------------------------------------
+
+
+def _slots(standing: Standing, limit: KnownLimit, rule: Limit, state: GateState) -> ExplainedGate:
+    holders = _holders(standing, limit, state)
+    spare = _spare(standing, state, holders)
+    opened = state.taken < rule.limit or spare is not None or _passes_elsewhere(standing, limit)
+    data = _about(limit, standing) | {
+        "limit": rule.limit,
+        "taken": state.taken,
+        "holders": [_holder(one, standing) for one in holders[:_SHOWN]],
+        "more_holders": max(0, len(holders) - _SHOWN),
+        "workers": _takers(standing, state, holders),
+    }
+    only = rule.limit == 1 and state.taken <= 1
+    slots = "The only slot" if only else f"{state.taken} of the {plural(rule.limit, 'slot')}"
+    text = f"{slots}{_origin(limit)} for {whom(limit, standing)} {are(1 if only else state.taken)} "
+    text += "free" if only and not state.taken else "taken"
+    if not opened:
+        text += _by_whom(standing, state, holders)
+    elif state.taken >= rule.limit:
+        text += f", but worker {spare} has one to spare" if spare is not None else _unlimited(limit)
+    return ExplainedGate(CONCURRENCY, opened, f"{text}.", data)
+
+
+def _spare(standing: Standing, state: GateState, holders: list[RunningJob]) -> str | None:
+    """A worker that could run the job and has taken a slot that it does not use, as far as can be told."""
+    used = Counter(holder.worker for holder in holders)
+    if standing.running_over:
+        return None
+    return next((worker.id for worker in standing.able if state.grants.get(worker.id, 0) > used[worker.id]), None)
+
+
+def _unlimited(limit: KnownLimit) -> str:
+    knows = "know" if limit.without > 1 else "knows"
+    return f", but {plural(limit.without, 'worker')} that could run it {knows} nothing of this limit"
+
+
+def _holders(standing: Standing, limit: KnownLimit, state: GateState) -> list[RunningJob]:
+    """The running jobs that have a slot of this gate, the longest running first."""
+    found = [
+        running
+        for running in standing.running
+        if running.worker in state.grants and _gate_of(running, limit) == limit.gate.name
+    ]
+    return sorted(found, key=lambda running: running.since or standing.now)
+
+
+def _gate_of(running: RunningJob, limit: KnownLimit) -> str | None:
+    """The gate of this kind that a running job came through."""
+    target = running.name if limit.scope == NAME else running.queue
+    if target != limit.target:
+        return None
+    return gate_name(limit.gate.name[0], limit.scope, limit.target, limit.rule.key, running.data)
+
+
+def _holder(running: RunningJob, standing: Standing) -> dict[str, Any]:
+    seconds = None if running.since is None else (standing.now - running.since).total_seconds()
+    return {
+        "job": running.id,
+        "name": running.name,
+        "worker": running.worker,
+        "since": running.since,
+        "seconds": seconds,
+    }
+
+
+def _takers(standing: Standing, state: GateState, holders: list[RunningJob]) -> list[dict[str, Any]]:
+    used, live = Counter(holder.worker for holder in holders), {worker.id for worker in standing.workers}
+    return [
+        {"worker": worker, "slots": slots, "jobs": used[worker], "alive": worker in live}
+        for worker, slots in list(state.grants.items())[:_SHOWN]
+    ]
+
+
+def _by_whom(standing: Standing, state: GateState, holders: list[RunningJob]) -> str:
+    if holders:
+        first = holders[0]
+        since = "" if first.since is None else f" for {span(standing.now - first.since)}"
+        longest = ", the longest" if len(holders) > 1 else ""
+        return f"{longest}{since} by job {first.id} on worker {first.worker}"
+    live = {worker.id for worker in standing.workers}
+    gone = [worker for worker in state.grants if worker not in live]
+    if gone:
+        return f" by worker {listed(gone)}, not alive any more: what it has is free when its lease has run out"
+    return f" by worker {listed(list(state.grants))}, though none of the running jobs that were read needs it"
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------
+
+
+def _starts(standing: Standing, limit: KnownLimit, rule: Rate, state: GateState) -> ExplainedGate:
+    tokens = _tokens(standing, rule, state)
+    left, cost = max(0, floor(tokens)), limit.gate.cost
+    opened = left >= cost or _passes_elsewhere(standing, limit)
+    data = _about(limit, standing) | {"left": left, "cost": cost, "next_at": None, "seconds": None}
+    allowed = f"{rule.count:,} in {span(rule.per)}"
+    if left >= cost:
+        text = f"{plural(left, 'start')} of {whom(limit, standing)} {are(left)} left; {allowed} are allowed"
+        return ExplainedGate(RATE, True, f"{text}{_origin(limit)}.", data)
+    wait = timedelta(seconds=(cost - tokens) / rule.a_second)
+    data |= {"next_at": standing.now + wait, "seconds": wait.total_seconds()}
+    if opened:
+        text = (
+            f"The starts of {whom(limit, standing)} are used up, but {plural(limit.without, 'worker')} that could run "
+        )
+        return ExplainedGate(RATE, True, f"{text}it knows nothing of this rate.", data)
+    text = (
+        f"The starts of {whom(limit, standing)} are used up: {allowed} are allowed{_origin(limit)}, and the next one "
+    )
+    if cost > 1:
+        text = f"It costs {cost} starts of {whom(limit, standing)}, and {left} {are(left)} left: {allowed} are allowed"
+        text += f"{_origin(limit)}, and enough of them "
+    return ExplainedGate(RATE, False, f"{text}{'are' if cost > 1 else 'is'} earned in {span(wait)}.", data)
+
+
+def _tokens(standing: Standing, rule: Rate, state: GateState) -> float:
+    """The starts that are left now: those stored, and what the time since then has earned."""
+    if state.tokens is None or state.at is None:
+        return rule.burst
+    earned = max(0.0, (standing.now - state.at).total_seconds()) * rule.a_second
+    return min(float(rule.burst), state.tokens + earned)
+
+
+# -- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _line(standing: Standing, name: str, jobs: str) -> ExplainedGate:
+    before, inside = standing.place(name), standing.line == name
+    data: dict[str, Any] = {"gate": name, "before": before.to_document(), "in_line": inside}
+    if inside and standing.job.held is not None:
+        data["since"] = standing.job.held.since
+    text = f"{before.of('job')} before it" if before else "No job is before it"
+    return ExplainedGate(LINE, not before, sentence(f"{text} in the line for {jobs}"), data)
+
+
+def unknown_line_gate(standing: Standing) -> ExplainedGate | None:
+    """The line that a job waits in for something that no other gate speaks of.
+
+    A limit may be declared where nobody asked can see it, or have gone from the code; a pause may just be over.
+    """
+    name = standing.line
+    if name is None or name in _spoken_of(standing):
+        return None
+    kind, held, state, before = name.partition(":")[0], standing.job.held, standing.gate(name), standing.place(name)
+    data = {
+        "gate": name,
+        "source": "job",
+        "note": "" if held is None else held.note,
+        "since": None if held is None else held.since,
+        "before": before.to_document(),
+        "limit": state.limit,
+        "taken": state.taken,
+        "workers": _takers(standing, state, []),
+    }
+    since = "" if held is None or held.since is None else f" for {span(standing.now - held.since)}"
+    text = f"It has been in the line {name}{since}, where {before.of('job')} before it"
+    if kind in _OVER:
+        return ExplainedGate(_KIND[kind], False, f"{text}; {_OVER[kind]}.", data)
+    text = sentence(f"{text}: {held.note if held is not None and held.note else 'nothing says why'}")
+    return ExplainedGate(
+        _KIND.get(kind, LINE), False, f"{text} Neither a live worker nor this process tells of that limit.", data
+    )
+
+
+def _spoken_of(standing: Standing) -> set[str]:
+    """The lines that belong to the other gates."""
+    names = {limit.gate.name for limit in standing.limits}
+    if standing.turns is not None:
+        names.add(standing.turns.gate)
+    if standing.sequence is not None:
+        names.add(f"{IN_SEQUENCE}:{standing.sequence.name}")
+    for control in standing.controls:
+        if control.kind == PAUSE:
+            target = Target(control.scope, control.target, control.document.get("key"), control.document.get("value"))
+            names.add(f"{PAUSED_GATE}:{target.path}")
+        elif control.kind == BREAKER_CONTROL and control.document.get("state") in (OPEN, HALF_OPEN):
+            names.add(breaker_gate(control.scope, control.target))
+    return names
+
+
+# -- the queue -------------------------------------------------------------------------------------------------------
+
+
+def position_gate(standing: Standing, *, alone: bool) -> ExplainedGate:
+    """How many jobs of its queue are before it and could run.
+
+    `alone`: nothing but these, and busy slots, is in its way, so that the rate at which its queue was drained tells
+    something about its turn.
+    """
+    queue, before, drain = standing.job.queue, standing.before, standing.drain
+    data: dict[str, Any] = {"queue": queue, "before": before.to_document()}
+    if not before:
+        return ExplainedGate(POSITION, True, f"No job that could run is before it in the queue {queue!r}.", data)
+    text = f"{before.of('job')} before it in the queue {queue!r} and could run"
+    if alone and drain is not None and drain.jobs:
+        wait = before.number / drain.a_second
+        data |= {"drain": {"jobs": drain.jobs, "seconds": drain.seconds}, "estimate_seconds": wait}
+        text += f"; at the rate of the last {span(drain.seconds)}, in which {plural(drain.jobs, 'job')} of it ended, "
+        text += f"that takes {'more than' if before.over else 'about'} {span(wait)}"
+    return ExplainedGate(POSITION, False, sentence(text), data)

@@ -1,0 +1,115 @@
+"""The gates that were shut at run time: pauses, and breakers that have opened. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from mainspring.model.breaker import HALF_OPEN, OPEN
+from mainspring.model.controls import BREAKER as BREAKERS
+from mainspring.model.controls import PAUSE, breaker_gate
+from mainspring.model.explanation import BREAKER, PAUSED, QUEUE_PAUSED, ExplainedGate, brief, sentence, span
+from mainspring.model.limits import NAME, QUEUE, value_text
+from mainspring.model.standing import Control, Standing
+from mainspring.model.times import instant_text
+
+
+def queue_paused_gate(standing: Standing) -> ExplainedGate:
+    """Whether its queue is paused."""
+    queue = standing.job.queue
+    pause = standing.control(PAUSE, QUEUE, queue)
+    if pause is None:
+        return ExplainedGate(QUEUE_PAUSED, True, f"The queue {queue!r} is not paused.", {"queue": queue})
+    return ExplainedGate(QUEUE_PAUSED, False, _paused(pause, standing.now), about(pause))
+
+
+def paused_gates(standing: Standing) -> list[ExplainedGate]:
+    """Whether its name is paused, or the value that it has at a key."""
+    whole = standing.control(PAUSE, QUEUE, standing.job.queue)
+    pauses = [control for control in standing.controls if control.kind == PAUSE and control is not whole]
+    if not pauses:
+        text = f"Neither jobs of {standing.job.name!r} nor any key of this one are paused."
+        return [ExplainedGate(PAUSED, True, text, {"name": standing.job.name})]
+    return [ExplainedGate(PAUSED, False, _paused(pause, standing.now), about(pause)) for pause in pauses]
+
+
+def _paused(pause: Control, now: datetime) -> str:
+    key, at = pause.document.get("key"), pause.instant("at")
+    if key is None and pause.scope == QUEUE:
+        text = f"The queue {pause.target!r} has been paused"
+    else:
+        having = "" if key is None else f" with {key}={value_text(pause.document.get('value'))}"
+        text = f"{_jobs(pause)}{having} have been paused"
+    text += "" if at is None else f" for {span(now - at)}"
+    text += "" if pause.actor is None else f" by {pause.actor}"
+    return sentence(f"{text}: {brief(pause.reason)}" if pause.reason else text)
+
+
+def breaker_gates(standing: Standing) -> list[ExplainedGate]:
+    """How the breakers of its queue and its name stand, where there are any."""
+    places = ((QUEUE, standing.job.queue), (NAME, standing.job.name))
+    found = [standing.control(BREAKERS, scope, target) for scope, target in places]
+    return [_breaker(standing, breaker) for breaker in found if breaker is not None]
+
+
+def _breaker(standing: Standing, breaker: Control) -> ExplainedGate:
+    state, until = breaker.document.get("state"), breaker.instant("open_until")
+    good, bad = breaker.number("good"), breaker.number("bad")
+    data = about(breaker) | {
+        "state": state,
+        "since": breaker.instant("since"),
+        "open_until": until if state == OPEN else None,
+        "good": good,
+        "bad": bad,
+        "error_rate": bad / (good + bad) if good + bad else None,
+    }
+    whose = f"The breaker of {_jobs(breaker, begins=False)}"
+    if state == OPEN:
+        return ExplainedGate(BREAKER, False, _is_open(whose, breaker, until, standing.now), data)
+    if state == HALF_OPEN:
+        return _is_half_open(standing, whose, breaker, data)
+    counted = f"; {bad} of {good + bad} recent attempts have failed" if good + bad else ""
+    return ExplainedGate(BREAKER, True, f"{whose} is closed, and lets jobs pass{counted}.", data)
+
+
+def _is_open(whose: str, breaker: Control, until: datetime | None, now: datetime) -> str:
+    by = "" if breaker.actor is None else f" by {breaker.actor}"
+    if until is None:
+        text = f"{whose} was opened{by}, until somebody closes it"
+    elif until > now:
+        text = f"{whose} is open{by}, and lets a first job through in {span(until - now)}, at {instant_text(until)}"
+    else:
+        text = f"{whose} has been open{by}, and is about to let a first job through"
+    return sentence(f"{text}: {brief(breaker.reason)}" if breaker.reason else text)
+
+
+def _is_half_open(standing: Standing, whose: str, breaker: Control, data: dict[str, Any]) -> ExplainedGate:
+    """One job at a time is let through as a probe."""
+    name = breaker_gate(breaker.scope, breaker.target)
+    probing, before = standing.gate(name).taken, standing.place(name)
+    data |= {"probes": probing, "before": before.to_document()}
+    text = f"{whose} is half open: one job at a time is let through as a probe"
+    if probing:
+        return ExplainedGate(BREAKER, False, f"{text}, and one is under way.", data)
+    if before:
+        return ExplainedGate(BREAKER, False, f"{text}, and {before.of('job')} before it.", data)
+    return ExplainedGate(BREAKER, True, f"{text}, and this one may be it.", data)
+
+
+def _jobs(control: Control, *, begins: bool = True) -> str:
+    whose = f"obs of {control.target!r}" if control.scope == NAME else f"obs of the queue {control.target!r}"
+    return f"{'J' if begins else 'j'}{whose}"
+
+
+def about(control: Control) -> dict[str, Any]:
+    """What a control says of itself, as data."""
+    key = control.document.get("key")
+    return {
+        "control": control.id,
+        "scope": control.scope,
+        "target": control.target,
+        **({} if key is None else {"key": key, "value": control.document.get("value")}),
+        "actor": control.actor,
+        "reason": control.reason,
+        "since": control.instant("at"),
+    }
