@@ -17,12 +17,14 @@ from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.draft import Draft, check_instant
 from mainspring.model.plan import MISFIRES, OVERLAPS, Policy
 from mainspring.model.retry import Seconds, seconds
-from mainspring.model.rules.every import Every
-from mainspring.model.rules.rule import Rule
+from mainspring.model.rules.rule import Rule, as_rule
+from mainspring.model.times import is_after_end
 
 ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
 SCHEDULE_STATES = (ACTIVE, PAUSED, ENDED)
 _MOST_CAUGHT_UP = 1000
+# What a schedule is given for its jobs.
+_OF_JOBS = ("priority", "queue", "start_within", "timeout", "retry", "tags", "schedule_id")
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -119,8 +121,7 @@ class Firing:
 def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[str, Any]) -> Spec:
     """Check what was asked for, naming the first thing that is wrong and its cure."""
     check_options(options)
-    if not isinstance(repeat, Rule):
-        raise InvalidSchedule(f'repeat must be a rule, such as Cron("0 9 * * *") or Every("5m"), not {repeat!r}.')
+    rule = as_rule(repeat, "repeat")
     given = {key: value for key, value in options.items() if value is not None}
     start_at, end_at = (_instant(given.get(key), key) for key in ("start_at", "end_at"))
     if start_at is not None and end_at is not None and end_at < start_at:
@@ -133,11 +134,11 @@ def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[s
         raise
     except ConfigurationError as error:
         raise InvalidSchedule(str(error)) from None
-    if is_after_end(repeat) and policy.overlap != "allow":
+    if is_after_end(rule) and policy.overlap != "allow":
         raise InvalidSchedule(
-            'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out.'
+            'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out, or at "allow".'
         )
-    return Spec(identity, draft, repeat, start_at, end_at, jitter, policy, _count(given, "pause_after"))
+    return Spec(identity, draft, rule, start_at, end_at, jitter, policy, _count(given, "pause_after"))
 
 
 def check_repeated(draft: Draft, session: object) -> None:
@@ -155,15 +156,10 @@ def check_repeated(draft: Draft, session: object) -> None:
             raise InvalidSchedule(f"{key} is for a single job; with repeat, {cure}.")
 
 
-def is_after_end(rule: Rule) -> bool:
-    """Whether a rule counts from the end of the run before."""
-    return isinstance(rule, Every) and rule.after == "end"
-
-
 def check_options(options: Mapping[str, Any]) -> None:
     known = ScheduleOptions.__annotations__.keys()
     for key in options.keys() - known:
-        close = get_close_matches(key, known, 1)
+        close = get_close_matches(key, (*known, *_OF_JOBS), 1)
         hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(known))}."
         raise InvalidSchedule(f"A schedule has no option {key!r}.{hint}")
 
