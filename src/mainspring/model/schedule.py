@@ -6,7 +6,7 @@ itself: each firing makes a job of its own, whose id is made of the schedule's i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -156,6 +156,13 @@ def check_repeated(draft: Draft, session: object) -> None:
             raise InvalidSchedule(f"{key} is for a single job; with repeat, {cure}.")
 
 
+def check_removed(names: object) -> None:
+    """Refuse to remove what a schedule cannot be without, or does not have."""
+    known = set(ScheduleOptions.__annotations__)
+    if isinstance(names, str) or not isinstance(names, Sequence) or not set(names) <= known:
+        raise InvalidSchedule(f"remove takes a list of options, out of {', '.join(sorted(known))}, not {names!r}.")
+
+
 def check_options(options: Mapping[str, Any]) -> None:
     known = ScheduleOptions.__annotations__.keys()
     for key in options.keys() - known:
@@ -168,12 +175,19 @@ def _policy(given: Mapping[str, Any]) -> Policy:
     deadline = given.get("start_deadline")
     return Policy(
         misfire=_choice(given, "misfire", MISFIRES, "latest"),
-        misfire_grace=seconds(given.get("misfire_grace", 60.0), "misfire_grace"),
+        misfire_grace=_grace(given.get("misfire_grace", 60.0)),
         misfire_limit=_count(given, "misfire_limit", most=_MOST_CAUGHT_UP) or 100,
         start_deadline=None if deadline is None else seconds(deadline, "start_deadline"),
         overlap=_choice(given, "overlap", OVERLAPS, "allow"),
         max_runs=_count(given, "max_runs"),
     )
+
+
+def _grace(value: Seconds) -> float:
+    grace = seconds(value, "misfire_grace")
+    if grace < 1:
+        raise InvalidSchedule(f"misfire_grace must be at least 1 second, since no job is made at once, not {value!r}.")
+    return grace
 
 
 def _choice(given: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:

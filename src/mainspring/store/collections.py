@@ -93,7 +93,8 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 
 ## jobs.calendars: one document per calendar, and one per earlier revision of it
 
-| _id | the name, or the name, "@" and the revision | rev, calendar, updated_at, actor |
+| _id | the name, or the name, "@" and the revision | name, rev, calendar, updated_at, actor |
+| past | true on earlier revisions | deleted | true on what is left of a deleted calendar: its rev |
 """
 
 from __future__ import annotations
