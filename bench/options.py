@@ -22,6 +22,7 @@ class Options:
     idle_future_jobs: int = 100_000
     schedules: int = 100_000
     burst: int = 2_000
+    missed: int = 1_000_000
     cron_questions: int = 100_000
     profile: str | None = None
 

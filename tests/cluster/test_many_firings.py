@@ -22,7 +22,6 @@ from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet, WorkerProcess
 from harness.servers import Servers
-from harness.waiting import eventually
 from mainspring import Scheduler
 
 SECONDS = float(os.environ.get("TEST_FIRING_SECONDS", "20"))
@@ -51,7 +50,7 @@ async def test_each_of_many_firings_makes_one_job_whatever_happens_to_processes_
     await asyncio.gather(
         _kill_and_replace(fleet, workers, firings.end, reasons), _step_down(three_nodes, firings.start, firings.end)
     )
-    await eventually(lambda: _all_made(ask, firings), timeout=60, every=0.5)
+    await ask.fired_out(60)
     await ask.drained(90)
 
     documents = await ask.documents()
@@ -62,11 +61,6 @@ async def test_each_of_many_firings_makes_one_job_whatever_happens_to_processes_
     assert outcomes.total() == len(firings.jobs)
     assert {document["state"] for document in documents.values()} == {"completed"}
     assert check(fleet.history, documents, changes.read(), reasons=reasons) == []
-
-
-async def _all_made(ask: Asking, firings: Firings) -> bool:
-    """Whether nothing is to come any more; a firing that was skipped is told by the comparison."""
-    return not await ask.db["jobs.schedules"].count_documents({"fire_at": {"$type": "date"}}, hint="due")
 
 
 async def _kill_and_replace(fleet: Fleet, workers: list[WorkerProcess], until: datetime, reasons: Reasons) -> None:

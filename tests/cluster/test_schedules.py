@@ -129,7 +129,7 @@ async def test_a_decision_that_was_overtaken_is_not_stored(
         await fleet.start()
         await eventually(fleet.history.runs)
     sleeper.resume()
-    await eventually(lambda: _all_over(ask), timeout=40)
+    await ask.fired_out(40)
     await ask.drained(60)
 
     made = set(await ask.documents())
@@ -170,7 +170,7 @@ async def test_without_a_change_stream_a_schedule_of_one_process_is_fired_by_ano
         await fleet.start(uri=uri)
         await make_scheduler(uri).schedule("work", repeat=Every("1s"), schedule_id="often", max_runs=2)
         await eventually(fleet.history.runs, timeout=6)
-        await eventually(lambda: _all_over(ask))
+        await ask.fired_out(20)
         await ask.drained(20)
         jobs = await ask.documents()
         assert len(jobs) == 2 and {run.job for run in fleet.history.runs()} == set(jobs)
@@ -261,8 +261,3 @@ async def _fire_some_more(scheduler: Scheduler, ask: Asking) -> set[str]:
     wanted = await _fire_at(scheduler, _soon(1), 3 * EACH, "later")
     await _ended(ask, wanted)
     return wanted
-
-
-async def _all_over(ask: Asking) -> bool:
-    """Whether no schedule has anything to come."""
-    return not await ask.db["jobs.schedules"].count_documents({"fire_at": {"$type": "date"}}, hint="due")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from pymongo import AsyncMongoClient
+from pymongo import AsyncMongoClient, UpdateOne
 
 from harness.explaining import Cost, explain
 from harness.firing import (
@@ -34,6 +34,7 @@ from mainspring import Calendar, Cron, Every, Except, Notice, Retry, Schedule, S
 from mainspring.clock import ManualClock
 from mainspring.engine.timekeeper import announce_fired
 from mainspring.store import firing as firing_module
+from mainspring.store import schedules as schedules_module
 from mainspring.store import zones
 from mainspring.store.firing import FEW, Firing
 from mainspring.store.tending import keep_times
@@ -336,6 +337,22 @@ async def test_the_idle_look_reads_a_few_keys_however_many_schedules_there_are(
     assert outlook.due == [] and len(outlook.soonest) == FEW
     (found,) = await costs(listener, db)
     assert found.documents == 0 and found.keys <= FEW + 1 and "SORT" not in found.stages, found
+
+
+async def test_looking_whether_zones_have_changed_takes_one_seek_per_zone(
+    heard: tuple[Scheduler, Listener], db: Database
+) -> None:
+    scheduler, listener = heard
+    zones = [{"zones": f"Zone/{n % 3}:{n % 3}"} for n in range(3000)]
+    await db["jobs.schedules"].bulk_write([UpdateOne({"_id": f"s{n}"}, {"$set": one}) for n, one in enumerate(zones)])
+    listener.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(schedules_module, "is_current", lambda printed: True)
+        assert await store_of(scheduler).schedules.follow_zones() == ([], [])
+    (command,) = listener.named("aggregate", "jobs.schedules")
+    asked = {key: command[key] for key in ("aggregate", "pipeline", "cursor", "hint")}
+    explained = str(await db.command("explain", asked, verbosity="executionStats"))
+    assert "DISTINCT_SCAN" in explained and "'totalDocsExamined': 0" in explained
 
 
 # -- zones ---------------------------------------------------------------------------------------------------------

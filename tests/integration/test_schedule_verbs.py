@@ -15,6 +15,7 @@ from mainspring import (
     Cron,
     Every,
     Except,
+    Job,
     Pause,
     Schedule,
     ScheduleNotFound,
@@ -123,10 +124,15 @@ async def test_a_paused_or_ended_schedule_can_be_triggered(timed: Scheduler, clo
     assert (await schedule.refresh()).state == "ended"
 
 
-async def test_many_triggers_at_once_make_a_job_each(timed: Scheduler, db: Database) -> None:
-    schedule = await timed.schedule("work", repeat=NINE, schedule_id="s")
-    jobs = await asyncio.gather(*(schedule.trigger() for _ in range(20)))
-    assert len({job.id for job in jobs}) == 20 == await count_jobs(db)
+async def test_many_triggers_at_once_from_many_processes_make_a_job_each(
+    make_scheduler: Make, clock: ManualClock, db: Database
+) -> None:
+    schedulers = [make_scheduler(clock=clock) for _ in range(4)]
+    schedule = await schedulers[0].schedule("work", repeat=NINE, schedule_id="s")
+    triggers = [scheduler.trigger_schedule("s") for scheduler in schedulers for _ in range(4)]
+    jobs = await asyncio.gather(*triggers, *(schedule.skip_next() for _ in range(2)))
+    assert len({job.id for job in jobs[:16] if isinstance(job, Job)}) == 16 == await count_jobs(db)
+    assert (await schedule.refresh()).next_at == T0 + 9 * HOUR + 2 * DAY
 
 
 async def test_the_next_firing_can_be_skipped_and_the_one_after_it_too(
@@ -167,6 +173,21 @@ async def test_what_was_skipped_by_hand_stays_skipped_whatever_else_is_changed(
         await fire(timed)
     assert await instants_of(db, "s") == [T0 + 33 * HOUR]
     assert await ledger(schedule, 48) == [(9, "skipped", "by hand"), (33, "on_time", "")]
+
+
+async def test_a_calendar_that_brings_firings_back_takes_back_what_was_skipped_behind_them(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await timed.put_calendar("h", Calendar(["2030-01-01"]))
+    schedule = await timed.schedule("work", repeat=Except(NINE, "h"), schedule_id="s")
+    await schedule.skip_next()
+    await timed.put_calendar("h", Calendar(["2031-01-01"]))
+    assert (await schedule.refresh()).next_at == T0 + 9 * HOUR
+    for _ in range(35):
+        clock.advance(HOUR)
+        await fire(timed)
+    assert await instants_of(db, "s") == [T0 + 9 * HOUR, T0 + 33 * HOUR]
+    assert await ledger(schedule, 35) == [(9, "on_time", ""), (33, "on_time", "")]
 
 
 async def test_a_new_rule_takes_back_what_was_skipped_of_the_old_one(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import At, Calendar, Cron, Every
@@ -302,6 +302,7 @@ def test_jitter_spreads_over_its_whole_length_and_never_beyond() -> None:
     assert min(moved) < 30 and max(moved) > 570 and 250 < sum(moved) / len(moved) < 350
 
 
+@settings(deadline=None)
 @given(st.floats(0.001, 86400), st.integers(100, 7_200_000), st.integers(0, 10**9))
 def test_jitter_keeps_the_order_of_firings(jitter: float, period: int, place: int) -> None:
     times = Times("s", Every(timedelta(milliseconds=period), anchor=T0), jitter=jitter)
@@ -332,6 +333,7 @@ def test_lateness_and_grace_count_from_the_end_of_the_jitter() -> None:
     assert told(decide(times, due + MINUTE + MOMENT, Policy(misfire="skip")))[0][2:] == (SKIPPED, "misfire", 1)
 
 
+@settings(deadline=None)
 @given(
     period=st.sampled_from([1, 7, 60, 600]),
     jitter=st.sampled_from([0.0, 0.5, 30.0, 5000.0]),

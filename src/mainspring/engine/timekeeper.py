@@ -26,7 +26,7 @@ from mainspring.store.codec import decode_job
 from mainspring.store.firing import FEW, Fired, Outlook
 from mainspring.store.schedule_codec import facts
 
-_BATCH, _AT_ONCE = 250, 3
+_BATCH, _AT_ONCE = 500, 2
 _PATIENCE = 1.0
 _SAFETY_NET = 10.0
 _SHORTEST = 0.05

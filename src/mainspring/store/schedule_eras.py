@@ -14,7 +14,7 @@ from mainspring.store.connection import Document
 from mainspring.store.schedule_codec import ASKED, TIMING, encode_row, era_of, is_over
 
 _ERAS_KEPT = 50
-_MOMENT = timedelta(milliseconds=1)
+MOMENT = timedelta(milliseconds=1)
 
 
 def is_moved(document: Document, fields: Document) -> bool:
@@ -30,7 +30,7 @@ def new_era(document: Document, fields: Document, now: datetime) -> Document:
     While the rule itself stays, a firing whose jitter is not over stays due, and what was skipped by hand stays so.
     """
     waiting = document.get("next_at")
-    edge = now if waiting is None or waiting > now else waiting - _MOMENT
+    edge = now if waiting is None or waiting > now else waiting - MOMENT
     since, cursor = (now, now) if "rule" in fields else (edge, max(edge, document["cursor"]))
     ended = era_of(document, document["cursor"] if is_over(document) else edge)
     return {"eras": [*document.get("eras", ()), ended][-_ERAS_KEPT:], "since": since, "cursor": cursor}
@@ -38,12 +38,12 @@ def new_era(document: Document, fields: Document, now: datetime) -> Document:
 
 def not_fired(document: Document, times: Times, now: datetime) -> list[Document]:
     """What a paused schedule has not fired up to now, as a row of its ledger."""
-    first, last = times.next(document["cursor"]), times.previous(now + _MOMENT)
+    first, last = times.next(document["cursor"]), times.previous(now + MOMENT)
     if is_after_end(times.rule):  # the one firing that it waits for, unless a run is going
         last = first if first is not None and first <= now and not document.get("live") else None
     if first is None or last is None or first > last or is_over(document):
         return []
-    row = Row(first, last, SKIPPED, "paused", count=times.count(first, last + _MOMENT))
+    row = Row(first, last, SKIPPED, "paused", count=times.count(first, last + MOMENT))
     return [encode_row(document["_id"], row)]
 
 

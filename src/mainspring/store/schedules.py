@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 import bson
 from bson import ObjectId
@@ -23,7 +25,6 @@ from mainspring.clock import truncate
 from mainspring.errors import (
     CalendarNotFound,
     InvalidSchedule,
-    MainspringError,
     ScheduleNotFound,
     ScheduleStateError,
     Unavailable,
@@ -53,7 +54,7 @@ from mainspring.store.schedule_codec import (
     stored_rule,
     times_of,
 )
-from mainspring.store.schedule_eras import declaration, is_moved, new_era, not_fired
+from mainspring.store.schedule_eras import MOMENT, declaration, is_moved, new_era, not_fired
 from mainspring.store.tending import Tending
 from mainspring.store.zones import is_current, zones_print
 
@@ -86,6 +87,7 @@ class Schedules:
         self._firing = firing
         self._tending = tending
         self._calendars = calendars
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -178,6 +180,12 @@ class Schedules:
 
     async def change(self, schedule_id: str, alter: Alter) -> Changed:
         """Settle what has come due, then change a schedule. Where its times change, the new ones count from now."""
+        # Changes of one process wait for each other, since comparing and trying again is slow where many do it.
+        turn = self._turns.setdefault(schedule_id, asyncio.Lock())
+        async with turn:
+            return await self._change(schedule_id, alter)
+
+    async def _change(self, schedule_id: str, alter: Alter) -> Changed:
         fired: list[Fired] = []
         for attempt in range(_ROUNDS):
             document, settled = await self._settled(schedule_id)
@@ -284,8 +292,8 @@ class Schedules:
 
     async def _review(self, schedule_id: str) -> list[Fired]:
         """Take note of runs that have ended, which is otherwise done when the schedule is due."""
-        document = await self.get(schedule_id)
-        return await self._firing.advance([document]) if document.get("live") else []
+        document, fired = await self._carried_out(schedule_id)
+        return fired + await self._firing.advance([document]) if document.get("live") else fired
 
     # -- what changes under a schedule -----------------------------------------------------------------------------
 
@@ -316,7 +324,9 @@ class Schedules:
         the firings that were settled on the way."""
         with self._connection.deadline():
             cursor = await self._connection.schedules.aggregate(
-                [{"$match": {"zones": {"$exists": True}}}, {"$group": {"_id": "$zones"}}], hint=ZONES
+                # One seek for each print; with $exists, the server would read every document.
+                [{"$match": {"zones": {"$gte": ""}}}, {"$group": {"_id": "$zones"}}],
+                hint=ZONES,
             )
             prints = [document["_id"] for document in await cursor.to_list(None)]
         moved: list[str] = []
@@ -390,8 +400,10 @@ class Schedules:
 
     async def _begin_era(self, document: Document, fields: Document, now: datetime) -> None:
         fields |= new_era(document, fields, now)
+        if fields["cursor"] > now and not await self._skips_stay(document, fields):
+            fields["cursor"] = fields["since"]
         if document.get("paused") is not None:
-            with suppress(MainspringError):  # a rule that cannot be read has not fired
+            with suppress(Exception):  # a rule that cannot be read has not fired
                 rows = not_fired(document, await self.times(document), now)
                 fields |= {"making": {"rows": rows}} if rows else {}
 
@@ -408,9 +420,16 @@ class Schedules:
             return None, None
         return at, times.due(at)
 
+    async def _skips_stay(self, document: Document, fields: Document) -> bool:
+        """Whether other times call for the very firings up to the cursor that were skipped by hand, and for no more."""
+        old, new = await self.times(document), await self.times({**document, **fields})
+        span = fields["since"] + MOMENT, fields["cursor"] + MOMENT
+        skipped = list(old.between(*span))
+        return list(islice(new.between(*span), len(skipped) + 1)) == skipped
+
     async def _forget_skips(self, document: Document, fields: Document) -> None:
-        """What was skipped by hand was a firing of the old rule: the new one's may have the same instant."""
-        if "rule" in fields and document["cursor"] > fields["cursor"]:
+        """What was skipped by hand was a firing of the old times: the new ones may have the same instant."""
+        if "cursor" in fields and document["cursor"] > fields["cursor"]:
             ahead = {"schedule_id": document["_id"], "until": {"$gt": fields["cursor"]}, "outcome": SKIPPED}
             with self._connection.deadline():
                 await self._connection.ledger.delete_many(ahead, hint=FIRINGS)
