@@ -15,18 +15,20 @@ from typing import Any
 
 import pymongo
 
-from bench import beside, drain, enqueue, idle, latency, limits
+from bench import beside, cron, drain, enqueue, idle, latency, limits, schedules
 from bench.ground import Ground, open_ground
 from bench.options import Options, quick
 from bench.report import Row, as_markdown, as_table, write_json
 
 MEASUREMENTS: dict[str, Callable[[Ground, Options], list[Row]]] = {
+    "cron": cron.measure,
     "enqueue": enqueue.measure,
     "drain": drain.measure,
     "latency": latency.measure,
     "beside": beside.measure,
     "idle": idle.measure,
     "limits": limits.measure,
+    "schedules": schedules.measure,
 }
 LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
 

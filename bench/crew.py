@@ -43,6 +43,10 @@ class Member:
             raise RuntimeError(f"a worker process ended unexpectedly, with code {self.process.wait(PATIENCE)}")
         return line
 
+    def line_now(self) -> str:
+        """The next line, if it has said one already; else nothing."""
+        return self.line() if not self._lines.empty() else ""
+
     def expect(self, word: str) -> None:
         line = self.line()
         if line != word:

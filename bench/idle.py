@@ -31,25 +31,27 @@ class Span:
 
 def measure(ground: Ground, options: Options) -> list[Row]:
     """The rows for idling."""
-    quiet = _watch(ground, None, options.idle_seconds)
+    quiet = watch(ground, None, options.idle_seconds)
     with ground.place() as place:
-        empty = _idle(ground, place, options)
+        empty = idle(ground, place, options)
     with ground.place() as place:
         fill(place, options.idle_future_jobs, future_job)
         ground.settle()
-        among = _idle(ground, place, options)
+        among = idle(ground, place, options)
     name = f"idle worker, {options.idle_future_jobs:,} future jobs"
-    return [*_rows("idle worker, no jobs", empty, quiet), *_rows(name, among, quiet)]
+    return [*rows("idle worker, no jobs", empty, quiet), *rows(name, among, quiet)]
 
 
-def _idle(ground: Ground, place: Place, options: Options) -> Span:
+def idle(ground: Ground, place: Place, options: Options) -> Span:
+    """What one idle worker costs."""
     with Crew(place, 1, options.concurrency) as crew:
         crew.go()
         time.sleep(options.idle_settle)
-        return _watch(ground, crew, options.idle_seconds)
+        return watch(ground, crew, options.idle_seconds)
 
 
-def _watch(ground: Ground, crew: Crew | None, seconds: float) -> Span:
+def watch(ground: Ground, crew: Crew | None, seconds: float) -> Span:
+    """What happens on the server, and in the workers, for so long."""
     before, cpu, mongod = _counters(ground), crew.cpu() if crew else 0.0, used(ground.mongod)
     started = time.perf_counter()
     time.sleep(seconds)
@@ -71,7 +73,8 @@ def _counters(ground: Ground) -> Counter[str]:
     return Counter({name: facts["total"] for name, facts in commands if isinstance(facts, dict) and "total" in facts})
 
 
-def _rows(name: str, span: Span, quiet: Span) -> list[Row]:
+def rows(name: str, span: Span, quiet: Span) -> list[Row]:
+    """The operations first, then the CPU of both sides."""
     operations = Row(name, "ops/s", [span.commands.total() - quiet.commands.total()], bar=_MOST)
     operations.note = ", ".join(_commands(span, quiet)) + " a second"
     operations.details = {"commands": dict(span.commands), "quiet": dict(quiet.commands)}

@@ -21,6 +21,10 @@ class Options:
     idle_seconds: float = 25.0
     idle_settle: float = 5.0
     idle_future_jobs: int = 100_000
+    schedules: int = 100_000
+    burst: int = 2_000
+    missed: int = 1_000_000
+    cron_questions: int = 100_000
     profile: str | None = None
 
 
@@ -38,5 +42,7 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         idle_seconds=4.0,
         idle_settle=2.0,
         idle_future_jobs=20_000,
+        schedules=20_000,
+        cron_questions=20_000,
         profile=profile,
     )

@@ -1,6 +1,8 @@
-"""The verbs for calendars: named sets of days, stored once and shared by the schedules that make exceptions for them."""
+"""The verbs for calendars: named sets of days, stored once, that schedules make exceptions for."""
 
 from __future__ import annotations
+
+import asyncio
 
 from mainspring.config import check_name
 from mainspring.engine.timekeeper import announce_fired
@@ -20,14 +22,24 @@ class CalendarVerbs(ScheduleVerbs):
         name = _name(name)
         store = await self._store()
         stored, changed = await store.calendars.put(name, calendar, _actor(actor))
-        if changed:
-            announce_fired(self._events, await store.schedules.calendar_changed(name))
+        # Also when nothing has changed: whoever stored it may have died before all schedules followed.
+        fired = await store.schedules.calendar_changed(name, stored.rev)
+        announce_fired(self._events, fired)
+        if changed or fired:
             self._schedules_changed()
         return stored
 
-    async def import_calendar(self, name: str, ics: str | bytes, *, actor: str | None = None) -> StoredCalendar:
-        """Store the days of the events in an .ics file under a name. Needs the extra `calendars`."""
-        return await self.put_calendar(name, Calendar.from_ics(ics), actor=actor)
+    async def import_calendar(
+        self, name: str, ics: str | bytes, *, timezone: str | None = None, actor: str | None = None
+    ) -> StoredCalendar:
+        """Store the days of the events in an .ics file under a name. Needs the extra `calendars`.
+
+        With `timezone`, events with a time are on the days that they have there; see `Calendar.from_ics`.
+        """
+        today = (await self._store()).clock.now().date()
+        # Reading a large file takes a while, in which the event loop has better things to do.
+        calendar = await asyncio.to_thread(Calendar.from_ics, ics, since=today, timezone=timezone)
+        return await self.put_calendar(name, calendar, actor=actor)
 
     async def get_calendar(self, name: str) -> StoredCalendar:
         """The calendar that is stored under a name. Raises CalendarNotFound."""

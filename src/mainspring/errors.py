@@ -57,6 +57,9 @@ class InvalidCron(InvalidSchedule):
         self.expression = expression
         self.position = position
 
+    def __reduce__(self) -> tuple[type[InvalidCron], tuple[str, str, int]]:
+        return type(self), (str(self), self.expression, self.position)
+
 
 class HandlerError(ConfigurationError):
     """A handler cannot be registered as written."""
@@ -69,6 +72,9 @@ class JobNotFound(MainspringError, LookupError):
         super().__init__(f"No job has the id {job_id!r}; it never existed, was deleted, or was kept long enough.")
         self.job_id = job_id
 
+    def __reduce__(self) -> tuple[type[JobNotFound], tuple[str]]:
+        return type(self), (self.job_id,)
+
 
 class JobStateError(MainspringError):
     """The job's state does not allow what was asked of it."""
@@ -77,6 +83,10 @@ class JobStateError(MainspringError):
         super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only.")
         self.job_id = job_id
         self.state = state
+        self._said = (job_id, state, verb, allowed)
+
+    def __reduce__(self) -> tuple[type[JobStateError], tuple[str, str, str, str]]:
+        return type(self), self._said
 
 
 class ScheduleNotFound(MainspringError, LookupError):
@@ -85,6 +95,9 @@ class ScheduleNotFound(MainspringError, LookupError):
     def __init__(self, schedule_id: str) -> None:
         super().__init__(f"No schedule has the id {schedule_id!r}; it never existed, or was deleted.")
         self.schedule_id = schedule_id
+
+    def __reduce__(self) -> tuple[type[ScheduleNotFound], tuple[str]]:
+        return type(self), (self.schedule_id,)
 
 
 class ScheduleStateError(MainspringError):
@@ -97,6 +110,9 @@ class CalendarNotFound(MainspringError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"No calendar has the name {name!r}; store one with put_calendar().")
         self.name = name
+
+    def __reduce__(self) -> tuple[type[CalendarNotFound], tuple[str]]:
+        return type(self), (self.name,)
 
 
 class QueueFull(MainspringError):
@@ -129,6 +145,9 @@ class BulkError(MainspringError):
         )
         self.jobs = jobs
         self.errors = errors
+
+    def __reduce__(self) -> tuple[type[BulkError], tuple[list[object | None], dict[int, Exception]]]:
+        return type(self), (self.jobs, self.errors)
 
 
 class ClaimLost(MainspringError):

@@ -34,6 +34,7 @@ from mainspring.errors import (
     InvalidJob,
     MainspringError,
     QueueFull,
+    ScheduleNotFound,
     Unavailable,
     WaitTimeout,
 )
@@ -54,7 +55,8 @@ from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, STATES, Job
 from mainspring.model.limits import Shut, Turn
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules import Rule
-from mainspring.model.schedule import ScheduleOptions, check_repeated, make_spec
+from mainspring.model.schedule import ScheduleOptions, Spec, check_repeated, make_spec
+from mainspring.registration import Declared
 from mainspring.schedules import Schedule, new_schedule_id
 from mainspring.store import Store
 from mainspring.store.codec import decode_job, document_id, encode_data, new_job
@@ -197,9 +199,7 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
         already, nothing changes. `ScheduleOptions` lists the options of schedules.
         """
         if repeat is None and (schedule_id is not None or options):
-            raise InvalidJob(
-                f"{(schedule_id and 'schedule_id') or min(options)} is for schedules; give repeat=… with it."
-            )
+            raise InvalidJob(_not_repeated(["schedule_id"] if schedule_id is not None else sorted(options)))
         draft = self._draft(
             name,
             data,
@@ -223,7 +223,8 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
         )
         if repeat is not None:
             check_repeated(draft, session)
-            return await self._put_schedule(make_spec(schedule_id or new_schedule_id(name), draft, repeat, options))
+            identity = new_schedule_id(name) if schedule_id is None else schedule_id
+            return await self._put_schedule(make_spec(identity, draft, repeat, options))
         store = await self._store()
         if session is not None:
             check_in_transaction(draft)
@@ -504,16 +505,14 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
     async def _store_declared(self) -> None:
         """Store the schedules that are declared in code, and tell of those that were and are no more."""
         app = self.settings.app
-        for declared in self._declared:
-            job_options = {key: value for key, value in declared.options.items() if key in OPTIONS}
-            options = {key: value for key, value in declared.options.items() if key not in OPTIONS}
-            draft = self._draft(self._handled_by(declared), declared.data, job_options)
-            check_repeated(draft, None)
-            await self._put_schedule(make_spec(self._identity(declared), draft, declared.rule, options), app)
+        specs = [self._declared_spec(declared) for declared in self._declared]  # all are checked first
+        for spec in specs:
+            await self._put_schedule(spec, app)
         store = await self._store()
-        for schedule_id in await store.schedules.undeclared(app, [self._identity(one) for one in self._declared]):
+        for schedule_id in await store.schedules.undeclared(app, [spec.id for spec in specs]):
             if self.settings.undeclared == "remove":
-                await self.delete_schedule(schedule_id)
+                with suppress(ScheduleNotFound):  # another process of this app was faster
+                    await self.delete_schedule(schedule_id)
             logger.warning(
                 "Schedule %s was declared by app %r and is not in its code any more; it is %s",
                 schedule_id,
@@ -521,6 +520,13 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
                 "deleted" if self.settings.undeclared == "remove" else "kept, and fires on",
             )
             self._events.emit("schedule:undeclared", schedule_id)
+
+    def _declared_spec(self, declared: Declared) -> Spec:
+        job_options = {key: value for key, value in declared.options.items() if key in OPTIONS}
+        options = {key: value for key, value in declared.options.items() if key not in OPTIONS}
+        draft = self._draft(self._handled_by(declared), declared.data, job_options)
+        check_repeated(draft, None)
+        return make_spec(self._identity(declared), draft, declared.rule, options)
 
     def _leave_parent(self) -> None:
         """After a fork, the worker and the waits are the parent's: this process has none of its own yet."""
@@ -661,6 +667,12 @@ def _stored(document: Document, draft: Draft, fresh: bool) -> Job:
     if not fresh:
         return decode_job(document, deduplicated=True)
     return new_job(document, dict(draft.data or {}))
+
+
+def _not_repeated(options: Sequence[str]) -> str:
+    """What is wrong with options that a single job does not have."""
+    unknown = [option for option in options if option not in ("schedule_id", *ScheduleOptions.__annotations__)]
+    return _unknown_option(unknown[0]) if unknown else f"{options[0]} is for schedules; give repeat=… with it."
 
 
 def _unknown_option(option: str) -> str:

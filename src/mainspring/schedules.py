@@ -22,18 +22,19 @@ from mainspring.model.draft import check_instant, make_draft
 from mainspring.model.job import Job
 from mainspring.model.ledger import Entry
 from mainspring.model.plan import OVERLAPS
-from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.model.retry import Retry, Seconds
 from mainspring.model.rules import Rule, rule_from_document
-from mainspring.model.rules.rule import anchored, as_rule
+from mainspring.model.rules.rule import anchored
 from mainspring.model.schedule import (
     SCHEDULE_STATES,
     Firing,
     ScheduleFacts,
     ScheduleOptions,
     Spec,
+    check_removed,
     make_spec,
 )
-from mainspring.model.times import Times
+from mainspring.model.times import Times, is_after_end
 from mainspring.registration import Registration
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
@@ -45,6 +46,7 @@ from mainspring.store.schedules import Changed
 _PREVIEWED_AT_MOST = 10_000
 _LEDGER_AT_MOST = 10_000
 _BACKFILLED_AT_MOST = 10_000
+_LONGEST_NAME = 150
 
 
 @dataclass(frozen=True)
@@ -147,19 +149,23 @@ class ScheduleVerbs(Registration):
         """
         store = await self._store()
         after = truncate(store.clock.now() if start is None else _instant(start, "start"))
-        rule = anchored(as_rule(rule, "rule"), start_at or after)
+        options = {"start_at": start_at, "end_at": end_at, "jitter": jitter}
+        spec = make_spec(schedule_id, make_draft("preview", None), rule, options)
+        rule = anchored(spec.rule, spec.start_at or after)
         calendars = {name: await self._calendar_of(store, name) for name in rule.calendars}
-        times = Times(schedule_id, rule.bind(schedule_id, calendars), start_at, end_at, seconds(jitter, "jitter"))
+        times = Times(spec.id, rule.bind(spec.id, calendars), spec.start_at, spec.end_at, spec.jitter)
         return _firings(times, after, count)
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
         """The next firings of a stored schedule, whether or not it is paused, each with what moved it."""
+        _check_count(count, "count", _PREVIEWED_AT_MOST, least=0)
         store = await self._store()
         document = await store.schedules.get(_id(schedule_id))
         times = await store.schedules.times(document)
-        limit = document.get("max_runs")
+        limit, now = document.get("max_runs"), truncate(store.clock.now())
         left = count if limit is None else min(count, max(0, limit - document.get("runs", 0)))
-        return _firings(times, max(document["cursor"], truncate(store.clock.now())), left)
+        waits = document.get("due_at") is not None and document["due_at"] > now  # maybe for nothing but its jitter
+        return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
 
     async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
         """Every firing from `start` on and before `end`, and what became of it; at most `limit`, the first ones."""
@@ -173,8 +179,10 @@ class ScheduleVerbs(Registration):
     async def pause_schedule(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
         """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
         store = await self._store()
-        schedule = self._changed(await store.schedules.pause(_id(schedule_id), _text(reason), _actor(actor)))
-        self._events.emit("schedule:pause", schedule)
+        changed = await store.schedules.pause(_id(schedule_id), _text(reason), _actor(actor))
+        schedule = self._changed(changed)
+        if changed.changed:
+            self._events.emit("schedule:pause", schedule)
         return schedule
 
     async def resume_schedule(self, schedule_id: str) -> Schedule:
@@ -214,21 +222,29 @@ class ScheduleVerbs(Registration):
         timeout: Seconds | None = None,
         retry: Retry | int | None = None,
         start_within: Seconds | None = None,
+        remove: Sequence[str] = (),
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Change a schedule; what is not given stays as it is. A new rule counts from now on."""
+        """Change a schedule; what is not given stays as it is. A new rule counts from now on.
+
+        `remove` names options that it is to have no longer, such as ["end_at", "max_runs"].
+        """
+        check_removed(remove)
         store = await self._store()
         given = {"queue": queue, "priority": priority, "tags": tags, "timeout": timeout, "retry": retry}
         given |= {"start_within": start_within}
 
+        changed: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+
         def respec(document: Document) -> Spec:
-            return self._respec(document, repeat, data, given, options)
+            return self._respec(document, repeat, data, given, changed | dict.fromkeys(remove))
 
         return self._changed(await store.schedules.edit(_id(schedule_id), respec))
 
     async def delete_schedule(self, schedule_id: str) -> None:
         """Delete a schedule and its ledger. Its jobs stay."""
         await (await self._store()).schedules.delete(_id(schedule_id))
+        self._schedules_changed()
 
     # -- making up for the past ------------------------------------------------------------------------------------
 
@@ -240,12 +256,7 @@ class ScheduleVerbs(Registration):
         store = await self._store()
         document = await store.schedules.get(_id(schedule_id))
         start, end = self._window(store, start, end, which)
-        found: list[Entry] = []
-        async for batch in store.ledger.to_backfill(document, start, end, which):
-            found += batch
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        return (await self._to_backfill(store, document, start, end, which, limit))[:limit]
 
     async def backfill(
         self,
@@ -268,21 +279,31 @@ class ScheduleVerbs(Registration):
         store = await self._store()
         document = await store.schedules.get(_id(schedule_id))
         start, end = self._window(store, start, end, which)
-        found = await self.preview_backfill(schedule_id, start, end, which=which, limit=_BACKFILLED_AT_MOST)
-        if len(found) > limit:
+        if len(await self._to_backfill(store, document, start, end, which, limit + 1)) > limit:
             raise InvalidSchedule(
-                f"This window has {len(found):,} firings to make up for, more than {limit:,}; "
+                f"This window has more than {limit:,} firings to make up for; "
                 f"take a smaller window, or raise limit (at most {_BACKFILLED_AT_MOST:,})."
             )
-        progress = await store.ledger.open_backfill(
-            document["_id"], start, end, which, _actor(actor), None if backfill_id is None else _text(backfill_id)
-        )
+        key = None if backfill_id is None else check_name(backfill_id, "backfill_id")
+        progress = await store.ledger.open_backfill(document["_id"], start, end, which, _actor(actor), key)
         if not progress.get("done"):
-            async for batch in store.ledger.to_backfill(document, progress["cursor"], end, which):
+            past = min(end, truncate(store.clock.now()))
+            async for batch in store.ledger.to_backfill(document, progress["cursor"], past, which):
                 await store.ledger.backfill_batch(document, progress, batch)
                 self._schedules_changed()
             progress = await store.ledger.end_backfill(progress)
         return decode_backfill(progress)
+
+    async def _to_backfill(
+        self, store: Store, document: Document, start: datetime, end: datetime, which: str, enough: int
+    ) -> list[Entry]:
+        found: list[Entry] = []
+        past = min(end, truncate(store.clock.now()))
+        async for batch in store.ledger.to_backfill(document, start, past, which):
+            found += batch
+            if len(found) >= enough:
+                break
+        return found
 
     def _window(self, store: Store, start: datetime, end: datetime, which: str) -> tuple[datetime, datetime]:
         if which not in WHICH:
@@ -292,7 +313,7 @@ class ScheduleVerbs(Registration):
             raise InvalidSchedule(f"The window ends ({end.isoformat()}) before it begins ({start.isoformat()}).")
         if start > store.clock.now():
             raise InvalidSchedule("A backfill is about the past, and this window begins in the future.")
-        return start, min(end, truncate(store.clock.now()))
+        return start, end
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -324,7 +345,7 @@ class ScheduleVerbs(Registration):
         if data is not None:
             check_data(self._handlers.own(draft.name), data)
             draft = replace(draft, data=data)
-        kept = {**options_of(document), **{key: value for key, value in options.items() if value is not None}}
+        kept = {**options_of(document), **options}
         return make_spec(document["_id"], draft, repeat or rule_from_document(document["rule"]), kept)
 
     async def _calendar_of(self, store: Store, name: str) -> Calendar:
@@ -336,7 +357,7 @@ class ScheduleVerbs(Registration):
 
 def new_schedule_id(name: str) -> str:
     """An id for a schedule that nobody gave one."""
-    return f"{name}-{secrets.token_hex(4)}"
+    return f"{name[:_LONGEST_NAME]}-{secrets.token_hex(4)}"
 
 
 def _firings(times: Times, after: datetime, count: int) -> list[Firing]:
@@ -349,7 +370,7 @@ def _firings(times: Times, after: datetime, count: int) -> list[Firing]:
 
 
 def _firing(times: Times, at: datetime) -> Firing:
-    shown = times.rule.next(at - timedelta(milliseconds=1)) or at  # in the rule's zone
+    shown = at if is_after_end(times.rule) else times.rule.next(at - timedelta(milliseconds=1)) or at  # in its zone
     due, notes = times.due(at), times.rule.notes(at)
     if due != at:
         notes = (*notes, f"jitter moves it by {(due - at).total_seconds():.3f} s")

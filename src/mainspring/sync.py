@@ -21,7 +21,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import wraps
+from functools import update_wrapper, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
@@ -297,6 +297,9 @@ class Scheduler:
                 threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True).start()
                 self._portal, self._pid = Portal(loop), os.getpid()
             return self._portal
+
+
+update_wrapper(Scheduler.schedule, AsyncScheduler.schedule)  # the same words and arguments, as for the other verbs
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -48,12 +48,30 @@ PYTHON = (sys.executable, "-X", "dev", "-W", "error")
                 "failed Undecodable: priority must be a whole number from 1 to 10, not 'very high'.",
             ],
         ),
+        (
+            "schedules",
+            [
+                "at 02:30, every day, in Europe/Berlin",
+                "2026-03-28 02:30:00+01:00",
+                "2026-03-29 03:00:00+02:00 02:30 does not exist on this night in Europe/Berlin; fires at 03:00 instead",
+                "2026-03-30 02:30:00+02:00",
+                "a report on sales",
+                "triggered - wanted earlier - ann",
+                "skipped - by hand: public holiday - ann",
+                "heartbeat has fired 3 times",
+            ],
+        ),
     ],
 )
 def test_an_example_runs(start: Start, uri: str, name: str, lines: list[str], tmp_path: Path) -> None:
     example = start(str(ROOT / "examples" / f"{name}.py"), command=PYTHON, cwd=tmp_path, MAINSPRING_URI=uri)
     assert example.wait() == 0, example.output
-    assert sorted(example.output.splitlines()) == sorted(lines)
+    assert sorted(without_remarks(example.output)) == sorted(lines)
+
+
+def without_remarks(output: str) -> list[str]:
+    """The lines of a program, without what asyncio in its debug mode says of steps that took long on a busy machine."""
+    return [line for line in output.splitlines() if not line.startswith("Executing <")]
 
 
 async def test_the_application_for_workers_runs_in_worker_processes(start: Start, uri: str) -> None:

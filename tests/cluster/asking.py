@@ -55,3 +55,11 @@ class Asking:
             await eventually(none_left, timeout, every=0.1)
         except AssertionError:
             raise AssertionError(f"after {timeout} s there are {dict(await self.states())}") from None
+
+    async def fired_out(self, timeout: float) -> None:
+        """Wait until no schedule has anything to come."""
+
+        async def none_left() -> bool:
+            return not await self.db["jobs.schedules"].count_documents({"fire_at": {"$type": "date"}}, hint="due")
+
+        await eventually(none_left, timeout, every=0.1)

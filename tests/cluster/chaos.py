@@ -2,9 +2,10 @@
 
     python -m cluster.chaos --seconds 120 --seed 7        (with `tests` on the path; `make chaos` does it)
 
-Three mongod nodes, several worker processes, jobs of nought to two seconds scheduled all the time; and, one after the
-other, chosen by the seed: workers killed, stopped past their leases, told to go; the primary killed, stepped down or
-hung; commands that fail, connections that close, write concerns that are not met. At the end everything is mended,
+Three mongod nodes, several worker processes, jobs of nought to two seconds scheduled all the time, schedules that fire
+every second; and, one after the other, chosen by the seed: workers killed, stopped past their leases, told to go; the
+primary killed, stepped down or hung; commands that fail, connections that close, write concerns that are not met. At
+the end everything is mended,
 a quiet period passes, and every promise is held against what handlers wrote down and what the database's own change
 stream tells. It prints what it did and found, and ends with 1 when a promise was broken; the history then stays.
 """
@@ -20,10 +21,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cluster.asking import Asking
+from cluster.firings import Firings
 from cluster.load import Load
 from harness.changes import Changes
 from harness.checker import Reasons, check
@@ -36,6 +39,9 @@ GRACE = 3.0
 OPTIONS: dict[str, Any] = {"lease": LEASE, "grace": GRACE, "concurrency": 8}
 COMMANDS = ["find", "update", "insert", "delete", "aggregate", "getMore", "distinct", "findAndModify"]
 QUIET = 90.0
+SCHEDULES = 10
+# However long an outage lasts, each firing gets its job.
+PATIENT: dict[str, Any] = {"misfire": "all", "misfire_grace": 3600, "misfire_limit": 1000}
 
 
 class Nemesis:
@@ -157,10 +163,14 @@ async def rampage(seconds: float, workers: int, dice: random.Random, folder: Pat
     fleet, ask, changes = Fleet(uri, folder), Asking(uri), Changes(uri)
     scheduler = Scheduler(uri)
     nemesis = Nemesis(servers, fleet, dice)
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5)
+    firings = Firings(SCHEDULES, start, start + timedelta(seconds=seconds))
     try:
+        await firings.store(scheduler, **PATIENT)
         async with Load(scheduler, every=0.05, longest=2.0) as load:
             await nemesis.run(workers, seconds)
         say("quiet")
+        await ask.fired_out(QUIET)
         await ask.drained(QUIET)
         documents = await ask.documents()
         found = check(
@@ -171,9 +181,12 @@ async def rampage(seconds: float, workers: int, dice: random.Random, folder: Pat
             reasons=nemesis.reasons,
         )
         found += fleet.complaints()
+        untold, outcomes = await firings.check_ledgers(scheduler)
+        found += [*firings.check(documents, fleet.history), *untold]
         if not nemesis.all_alive:
             found.append("a worker ended that nobody had told to")
         _report(nemesis, load, documents, fleet)
+        print(f"firings: {len(firings.jobs)}, {dict(outcomes)}")
         return found
     finally:
         fleet.stop()

@@ -35,6 +35,17 @@ def proxy(servers: Servers) -> Iterator[Proxy]:
     proxy.stop()
 
 
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[Servers]:
+    """A replica set of three nodes, for tests that do harm to servers; they override `uri`."""
+    servers = Servers(3, name="three")
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.stop()
+
+
 @pytest.fixture
 async def ask(uri: str) -> AsyncIterator[Asking]:
     """Looks into the test's database, past the scheduler."""

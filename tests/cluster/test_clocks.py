@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from cluster.asking import Asking
+from cluster.skew import HOUR, HOW, moved
 from harness.changes import Changes
 from harness.checker import check
-from harness.processes import SKEW_VARIABLE, Fleet
+from harness.processes import Fleet
 from mainspring import Scheduler
 
-HOUR = 3600
 LEASE = 3.0
 DELAYS = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0]
-LIBRARY_VARIABLE = "LIBFAKETIME"
 
 
-def _faketime() -> str | None:
-    """The library of Debian's package libfaketime, where it is installed or where the environment says."""
-    given = os.environ.get(LIBRARY_VARIABLE)
-    if given:
-        return given
-    return next((str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
-
-
-def _moved(how: str, seconds: int) -> Mapping[str, str]:
-    """The environment of a process whose wall clock is off by so many seconds; its monotonic clock is not touched."""
-    if how == "before the server is asked":
-        return {SKEW_VARIABLE: str(seconds)}
-    library = _faketime()
-    assert library is not None
-    return {"LD_PRELOAD": library, "FAKETIME": f"{seconds:+d}s", "DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        "before the server is asked",
-        pytest.param(
-            "always", marks=pytest.mark.skipif(_faketime() is None, reason="Debian's package libfaketime is missing")
-        ),
-    ],
-)
+@pytest.mark.parametrize("how", HOW)
 async def test_a_worker_whose_clock_is_an_hour_off_starts_nothing_early_and_takes_nothing_from_others(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes, how: str
 ) -> None:
-    workers = [fleet.launch(lease=LEASE, concurrency=4, environment=_moved(how, seconds)) for seconds in (-HOUR, HOUR)]
+    workers = [fleet.launch(lease=LEASE, concurrency=4, environment=moved(how, seconds)) for seconds in (-HOUR, HOUR)]
     workers.append(fleet.launch(lease=LEASE, concurrency=4))
     await fleet.up(workers)
     wall = time.time() - time.monotonic()

@@ -6,8 +6,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from pymongo.errors import PyMongoError
 
 from cluster.asking import Asking
 from cluster.load import Load
@@ -17,19 +19,11 @@ from harness.processes import Fleet
 from harness.servers import Node, Servers
 from harness.waiting import eventually
 from mainspring import Scheduler
+from mainspring.clock import ServerClock
+from mainspring.store.connection import Connection
 
 WORKERS = 3
 LEASE = 8.0
-
-
-@pytest.fixture(scope="module")
-def three_nodes() -> Iterator[Servers]:
-    servers = Servers(3, name="three")
-    try:
-        servers.start()
-        yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture
@@ -90,6 +84,31 @@ async def test_a_claim_that_no_majority_has_is_not_run(
     documents = await ask.documents()
     assert [run.token for run in fleet.history.runs()] == [1]
     assert check(fleet.history, documents, changes.read(), acknowledged=[job.id]) == []
+
+
+async def test_the_servers_clock_is_read_right_also_while_there_is_no_primary(
+    three_nodes: Servers, scheduler: Scheduler
+) -> None:
+    """The answer comes after the election: half of the way there and back is not when the server said it."""
+    store = await scheduler._store()
+    killed = three_nodes.primary()
+    await asyncio.to_thread(killed.kill)
+    assert isinstance(store.clock, ServerClock)
+    store.clock.forget()
+    try:
+        await eventually(lambda: _read_clock(store.connection))
+        off = store.clock.now() - datetime.now(UTC)
+    finally:
+        killed.start()
+    assert abs(off) < timedelta(seconds=0.5)
+
+
+async def _read_clock(connection: Connection) -> bool:
+    try:
+        await connection.read_clock()
+    except PyMongoError:  # the connection to the old primary has to be given up first
+        return False
+    return True
 
 
 @contextmanager

@@ -92,16 +92,15 @@ class Servers:
     def start(self) -> None:
         for node in self.nodes:
             node.start()
+        for node in self.nodes:
+            with node.client() as client:
+                _until_answers(client)
         if self.name:
             members = [{"_id": i, "host": node.address, "priority": 2 - i % 2} for i, node in enumerate(self.nodes)]
             settings = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
             with self.nodes[0].client() as client:
-                _until_answers(client)
                 client.admin.command("replSetInitiate", {"_id": self.name, "members": members, "settings": settings})
             self.primary()
-        else:
-            with self.nodes[0].client() as client:
-                _until_answers(client)
 
     def stop(self) -> None:
         for node in self.nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
 from harness.servers import Servers
+from mainspring import Scheduler
+from mainspring.clock import ManualClock
 
 Database = AsyncDatabase[dict[str, Any]]
 
@@ -47,3 +49,15 @@ async def uri(
 def db(side_client: AsyncMongoClient[dict[str, Any]], uri: str) -> Database:
     """The test's database, seen from beside the schedulers."""
     return side_client[uri.rpartition("/")[2].partition("?")[0]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands still until it is moved."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def timed(make_scheduler: Callable[..., Scheduler], clock: ManualClock) -> Scheduler:
+    """A scheduler on that clock, connected and not started."""
+    return await make_scheduler(clock=clock).connect()

@@ -143,7 +143,7 @@ async def test_data_over_the_limit_is_refused_and_nothing_is_stored(scheduler: S
     with pytest.raises(InvalidJob, match="data cannot be stored"):
         await scheduler.schedule("x", {"thing": object()})
     with pytest.raises(InvalidJob, match="data must be a mapping"):
-        await scheduler.schedule("x", [1])  # type: ignore[arg-type]
+        await scheduler.schedule("x", [1])  # type: ignore[call-overload]
     assert await listed(scheduler) == []
     await scheduler.schedule("x", {"blob": "x" * 255 * 1024})
 

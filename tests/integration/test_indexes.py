@@ -81,7 +81,8 @@ def other_jobs() -> Iterator[Document]:
         state = ("completed", "failed", "cancelled", "expired")[n % 4]
         # A hundred of each state are old enough to be pruned.
         age = timedelta(days=30) if n < 400 else timedelta(minutes=n % 60)
-        yield job(n, state, finished_at=NOW - age, token=1, tries=1, rev=2)
+        firing = {"schedule_id": f"s{n % 10}", "scheduled_for": NOW - timedelta(minutes=n)}
+        yield job(n, state, finished_at=NOW - age, token=1, tries=1, rev=2, **firing)
 
 
 @dataclass(slots=True)
@@ -334,6 +335,14 @@ async def test_listing_pending_jobs_or_all_reads_no_more_than_is_asked_for(world
         is_tight((await world.costs(lambda state=state: list_some(state), "find"))[0], 40)  # type: ignore[misc]
 
 
+async def test_listing_the_jobs_of_a_schedule_reads_no_more_than_is_asked_for(world: World) -> None:
+    async def list_some() -> None:
+        async for _ in world.store.jobs.find(schedule_id="s1", limit=40):
+            pass
+
+    is_tight(await world.cost(list_some, "find"), 40)
+
+
 async def test_waiting_for_jobs_goes_by_their_ids(world: World) -> None:
     mine = [document["_id"] for document in await running(world)][:30]
     cost = await world.cost(lambda: world.store.jobs.finished_among(mine), "find")
@@ -348,6 +357,7 @@ async def test_a_job_is_in_few_indexes_at_a_time(world: World) -> None:
     stats = await world.db.command({"collStats": "large"})
     assert len(stats["indexSizes"]) == len(JOB_INDEXES) + 1
     limited = LATE + FUTURE // 5
-    for name, expected in (("lease", RUNNING), ("cancel", ASKED), ("held", HELD), ("raw", 0), ("start_by", limited)):
+    sizes = {"lease": RUNNING, "cancel": ASKED, "held": HELD, "raw": 0, "start_by": limited, "schedule": FINISHED}
+    for name, expected in sizes.items():
         entries = await world.db["large"].find({}, {"_id": 1}, hint=name).to_list(None)
         assert len(entries) == expected, name

@@ -14,7 +14,7 @@ from pymongo import AsyncMongoClient
 
 from harness.servers import Servers
 from harness.waiting import eventually
-from mainspring import Fail, Job, JobContext, Retry, Scheduler, UnsupportedServer
+from mainspring import Every, Fail, Job, JobContext, Retry, Scheduler, UnsupportedServer
 from mainspring.sync import JobContext as BlockingJobContext
 from mainspring.sync import Scheduler as BlockingScheduler
 
@@ -55,6 +55,23 @@ async def test_jobs_run_now_and_later(alone: Scheduler) -> None:
     later = await ended(alone, "work", {"n": 2}, delay=0.3)
     assert later.result == 3 and later.attempts[0].started_at is not None
     assert later.attempts[0].started_at >= later.run_at
+
+
+async def test_schedules_fire_and_changes_by_other_processes_are_found_by_polling(alone: Scheduler, place: str) -> None:
+    @alone.job("work")
+    async def work() -> None: ...
+
+    await alone.start()
+    other = Scheduler(place)
+    schedule = await other.schedule("work", repeat=Every(0.2), schedule_id="s", overlap="queue_all")
+
+    async def ran(name: str) -> bool:
+        jobs = [job async for job in alone.jobs(schedule_id=name, state="completed")]
+        return len(jobs) >= 3
+
+    await eventually(lambda: ran("s"))
+    await schedule.pause()
+    await other.stop()
 
 
 async def test_a_job_of_another_process_is_found_by_polling(alone: Scheduler, place: str) -> None:

@@ -20,16 +20,24 @@ import pytest
 from harness.processes import TESTS
 from mainspring import (
     BulkError,
+    Calendar,
+    Cron,
+    Except,
     InvalidJob,
+    InvalidSchedule,
     Job,
     JobNotFound,
     JobStateError,
     MainspringError,
+    Pause,
     Retry,
+    ScheduleNotFound,
+    ScheduleStateError,
     WaitTimeout,
 )
 from mainspring import Scheduler as AsyncScheduler
-from mainspring.sync import JobContext, Scheduler
+from mainspring.clock import ManualClock
+from mainspring.sync import JobContext, Schedule, Scheduler
 
 Make = Callable[..., Scheduler]
 
@@ -63,7 +71,8 @@ def test_it_has_every_verb_of_the_async_face() -> None:
 
 
 def test_the_verbs_block_and_keep_their_signatures_and_docstrings() -> None:
-    for name in ("schedule", "schedule_bulk", "get_job", "wait", "cancel", "retry", "run_now", "update", "delete"):
+    verbs = ("schedule", "schedule_bulk", "get_job", "wait", "cancel", "retry", "run_now", "update", "delete")
+    for name in (*verbs, "get_schedule", "edit_schedule", "trigger_schedule", "ledger", "backfill", "put_calendar"):
         verb, model = getattr(Scheduler, name), getattr(AsyncScheduler, name)
         assert not inspect.iscoroutinefunction(verb)
         assert (verb.__doc__, inspect.signature(verb)) == (model.__doc__, inspect.signature(model))
@@ -151,6 +160,84 @@ def test_events_hooks_and_middleware(blocking: Scheduler) -> None:
     with blocking:
         blocking.wait(blocking.schedule("work").id, timeout=20)
     assert heard == ["start", "around work", "work", "success work", "stop"]
+
+
+# -- schedules -----------------------------------------------------------------------------------------------------
+
+T0 = datetime(2030, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_a_schedule_is_made_run_and_read(blocking: Scheduler) -> None:
+    ran = threading.Event()
+
+    @blocking.every(0.2, data={"n": 3})
+    def tick(n: int) -> None:
+        ran.set()
+
+    blocking.start()
+    assert ran.wait(20)
+    (schedule,) = blocking.schedules(state="active")
+    assert isinstance(schedule, Schedule) and (schedule.id, schedule.declared_by) == ("tick", "default")
+    job = next(blocking.jobs(schedule_id="tick"))
+    assert (job.schedule_id, job.data) == ("tick", {"n": 3})
+
+
+def test_a_schedule_is_managed_by_the_same_verbs(make: Make) -> None:
+    clock = ManualClock()
+    blocking = make(clock=clock)
+    schedule = blocking.schedule("work", repeat=Cron("0 * * * *"), schedule_id="s", priority=3)
+    assert isinstance(schedule, Schedule) and schedule.next_at == T0 + HOUR
+    assert schedule == blocking.get_schedule("s") == schedule.refresh()
+    assert schedule.edit(priority=2).priority == blocking.edit_schedule("s", priority=2).priority == 2
+    assert schedule.skip_next("why").next_at == blocking.get_schedule("s").next_at == T0 + 2 * HOUR
+    paused = schedule.pause("rest", actor="ann")
+    assert isinstance(paused, Schedule) and paused.paused == Pause(T0, "rest", "ann")
+    clock.advance(3 * HOUR)
+    assert blocking.resume_schedule("s").next_at == T0 + 4 * HOUR
+    job = schedule.trigger()
+    assert blocking.trigger_schedule("s").schedule_id == job.schedule_id == "s"
+    entries = schedule.ledger(T0, T0 + 3.5 * HOUR)
+    assert entries == blocking.ledger("s", T0, T0 + 3.5 * HOUR)
+    assert [entry.outcome for entry in entries] == ["skipped"] * 3 + ["triggered"] * 2
+    assert [firing.at for firing in schedule.upcoming(2)] == [T0 + 4 * HOUR, T0 + 5 * HOUR]
+    assert blocking.upcoming("s", 2) == blocking.preview(Cron("0 * * * *"), 2)
+    assert (
+        len(schedule.preview_backfill(T0, T0 + 3 * HOUR)) == len(blocking.preview_backfill("s", T0, T0 + 3 * HOUR)) == 2
+    )
+    assert schedule.backfill(T0, T0 + 3 * HOUR).made == 2
+    assert blocking.backfill("s", T0, T0 + 3 * HOUR).done
+    schedule.delete()
+    with pytest.raises(ScheduleNotFound):
+        blocking.delete_schedule("s")
+    assert list(blocking.schedules()) == []
+
+
+def test_calendars_are_stored_read_and_deleted(make: Make) -> None:
+    blocking = make(clock=ManualClock())
+    blocking.put_calendar("h", Calendar(["2030-01-01"]))
+    schedule = blocking.schedule("work", repeat=Except(Cron("0 9 * * *"), "h"))
+    assert schedule.next_at == T0 + 33 * HOUR
+    assert blocking.get_calendar("h").rev == 1 and [stored.name for stored in blocking.calendars()] == ["h"]
+    with pytest.raises(ScheduleStateError, match="is needed by"):
+        blocking.delete_calendar("h")
+    schedule.delete()
+    blocking.delete_calendar("h")
+    assert blocking.calendars() == []
+
+
+def test_errors_of_schedules_come_through_with_their_types(blocking: Scheduler) -> None:
+    with pytest.raises(InvalidSchedule, match="repeat must be a rule"):
+        blocking.schedule("work", repeat="daily")  # type: ignore[call-overload]
+    with pytest.raises(ScheduleNotFound):
+        blocking.get_schedule("x")
+    with pytest.raises(MainspringError, match="no state"):
+        list(blocking.schedules(state="asleep"))
+    schedule = blocking.schedule("work", repeat=Cron("0 9 * * *"))
+    loose = Schedule(**{key: getattr(schedule, key) for key in Schedule.__dataclass_fields__ if key != "_from"})
+    assert loose == schedule
+    with pytest.raises(MainspringError, match="was not read from a Scheduler"):
+        loose.pause()
 
 
 # -- transactions --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_probably_meant(optio
 
 
 def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
-    with pytest.raises(ConfigurationError, match="Known are: collection, concurrency, database"):
+    with pytest.raises(ConfigurationError, match="Known are: app, collection, concurrency, database"):
         make_settings({"zzz": 1})
 
 
@@ -53,6 +53,12 @@ def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
         ({"database": ""}, "is no valid database name"),
         ({"collection": "$jobs"}, "is no valid collection name"),
         ({"collection": "system.jobs"}, "is no valid collection name"),
+        ({"keep_ledger": -1}, "keep_ledger must be seconds"),
+        ({"app": ""}, "app must be printable text"),
+        ({"app": None}, "app must be printable text"),
+        ({"undeclared": "delete"}, "undeclared must be report or remove, not 'delete'"),
+        ({"undeclared": "remove"}, 'say which app this is with app="…"'),
+        ({"undeclared": "remove", "app": "default"}, 'say which app this is with app="…"'),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_would_be_right(options: dict[str, Any], message: str) -> None:
@@ -70,11 +76,19 @@ def test_the_defaults_are_those_that_are_promised() -> None:
     assert settings == Settings()
     assert (settings.lease, settings.concurrency, settings.poll_interval, settings.max_data) == (60, 10, 1, 256 * 1024)
     assert (settings.collection, settings.queues, settings.keep_failed, settings.timeout) == ("jobs", None, None, None)
+    assert (settings.app, settings.undeclared, settings.keep_ledger) == ("default", "report", 90 * 86400)
 
 
 def test_what_may_be_left_out_for_ever_may_be_none() -> None:
-    settings = make_settings({"keep_finished": None, "timeout": None, "queues": None, "database": None})
-    assert settings.keep_finished is None
+    settings = make_settings(
+        {"keep_finished": None, "keep_ledger": None, "timeout": None, "queues": None, "database": None}
+    )
+    assert (settings.keep_finished, settings.keep_ledger) == (None, None)
+
+
+def test_an_app_with_a_name_may_remove_what_it_declares_no_more() -> None:
+    settings = make_settings({"app": "shop", "undeclared": "remove"})
+    assert (settings.app, settings.undeclared) == ("shop", "remove")
 
 
 def test_queues_are_kept_once_each_and_in_order() -> None:

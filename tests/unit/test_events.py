@@ -17,6 +17,7 @@ def test_the_events_are_those_that_are_promised() -> None:
     names = "created start success fail retry cancel progress snooze rescue expire lost"
     promised = {f"job:{name}" for name in names.split()}
     promised |= {"scheduler:start", "scheduler:stop", "scheduler:error", "worker:start", "worker:stop"}
+    promised |= {f"schedule:{name}" for name in ("late", "missed", "skipped", "pause", "undeclared")}
     assert set(EVENTS) == promised and len(EVENTS) == len(promised)
 
 

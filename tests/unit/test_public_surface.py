@@ -10,60 +10,151 @@ import pytest
 import mainspring
 import mainspring.sync
 from mainspring import errors
+from mainspring.model.schedule import ScheduleOptions
 
 SCHEDULER_VERBS = {
+    "backfill": (
+        "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run', limit: 'int' "
+        "= 1000, actor: 'str | None' = None, backfill_id: 'str | None' = None) -> 'Backfill'"
+    ),
+    "breakers": "(self) -> 'list[BreakerStatus]'",
+    "calendars": "(self) -> 'list[StoredCalendar]'",
     "cancel": "(self, job_id: 'str', reason: 'str' = '') -> 'Job'",
+    "close_breaker": (
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, reason: 'str' = '', actor: 'str | None' "
+        "= None) -> 'BreakerStatus'"
+    ),
     "configure": "(self, uri: 'str | None' = None, **options: 'Any') -> 'Self'",
     "connect": "(self) -> 'Self'",
+    "cron": (
+        "(self, expression: 'str', *, timezone: 'str' = 'UTC', gap: 'Gap' = 'after', fold: 'Fold' = 'first', "
+        "name: 'str | None' = None, data: 'Mapping[str, Any] | None' = None, schedule_id: 'str | None' = None, "
+        "**options: 'Any') -> 'Callable[[F], F]'"
+    ),
     "delete": "(self, job_id: 'str') -> 'None'",
+    "delete_calendar": "(self, name: 'str') -> 'None'",
+    "delete_schedule": "(self, schedule_id: 'str') -> 'None'",
+    "edit_schedule": (
+        "(self, schedule_id: 'str', *, repeat: 'Rule | None' = None, data: 'Mapping[str, Any] | None' = None, "
+        "queue: 'str | None' = None, priority: 'int | None' = None, tags: 'Sequence[str] | None' = None, timeout: "
+        "'Seconds | None' = None, retry: 'Retry | int | None' = None, start_within: 'Seconds | None' = None, "
+        "remove: 'Sequence[str]' = (), **options: 'Unpack[ScheduleOptions]') -> 'Schedule'"
+    ),
+    "every": (
+        "(self, period: 'timedelta | str | float', *, anchor: 'datetime | None' = None, after: 'str' = 'start', "
+        "name: 'str | None' = None, data: 'Mapping[str, Any] | None' = None, schedule_id: 'str | None' = None, "
+        "**options: 'Any') -> 'Callable[[F], F]'"
+    ),
     "explain": "(self, job_id: 'str') -> 'Explanation'",
+    "get_calendar": "(self, name: 'str') -> 'StoredCalendar'",
     "get_job": "(self, job_id: 'str') -> 'Job'",
+    "get_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
     "hurry": "(self) -> 'None'",
+    "import_calendar": (
+        "(self, name: 'str', ics: 'str | bytes', *, timezone: 'str | None' = None, actor: 'str | None' = None) -> "
+        "'StoredCalendar'"
+    ),
     "job": (
-        "(self, name: 'str | None' = None, *, retry: 'Retry | int | None' = None, timeout: 'Seconds | None' = None, "
-        "isolation: 'str' = 'auto', queue: 'str | None' = None, priority: 'int | None' = None) "
-        "-> 'Callable[[F], F]'"
+        "(self, name: 'str | None' = None, *, retry: 'Retry | int | None' = None, timeout: 'Seconds | None' = "
+        "None, isolation: 'str' = 'auto', queue: 'str | None' = None, priority: 'int | None' = None, concurrency: "
+        "'int | Limit | None' = None, rate: 'str | Rate | None' = None, sequence: 'str | Sequence | None' = None, "
+        "fair: 'str | None' = None, breaker: 'Breaker | None' = None) -> 'Callable[[F], F]'"
     ),
     "jobs": (
-        "(self, *, state: 'str | None' = None, name: 'str | None' = None, queue: 'str | None' = None, "
-        "tag: 'str | None' = None, limit: 'int | None' = None) -> 'AsyncIterator[Job]'"
+        "(self, *, state: 'str | None' = None, name: 'str | None' = None, queue: 'str | None' = None, tag: 'str | "
+        "None' = None, schedule_id: 'str | None' = None, limit: 'int | None' = None) -> 'AsyncIterator[Job]'"
     ),
+    "ledger": "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, limit: 'int' = 1000) -> 'list[Entry]'",
     "limit_queue": (
         "(self, queue: 'str', *, concurrency: 'int | Limit | None' = None, rate: 'str | Rate | None' = None, "
-        "breaker: 'Breaker | None' = None, max_pending: 'int | None' = None, when_full: 'str | None' = None) -> 'None'"
+        "breaker: 'Breaker | None' = None, max_pending: 'int | None' = None, when_full: 'str | None' = None) -> "
+        "'None'"
     ),
+    "limits": "(self) -> 'list[LimitStatus]'",
     "middleware": "(self, function: 'Middleware') -> 'Middleware'",
     "off": "(self, event: 'str', callback: 'Callback') -> 'None'",
     "on": "(self, event: 'str', callback: 'Callback | None' = None) -> 'Any'",
     "on_start": "(self, function: 'F') -> 'F'",
     "on_stop": "(self, function: 'F') -> 'F'",
+    "open_breaker": (
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, open_for: 'Seconds | None' = None, "
+        "reason: 'str' = '', actor: 'str | None' = None) -> 'BreakerStatus'"
+    ),
+    "override_limit": (
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, concurrency: 'int | Limit | None' = "
+        "None, rate: 'str | Rate | None' = None, reason: 'str' = '', actor: 'str | None' = None) -> "
+        "'LimitOverride'"
+    ),
+    "pause": (
+        "(self, *, queue: 'str | None' = None, name: 'str | None' = None, key: 'Mapping[str, Any] | None' = None, "
+        "reason: 'str' = '', actor: 'str | None' = None) -> 'Paused'"
+    ),
+    "pause_schedule": "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
+    "pauses": "(self) -> 'list[Paused]'",
+    "preview": (
+        "(self, rule: 'Rule', count: 'int' = 10, *, start: 'datetime | None' = None, schedule_id: 'str' = "
+        "'preview', start_at: 'datetime | None' = None, end_at: 'datetime | None' = None, jitter: 'Seconds' = "
+        "0.0) -> 'list[Firing]'"
+    ),
+    "preview_backfill": (
+        "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run', limit: 'int' "
+        "= 1000) -> 'list[Entry]'"
+    ),
+    "put_calendar": "(self, name: 'str', calendar: 'Calendar', *, actor: 'str | None' = None) -> 'StoredCalendar'",
+    "remove_override": "(self, *, name: 'str | None' = None, queue: 'str | None' = None) -> 'LimitOverride | None'",
     "rescue_worker": "(self, worker_id: 'str') -> 'list[Job]'",
+    "resume": (
+        "(self, *, queue: 'str | None' = None, name: 'str | None' = None, key: 'Mapping[str, Any] | None' = None) "
+        "-> 'Paused | None'"
+    ),
+    "resume_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
     "retry": "(self, job_id: 'str') -> 'Job'",
     "run": "(self) -> 'None'",
     "run_now": "(self, job_id: 'str') -> 'Job'",
     "schedule": (
-        "(self, name: 'str', data: 'Mapping[str, Any] | None' = None, *, run_at: 'datetime | None' = None, "
-        "delay: 'Seconds | None' = None, priority: 'int | None' = None, queue: 'str | None' = None, "
-        "dedupe_key: 'str | None' = None, dedupe_window: 'Seconds | None' = None, "
-        "debounce: 'Seconds | None' = None, debounce_max: 'Seconds | None' = None, "
-        "throttle: 'Seconds | None' = None, "
-        "expires_at: 'datetime | None' = None, start_within: 'Seconds | None' = None, "
-        "timeout: 'Seconds | None' = None, retry: 'Retry | int | None' = None, tags: 'Sequence[str] | None' = None, "
-        "session: 'Any' = None, parent_id: 'str | None' = None, repeat: 'Rule | None' = None, "
-        "schedule_id: 'str | None' = None, **options: 'Unpack[ScheduleOptions]') -> 'Job | Schedule'"
+        "(self, name: 'str', data: 'Mapping[str, Any] | None' = None, *, run_at: 'datetime | None' = None, delay: "
+        "'Seconds | None' = None, priority: 'int | None' = None, queue: 'str | None' = None, dedupe_key: 'str | "
+        "None' = None, dedupe_window: 'Seconds | None' = None, debounce: 'Seconds | None' = None, debounce_max: "
+        "'Seconds | None' = None, throttle: 'Seconds | None' = None, expires_at: 'datetime | None' = None, "
+        "start_within: 'Seconds | None' = None, timeout: 'Seconds | None' = None, retry: 'Retry | int | None' = "
+        "None, tags: 'Sequence[str] | None' = None, session: 'Any' = None, parent_id: 'str | None' = None, "
+        "repeat: 'Rule | None' = None, schedule_id: 'str | None' = None, **options: 'Unpack[ScheduleOptions]') -> "
+        "'Job | Schedule'"
     ),
     "schedule_bulk": "(self, items: 'Iterable[Mapping[str, Any]]', *, session: 'Any' = None) -> 'list[Job]'",
+    "schedules": (
+        "(self, *, state: 'str | None' = None, name: 'str | None' = None, tag: 'str | None' = None) -> "
+        "'AsyncIterator[Schedule]'"
+    ),
+    "skip_next": "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
     "start": "(self) -> 'None'",
     "stop": "(self, graceful: 'bool' = True, timeout: 'Seconds' = 30) -> 'None'",
     "transaction": "(self) -> 'AbstractAsyncContextManager[Transaction]'",
+    "trigger_schedule": (
+        "(self, schedule_id: 'str', *, overlap: 'str | None' = None, reason: 'str' = '', actor: 'str | None' = "
+        "None) -> 'Job'"
+    ),
+    "upcoming": "(self, schedule_id: 'str', count: 'int' = 10) -> 'list[Firing]'",
     "update": (
         "(self, job_id: 'str', *, data: 'Mapping[str, Any] | None' = None, run_at: 'datetime | None' = None, "
-        "delay: 'Seconds | None' = None, priority: 'int | None' = None, queue: 'str | None' = None, "
-        "expires_at: 'datetime | None' = None, start_within: 'Seconds | None' = None, "
-        "timeout: 'Seconds | None' = None, retry: 'Retry | int | None' = None, "
-        "tags: 'Sequence[str] | None' = None) -> 'Job'"
+        "delay: 'Seconds | None' = None, priority: 'int | None' = None, queue: 'str | None' = None, expires_at: "
+        "'datetime | None' = None, start_within: 'Seconds | None' = None, timeout: 'Seconds | None' = None, "
+        "retry: 'Retry | int | None' = None, tags: 'Sequence[str] | None' = None) -> 'Job'"
     ),
     "wait": "(self, job_id: 'str', timeout: 'Seconds | None' = None) -> 'Job'",
+}
+SCHEDULE_VERBS = {
+    "backfill": "(self, /, start: 'datetime', end: 'datetime', **options: 'Any') -> 'Backfill'",
+    "delete": "(self) -> 'None'",
+    "edit": "(self, /, **changes: 'Any') -> 'Schedule'",
+    "ledger": "(self, start: 'datetime', end: 'datetime', *, limit: 'int' = 1000) -> 'list[Entry]'",
+    "pause": "(self, reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
+    "preview_backfill": "(self, start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run') -> 'list[Entry]'",
+    "refresh": "(self) -> 'Schedule'",
+    "resume": "(self) -> 'Schedule'",
+    "skip_next": "(self, reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
+    "trigger": "(self, *, overlap: 'str | None' = None, reason: 'str' = '', actor: 'str | None' = None) -> 'Job'",
+    "upcoming": "(self, count: 'int' = 10) -> 'list[Firing]'",
 }
 PROPERTIES = {"client", "handler_names", "uri"}
 
@@ -78,29 +169,57 @@ def _properties(face: type) -> set[str]:
 
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert mainspring.__all__ == [
+        "AnyOf",
+        "At",
         "Attempt",
+        "Backfill",
+        "Breaker",
+        "BreakerStatus",
         "BulkError",
+        "Calendar",
+        "CalendarNotFound",
         "Cancel",
         "ClaimLost",
         "ConfigurationError",
+        "Cron",
         "EmbeddedError",
+        "Every",
+        "Except",
         "ExplainedGate",
         "Explanation",
         "Fail",
+        "Firing",
+        "GateUse",
         "HandlerError",
         "Held",
+        "InvalidCron",
         "InvalidJob",
+        "InvalidSchedule",
         "Job",
         "JobContext",
         "JobError",
         "JobNotFound",
         "JobStateError",
+        "LedgerEntry",
+        "Limit",
+        "LimitOverride",
+        "LimitStatus",
         "MainspringError",
+        "Notice",
+        "Pause",
+        "Paused",
         "Progress",
         "QueueFull",
+        "RRule",
+        "Rate",
         "Retry",
         "RetryAfter",
+        "Rule",
+        "Schedule",
+        "ScheduleNotFound",
+        "ScheduleStateError",
         "Scheduler",
+        "Sequence",
         "Signal",
         "Snooze",
         "Unavailable",
@@ -108,7 +227,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "WaitTimeout",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
-    assert mainspring.sync.__all__ == ["JobContext", "Scheduler"]
+    assert mainspring.sync.__all__ == ["JobContext", "Schedule", "Scheduler"]
 
 
 def test_the_scheduler_has_these_verbs_with_these_signatures() -> None:
@@ -127,7 +246,7 @@ def test_the_blocking_face_has_the_same_verbs() -> None:
     assert _properties(mainspring.sync.Scheduler) == PROPERTIES
 
 
-@pytest.mark.parametrize("verb", sorted(set(SCHEDULER_VERBS) - {"jobs", "transaction", "connect"}))
+@pytest.mark.parametrize("verb", sorted(set(SCHEDULER_VERBS) - {"jobs", "schedules", "transaction", "connect"}))
 def test_a_verb_takes_the_same_arguments_in_both_faces(verb: str) -> None:
     ours = inspect.signature(getattr(mainspring.Scheduler("mongodb://127.0.0.1:1/x"), verb))
     theirs = inspect.signature(getattr(mainspring.sync.Scheduler("mongodb://127.0.0.1:1/x"), verb))
@@ -135,17 +254,74 @@ def test_a_verb_takes_the_same_arguments_in_both_faces(verb: str) -> None:
     assert [p.default for p in ours.parameters.values()] == [p.default for p in theirs.parameters.values()]
 
 
+def test_a_schedule_has_these_verbs_with_these_signatures_in_both_faces() -> None:
+    signatures = {
+        name: str(inspect.signature(getattr(mainspring.Schedule, name))) for name in _methods(mainspring.Schedule)
+    }
+    assert signatures == SCHEDULE_VERBS
+    assert _methods(mainspring.sync.Schedule) == set(SCHEDULE_VERBS)
+    for name in SCHEDULE_VERBS:
+        ours, theirs = getattr(mainspring.Schedule, name), getattr(mainspring.sync.Schedule, name)
+        assert (ours.__doc__, inspect.signature(ours)) == (theirs.__doc__, inspect.signature(theirs))
+
+
+def test_a_schedule_has_what_was_promised_in_both_faces() -> None:
+    promised = (
+        "id name data rule state next_at due_at last_at last_job_id runs failures paused queue priority created_at "
+        "updated_at start_at end_at jitter policy pause_after tags declared_by rev"
+    )
+    for kind in (mainspring.Schedule, mainspring.sync.Schedule):
+        assert set(promised.split()) == {name for name in kind.__dataclass_fields__ if not name.startswith("_")}
+
+
+def test_a_schedule_takes_these_options() -> None:
+    assert set(ScheduleOptions.__annotations__) == {
+        "end_at",
+        "jitter",
+        "max_runs",
+        "misfire",
+        "misfire_grace",
+        "misfire_limit",
+        "overlap",
+        "pause_after",
+        "start_at",
+        "start_deadline",
+    }
+
+
+@pytest.mark.parametrize("kind", [mainspring.Cron, mainspring.Every, mainspring.At, mainspring.RRule])
+def test_a_rule_answers_what_was_promised(kind: type) -> None:
+    promised = "next previous between count describe notes zones calendars bind to_document from_document skipped"
+    assert set(promised.split()) <= set(dir(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (mainspring.LedgerEntry, "at outcome reason late_by job_id actor"),
+        (mainspring.Notice, "schedule_id name at until outcome reason late_by job_id count"),
+        (mainspring.Firing, "at due notes"),
+        (mainspring.Pause, "at reason actor"),
+        (mainspring.Backfill, "id schedule_id start end which made done actor"),
+    ],
+)
+def test_what_the_verbs_of_schedules_return_has_what_was_promised(kind: Any, fields: str) -> None:
+    assert list(kind.__dataclass_fields__) == fields.split()
+
+
 def test_a_scheduler_takes_these_options() -> None:
     parameters = inspect.signature(mainspring.Scheduler.__init__).parameters
     assert list(parameters) == ["self", "uri", "client", "handler", "retry", "clock", "options"]
     assert set(mainspring.config.Settings.__dataclass_fields__) == {
         "aging",
+        "app",
         "collection",
         "concurrency",
         "database",
         "grace",
         "keep_failed",
         "keep_finished",
+        "keep_ledger",
         "lease",
         "max_data",
         "max_result",
@@ -154,6 +330,7 @@ def test_a_scheduler_takes_these_options() -> None:
         "prefetch",
         "queues",
         "timeout",
+        "undeclared",
     }
 
 
@@ -177,6 +354,11 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.ConfigurationError, (errors.MainspringError, ValueError)),
         (errors.InvalidJob, (errors.ConfigurationError,)),
         (errors.HandlerError, (errors.ConfigurationError,)),
+        (errors.InvalidSchedule, (errors.ConfigurationError,)),
+        (errors.InvalidCron, (errors.InvalidSchedule,)),
+        (errors.ScheduleNotFound, (errors.MainspringError, LookupError)),
+        (errors.ScheduleStateError, (errors.MainspringError,)),
+        (errors.CalendarNotFound, (errors.MainspringError, LookupError)),
         (errors.JobNotFound, (errors.MainspringError, LookupError)),
         (errors.JobStateError, (errors.MainspringError,)),
         (errors.QueueFull, (errors.MainspringError,)),

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Never, Self
 from zoneinfo import ZoneInfo
 
+from mainspring.cron.combining import Combinable
 from mainspring.cron.describe import describe
 from mainspring.cron.notes import notes
 from mainspring.cron.parse import check, normalise
@@ -22,7 +23,7 @@ from mainspring.errors import InvalidSchedule
 _DEFAULT_GAP, _DEFAULT_FOLD = GAPS[0], FOLDS[0]
 
 
-class Cron:
+class Cron(Combinable):
     """Fires at the wall times that an expression names, in a time zone.
 
     The expression has five fields (minute, hour, day of month, month, day of week), or six with seconds first.

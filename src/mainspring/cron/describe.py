@@ -104,7 +104,9 @@ def _days(dates: Items, weekdays: Items) -> str:
     if _is_every(weekdays[0]):
         return f"on {_dates(dates)}"
     both = dates[0].kind is Kind.STAR or weekdays[0].kind is Kind.STAR
-    return f"on {_dates(dates)} {'if it is' if both else 'or on'} {_weekdays(weekdays)}"
+    if both:
+        return f"on {_dates(dates)} if it is {_weekdays(weekdays, 'or')}"
+    return f"on {_dates(dates)} or on {_weekdays(weekdays)}"
 
 
 def _dates(items: Items) -> str:
@@ -127,14 +129,14 @@ def _special_date(item: Item) -> str:
     return f"the {_nth(item.low)} day before the last"
 
 
-def _weekdays(items: Items) -> str:
+def _weekdays(items: Items, word: str = "and") -> str:
     named = _listed(WEEKDAY, tuple(item for item in items if item.kind not in SPECIAL))
     for item in items:
         if item.kind is Kind.LAST_WEEKDAY:
             named.append(f"the last {WEEKDAYS[item.low]} of the month")
         elif item.kind is Kind.NTH_WEEKDAY:
             named.append(f"the {_nth(item.high)} {WEEKDAYS[item.low]} of the month")
-    return _joined(named)
+    return _joined(named, word)
 
 
 def _months(items: Items) -> str:
@@ -181,5 +183,5 @@ def _nth(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _joined(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def _joined(parts: Sequence[str], word: str = "and") -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"

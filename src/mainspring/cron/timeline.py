@@ -36,8 +36,9 @@ class Timeline:
     def first(self, second: int) -> Firing | None:
         """The first firing at or after a second."""
         second = max(second, EARLIEST)
-        final = min(second // BLOCK + _FARTHEST, (LATEST - 1) // BLOCK)
-        while (number := second // BLOCK) <= final:
+        final = min(second + _FARTHEST * BLOCK, LATEST)
+        while second < final:
+            number = second // BLOCK
             starts, block = spans(self.zone, self.gap, self.fold, number)
             onward = (number + 1) * BLOCK
             for span in block[max(bisect_right(starts, second) - 1, 0) :]:
@@ -58,8 +59,9 @@ class Timeline:
     def last(self, second: int) -> Firing | None:
         """The last firing at or before a second."""
         second = min(second, LATEST - 1)
-        final = max(second // BLOCK - _FARTHEST, EARLIEST // BLOCK)
-        while (number := second // BLOCK) >= final:
+        final = max(second - _FARTHEST * BLOCK, EARLIEST)
+        while second >= final:
+            number = second // BLOCK
             starts, block = spans(self.zone, self.gap, self.fold, number)
             onward = number * BLOCK - 1
             for span in reversed(block[: bisect_right(starts, second)]):

@@ -31,10 +31,12 @@ WALL_EPOCH = datetime(1970, 1, 1)
 EARLIEST = int((datetime.min - WALL_EPOCH).total_seconds()) + 2 * MARGIN
 LATEST = int((datetime.max - WALL_EPOCH).total_seconds()) - 2 * MARGIN
 """Instants beyond these are not looked at: somewhere, they are no datetime."""
-_DAY, _SECOND, _NONE = timedelta(days=1), timedelta(seconds=1), timedelta(0)
+_DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
 _Kind = tuple[timedelta, str]
 """An offset and an abbreviation."""
 _NOT_PORTABLE = ("posix/", "right/", "localtime")
+_NEVER_CHANGED = frozenset(("UTC", "Etc/UTC"))
+"""Names that need not be asked; UTC is the default, and most rules use nothing else."""
 
 
 class Segment(NamedTuple):
@@ -128,9 +130,8 @@ def whole_second(moment: datetime) -> int:
 
 def in_zone(moment: datetime, zone: ZoneInfo) -> datetime:
     """The same instant with the zone's offset at that time, fixed."""
-    shown = moment.astimezone(zone)
-    offset = shown.utcoffset() or _NONE
-    return shown.replace(tzinfo=fixed(int(offset.total_seconds()), shown.tzname() or ""), fold=0)
+    offset, name = _kind(zone, moment.astimezone(UTC).replace(tzinfo=zone))
+    return moment.astimezone(fixed(offset.days * DAY + offset.seconds, name))
 
 
 def local(instant: int, part: Segment) -> datetime:
@@ -155,6 +156,8 @@ def segments(zone: ZoneInfo, number: int) -> tuple[Segment, ...]:
     """The segments of one block (about a year, counted from 1970) and a margin of three days on both of its sides."""
     start = max(number * BLOCK, EARLIEST) - MARGIN
     end = min((number + 1) * BLOCK, LATEST) + MARGIN
+    if zone.key in _NEVER_CHANGED:
+        return (Segment(start, end, 0, "UTC"),)
     changes = _changes(zone, start, end)
     bounds = pairwise([start, *(at for at, _ in changes[1:]), end])
     return tuple(
@@ -187,8 +190,9 @@ def _moment(zone: ZoneInfo, instant: int) -> datetime:
 
 
 def _kind(zone: ZoneInfo, moment: datetime) -> _Kind:
+    """The offset is what the clock shows more; `utcoffset()` would have to guess where an hour happens three times."""
     shown = zone.fromutc(moment)
-    return shown.utcoffset() or _NONE, shown.tzname() or ""
+    return shown - moment, shown.tzname() or ""
 
 
 def _first_other(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:

@@ -303,7 +303,8 @@ class Worker:
 
     async def _do_chores(self) -> None:
         due = {chore.name: monotonic() + random.uniform(0, min(1.0, chore.every)) for chore in self._chores}
-        due[ReleaseHeld.name] = due[AdoptRaw.name] = due[RescueLost.name] = due[ClearLines.name] = monotonic()
+        for first in (FollowZones, ReleaseHeld, AdoptRaw, RescueLost, ClearLines):
+            due[first.name] = monotonic()
         while not self._stopping:
             if self._raw_seen:
                 self._raw_seen = False

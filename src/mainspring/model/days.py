@@ -56,7 +56,7 @@ class Days:
         return self._out(day, -1)
 
     def _out(self, day: int, step: int) -> int | None:
-        for _ in range(_FARTHEST):
+        for _ in range(_FARTHEST if len(self._weekdays) < 7 else 0):
             if not FIRST_DAY <= day <= LAST_DAY:
                 return None
             span = self._span(day)

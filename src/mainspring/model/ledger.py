@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from mainspring.model.times import Times, firing_id
+from mainspring.model.times import Times, firing_id, is_after_end
 
 ON_TIME, LATE, SKIPPED, MISSED = "on_time", "late", "skipped", "missed"
 BACKFILLED, TRIGGERED, EXPECTED, DUE = "backfilled", "triggered", "expected", "due"
@@ -75,6 +75,14 @@ class Era:
     until: datetime | None
     times: Times
 
+    @property
+    def computed(self) -> bool:
+        """False when the rule counts from the end of runs: then every firing has its row."""
+        return not is_after_end(self.times.rule)
+
+    def covers(self, at: datetime) -> bool:
+        return self.since < at and (self.until is None or at <= self.until)
+
 
 @dataclass(frozen=True, slots=True)
 class Book:
@@ -85,8 +93,6 @@ class Book:
     cursor: datetime
     paused_at: datetime | None
     now: datetime
-    computed: bool = True
-    """False when the rule counts from the end of runs: then every firing has its row."""
 
 
 def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entry]:
@@ -97,22 +103,21 @@ def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entr
 
 def _kept(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:
     """What is known from rows alone: runs by hand, and firings that no rule can compute."""
+    uncomputed = [era for era in book.eras if not era.computed]
     for row in sorted(book.rows, key=lambda row: row.at):
-        by_itself = row.outcome == TRIGGERED or not book.computed
+        by_itself = row.outcome == TRIGGERED or any(era.covers(row.at) for era in uncomputed)
         if by_itself and start <= row.at < end:
             yield _entry(row.at, row)
 
 
 def _computed(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:
-    if not book.computed:
-        return
     firings = [row for row in book.rows if row.outcome != TRIGGERED]
     single = {row.at: row for row in firings if row.at == row.until}
     spans = [row for row in firings if row.at != row.until]
     for era in book.eras:
         first = max(start, era.since + _MOMENT)
         last = end if era.until is None else min(end, era.until + _MOMENT)
-        if first < last:
+        if era.computed and first < last:
             yield from _of_era(book, era, first, last, single, spans)
 
 

@@ -94,6 +94,7 @@ def plan(times: Times, policy: Policy, cursor: datetime, runs: int, going: Runs,
         makes.append(Make(firing_id(times.schedule_id, at), at, due))
         cursor, at = at, times.next(at)
     kept, cancels = overlap(makes, policy, going, rows)
+    rows = _without_phantoms(rows, kept)
     rows += [row for make in kept if (row := late_row(make, now)) is not None]
     return Plan(cursor, None if _is_over(policy, runs + len(kept)) else at, tuple(kept), tuple(rows), cancels)
 
@@ -135,22 +136,30 @@ def _decide_missed(
         at = times.previous(at)
     if at is not None and at >= first:
         expired = deadline is not None and times.due(at) < deadline
-        rows.append(_not_made(times, policy, first, at, expired, taken))
+        outcome, reason = _why_not(policy, expired, taken)
+        stands = firing_id(times.schedule_id, taken[0]) if taken and policy.misfire == "latest" else None
+        rows.append(Row(first, at, outcome, reason, job_id=stands, count=times.count(first, at + _MOMENT)))
     return taken[::-1]
 
 
-def _not_made(
-    times: Times, policy: Policy, first: datetime, last: datetime, expired: bool, taken: Sequence[datetime]
-) -> Row:
-    """The row of the missed firings that get no job."""
-    outcome, reason, job = MISSED, f"more than {policy.misfire_limit} were missed", None
-    if expired and policy.misfire != "skip":
-        outcome, reason = SKIPPED, "expired"
-    elif policy.misfire == "skip":
-        outcome, reason = SKIPPED, "misfire"
-    elif policy.misfire == "latest":
-        reason, job = "the latest run stands for it", firing_id(times.schedule_id, taken[0]) if taken else None
-    return Row(first, last, outcome, reason, job_id=job, count=times.count(first, last + _MOMENT))
+def _why_not(policy: Policy, expired: bool, taken: Sequence[datetime]) -> tuple[str, str]:
+    """The outcome of missed firings that get no job, and its reason. Those in `taken` are later, and do."""
+    if policy.misfire == "skip":
+        return SKIPPED, "misfire"
+    if policy.misfire == "latest" and taken:
+        return MISSED, "the latest run stands for it"
+    if expired:
+        return SKIPPED, "expired"
+    if len(taken) < policy.misfire_limit:
+        return MISSED, f"no more than {policy.max_runs} runs are wanted"
+    return MISSED, f"more than {policy.misfire_limit} were missed"
+
+
+def _without_phantoms(rows: Sequence[Row], kept: Sequence[Make]) -> list[Row]:
+    """No row may name a run to stand for it that is not made after all, since another one was still going."""
+    made = {make.job_id for make in kept}
+    gone = "the latest run was to stand for it, and was skipped"
+    return [replace(r, job_id=None, reason=gone) if r.job_id not in (None, *made) else r for r in rows]
 
 
 def _make(times: Times, at: datetime) -> Make:
@@ -179,7 +188,8 @@ def overlap(makes: Sequence[Make], policy: Policy, going: Runs, rows: list[Row])
             kept.append(make)
             going.live.append(make.job_id)
         elif policy.overlap == "skip" or len(going.queued) >= _ROOM.get(policy.overlap, 1):
-            rows.append(Row(make.at, make.at, SKIPPED, f"overlap: {busy} is still going"))
+            waits = "waits already" if going.queued else "is still going"
+            rows.append(Row(make.at, make.at, SKIPPED, f"overlap: {busy} {waits}"))
         else:
             if policy.overlap == "cancel_running":
                 going.live += [job for job, _ in going.queued]

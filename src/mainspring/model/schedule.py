@@ -6,7 +6,7 @@ itself: each firing makes a job of its own, whose id is made of the schedule's i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -17,12 +17,14 @@ from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.draft import Draft, check_instant
 from mainspring.model.plan import MISFIRES, OVERLAPS, Policy
 from mainspring.model.retry import Seconds, seconds
-from mainspring.model.rules.every import Every
-from mainspring.model.rules.rule import Rule
+from mainspring.model.rules.rule import Rule, as_rule
+from mainspring.model.times import is_after_end
 
 ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
 SCHEDULE_STATES = (ACTIVE, PAUSED, ENDED)
 _MOST_CAUGHT_UP = 1000
+# What a schedule is given for its jobs.
+_OF_JOBS = ("priority", "queue", "start_within", "timeout", "retry", "tags", "schedule_id")
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -119,8 +121,7 @@ class Firing:
 def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[str, Any]) -> Spec:
     """Check what was asked for, naming the first thing that is wrong and its cure."""
     check_options(options)
-    if not isinstance(repeat, Rule):
-        raise InvalidSchedule(f'repeat must be a rule, such as Cron("0 9 * * *") or Every("5m"), not {repeat!r}.')
+    rule = as_rule(repeat, "repeat")
     given = {key: value for key, value in options.items() if value is not None}
     start_at, end_at = (_instant(given.get(key), key) for key in ("start_at", "end_at"))
     if start_at is not None and end_at is not None and end_at < start_at:
@@ -133,11 +134,11 @@ def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[s
         raise
     except ConfigurationError as error:
         raise InvalidSchedule(str(error)) from None
-    if is_after_end(repeat) and policy.overlap != "allow":
+    if is_after_end(rule) and policy.overlap != "allow":
         raise InvalidSchedule(
-            'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out.'
+            'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out, or at "allow".'
         )
-    return Spec(identity, draft, repeat, start_at, end_at, jitter, policy, _count(given, "pause_after"))
+    return Spec(identity, draft, rule, start_at, end_at, jitter, policy, _count(given, "pause_after"))
 
 
 def check_repeated(draft: Draft, session: object) -> None:
@@ -156,15 +157,17 @@ def check_repeated(draft: Draft, session: object) -> None:
             raise InvalidSchedule(f"{key} is for a single job; with repeat, {cure}.")
 
 
-def is_after_end(rule: Rule) -> bool:
-    """Whether a rule counts from the end of the run before."""
-    return isinstance(rule, Every) and rule.after == "end"
+def check_removed(names: object) -> None:
+    """Refuse to remove what a schedule cannot be without, or does not have."""
+    known = set(ScheduleOptions.__annotations__)
+    if isinstance(names, str) or not isinstance(names, Sequence) or not set(names) <= known:
+        raise InvalidSchedule(f"remove takes a list of options, out of {', '.join(sorted(known))}, not {names!r}.")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
     known = ScheduleOptions.__annotations__.keys()
     for key in options.keys() - known:
-        close = get_close_matches(key, known, 1)
+        close = get_close_matches(key, (*known, *_OF_JOBS), 1)
         hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(known))}."
         raise InvalidSchedule(f"A schedule has no option {key!r}.{hint}")
 
@@ -173,12 +176,19 @@ def _policy(given: Mapping[str, Any]) -> Policy:
     deadline = given.get("start_deadline")
     return Policy(
         misfire=_choice(given, "misfire", MISFIRES, "latest"),
-        misfire_grace=seconds(given.get("misfire_grace", 60.0), "misfire_grace"),
+        misfire_grace=_grace(given.get("misfire_grace", 60.0)),
         misfire_limit=_count(given, "misfire_limit", most=_MOST_CAUGHT_UP) or 100,
         start_deadline=None if deadline is None else seconds(deadline, "start_deadline"),
         overlap=_choice(given, "overlap", OVERLAPS, "allow"),
         max_runs=_count(given, "max_runs"),
     )
+
+
+def _grace(value: Seconds) -> float:
+    grace = seconds(value, "misfire_grace")
+    if grace < 1:
+        raise InvalidSchedule(f"misfire_grace must be at least 1 second, since no job is made at once, not {value!r}.")
+    return grace
 
 
 def _choice(given: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:

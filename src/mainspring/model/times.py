@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
+from mainspring.model.rules.every import END, Every
 from mainspring.model.rules.rule import Rule
 
 _MOMENT = timedelta(milliseconds=1)
@@ -30,9 +31,13 @@ class Times:
 
     def next(self, after: datetime) -> datetime | None:
         """The nominal time of the first firing after an instant."""
-        if self.start_at is not None and after < self.start_at:
-            after = self.start_at - _MOMENT
-        found = self.rule.next(after)
+        found: datetime | None
+        if self.start_at is None or after >= self.start_at:
+            found = self.rule.next(after)
+        elif is_after_end(self.rule):  # there is no run yet to count from
+            found = self.start_at
+        else:
+            found = self.rule.next(self.start_at - _MOMENT)
         if found is None or (self.end_at is not None and found > self.end_at):
             return None
         return found.astimezone(UTC)
@@ -84,6 +89,11 @@ class Times:
         if self.end_at is not None:
             end = min(end, self.end_at + _MOMENT)
         return start, end
+
+
+def is_after_end(rule: Rule) -> bool:
+    """Whether a rule counts from the end of the run before."""
+    return isinstance(rule, Every) and rule.after == END
 
 
 def firing_id(schedule_id: str, nominal: datetime) -> str:

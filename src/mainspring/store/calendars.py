@@ -1,7 +1,8 @@
 """Storing calendars: the one in force under its name, and every earlier revision, for the ledgers of the past.
 
 A revision never changes once it is stored, so that a process may keep what it has read. A change compares the
-revision it was made from, so that of two changes at once none is lost.
+revision it was made from, so that of two changes at once none is lost. A deleted calendar leaves its number behind, so
+that another one of the same name goes on from there and no revision means two things.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from mainspring.store.connection import Connection, Document
 _ROUNDS = 20
 _REMEMBERED = 256
 _BATCH = 1000
+# A revision that is just being replaced may be read in neither place; a second look finds it.
+_LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,77 +47,84 @@ class Calendars:
 
     async def get(self, name: str) -> StoredCalendar | None:
         """The calendar that is in force under a name."""
-        with self._connection.deadline():
-            document = await self._connection.calendars.find_one({"_id": name, "past": None})
-        return None if document is None else _decode(document)
+        document = await self._read(name)
+        return None if document is None or "calendar" not in document else _decode(document)
 
     async def find(self) -> list[StoredCalendar]:
         """All calendars in force, in the order of their names."""
-        found: list[Document] = []
+        found: list[StoredCalendar] = []
         after = ""
         while True:
+            page = {"_id": {"$gt": after}, "past": None, "deleted": None}
             with self._connection.deadline():
-                cursor = self._connection.calendars.find(
-                    {"_id": {"$gt": after}}, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH
-                )
+                cursor = self._connection.calendars.find(page, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH)
                 batch = await cursor.to_list(_BATCH)
-            found += [document for document in batch if not document.get("past")]
+            found += [_decode(document) for document in batch]
             if len(batch) < _BATCH:
-                return [_decode(document) for document in found]
+                return found
             after = batch[-1]["_id"]
 
     async def put(self, name: str, calendar: Calendar, actor: str | None) -> tuple[StoredCalendar, bool]:
         """Store a calendar under a name; returns it, and whether anything changed."""
         for _ in range(_ROUNDS):
-            before = await self.get(name)
+            document = await self._read(name)
+            before = None if document is None or "calendar" not in document else _decode(document)
             if before is not None and before.calendar == calendar:
                 return before, False
-            after = StoredCalendar(
-                name, calendar, 1 if before is None else before.rev + 1, truncate(self._connection.clock.now()), actor
-            )
-            if await self._replace(before, after):
+            rev = 1 if document is None else document["rev"] + 1
+            after = StoredCalendar(name, calendar, rev, truncate(self._connection.clock.now()), actor)
+            if await self._replace(document, _encode(after)):
                 return after, True
         raise Unavailable(f"Calendar {name!r} was changed by others all the time; try once more.")
 
-    async def _replace(self, before: StoredCalendar | None, after: StoredCalendar) -> bool:
-        try:
-            with self._connection.deadline():
-                if before is None:
-                    await self._connection.calendars.insert_one(_encode(after))
-                    return True
-                await self._keep(before)
-                outcome = await self._connection.calendars.replace_one(
-                    {"_id": before.name, "rev": before.rev}, _encode(after)
-                )
-                return outcome.matched_count == 1
-        except DuplicateKeyError:
-            return False
-
-    async def _keep(self, calendar: StoredCalendar) -> None:
-        """Keep a revision that is about to be replaced or deleted."""
-        past = {**_encode(calendar), "_id": _past_id(calendar.name, calendar.rev), "past": True}
-        await self._connection.calendars.replace_one({"_id": past["_id"]}, past, upsert=True)
-
     async def delete(self, name: str) -> None:
-        """Delete a calendar. Its revisions stay: past firings were judged by them."""
-        before = await self.get(name)
-        if before is None:
-            raise CalendarNotFound(name)
-        with self._connection.deadline():
-            await self._keep(before)
-            await self._connection.calendars.delete_one({"_id": name, "rev": before.rev})
+        """Delete a calendar. Its revisions stay, since past firings were judged by them, and so does their number."""
+        for _ in range(_ROUNDS):
+            document = await self._read(name)
+            if document is None or "calendar" not in document:
+                raise CalendarNotFound(name)
+            if await self._replace(document, {**_without_days(document), "deleted": True}):
+                return
+        raise Unavailable(f"Calendar {name!r} was changed by others all the time; try once more.")
 
     async def in_force(self, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Calendar]:
         """Calendars by name and revision. One that is nowhere to be found is left out."""
         wanted = set(keys)
-        missing = [key for key in wanted if key not in self._known]
-        if missing:
-            ids = [one for name, rev in missing for one in (name, _past_id(name, rev))]
-            with self._connection.deadline():
-                cursor = self._connection.calendars.find({"_id": {"$in": ids}}, hint=BY_ID)
-                for document in await cursor.to_list(len(ids)):
-                    self._remember(_decode(document))
+        for _ in range(_LOOKS):
+            missing = [key for key in wanted if key not in self._known]
+            if missing:
+                await self._load(missing)
         return {key: self._known[key] for key in wanted if key in self._known}
+
+    async def _load(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Read these revisions, wherever they are: in force, or past."""
+        ids = [one for name, rev in keys for one in (name, _past_id(name, rev))]
+        with self._connection.deadline():
+            cursor = self._connection.calendars.find({"_id": {"$in": ids}, "deleted": None}, hint=BY_ID)
+            for document in await cursor.to_list(len(ids)):
+                self._remember(_decode(document))
+
+    async def _read(self, name: str) -> Document | None:
+        """What is stored under a name, be it only that the calendar was deleted."""
+        with self._connection.deadline():
+            return await self._connection.calendars.find_one({"_id": name, "past": None})
+
+    async def _replace(self, before: Document | None, after: Document) -> bool:
+        """Store a revision in the place of the one that was read; the old one is kept first."""
+        try:
+            with self._connection.deadline():
+                if before is None:
+                    await self._connection.calendars.insert_one(after)
+                    return True
+                if "calendar" in before:
+                    past = {**before, "_id": _past_id(before["name"], before["rev"]), "past": True}
+                    await self._connection.calendars.replace_one({"_id": past["_id"]}, past, upsert=True)
+                outcome = await self._connection.calendars.replace_one(
+                    {"_id": before["_id"], "rev": before["rev"], "deleted": before.get("deleted")}, after
+                )
+                return outcome.matched_count == 1
+        except DuplicateKeyError:
+            return False
 
     def _remember(self, stored: StoredCalendar) -> None:
         self._known[stored.name, stored.rev] = stored.calendar
@@ -136,6 +146,10 @@ def _encode(stored: StoredCalendar) -> Document:
         "updated_at": stored.updated_at,
     }
     return document if stored.actor is None else {**document, "actor": stored.actor}
+
+
+def _without_days(document: Document) -> Document:
+    return {key: value for key, value in document.items() if key != "calendar"}
 
 
 def _decode(document: Document) -> StoredCalendar:

@@ -55,7 +55,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 ## jobs.workers: one document per live worker process
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
-| limits | what its code declares, for explanations: scope, target, concurrency, rate, sequence, fair | breakers | the same |
+| limits, breakers | what its code declares, for explanations: scope, target, and the rules |
 
 ## jobs.locks: which worker does a chore that one is enough for, or has its turn at the head of a busy queue
 
@@ -134,7 +134,8 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 
 ## jobs.calendars: one document per calendar, and one per earlier revision of it
 
-| _id | the name, or the name, "@" and the revision | rev, calendar, updated_at, actor |
+| _id | the name, or the name, "@" and the revision | name, rev, calendar, updated_at, actor |
+| past | true on earlier revisions | deleted | true on what is left of a deleted calendar: its rev |
 """
 
 from __future__ import annotations

@@ -89,6 +89,8 @@ _PASSING = {
 }
 # A server that changes says so at once, and an error makes the driver look again; in between it need not ask often.
 _LOOK_AT_SERVERS = 30_000
+# How often the server's clock is asked at most, until the answer comes within so many seconds.
+_READINGS, _GOOD_READING = 3, 0.1
 _UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
 # A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
 _NO_SUCH_INDEX = (2, 27, 291)
@@ -191,10 +193,16 @@ class Connection:
         return self.replica_set or self.sharded
 
     async def read_clock(self) -> None:
-        """Ask the server for its time, so that the clock stays true to it."""
-        sent = clocks.monotonic()
-        hello = await self.client.admin.command("hello")
-        self._learn(hello, sent)
+        """Ask the server for its time, so that the clock stays true to it.
+
+        An answer that took long tells little: the way there may have been the election of a primary. Ask again then.
+        """
+        for _ in range(_READINGS):
+            sent = clocks.monotonic()
+            hello = await self.client.admin.command("hello")
+            self._learn(hello, sent)
+            if clocks.monotonic() - sent < _GOOD_READING:
+                break
 
     def beat_handles(self) -> tuple[Collection[Document], Collection[Document]]:
         """The jobs and workers collections on a client of the heartbeat's own, for use in its thread."""

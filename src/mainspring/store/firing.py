@@ -15,48 +15,57 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, cast
+from datetime import datetime
+from typing import TypeVar
 
-from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.clock import monotonic, truncate
-from mainspring.errors import MainspringError, Unavailable
+from mainspring.errors import Unavailable
 from mainspring.model.calendar import Calendar
-from mainspring.model.job import FAILED, FINISHED
+from mainspring.model.job import FINISHED
 from mainspring.model.ledger import Row
-from mainspring.model.plan import Plan, Runs, plan, plan_after_end
-from mainspring.model.rules.every import Every
-from mainspring.model.times import Times
+from mainspring.model.plan import Make, late_row
 from mainspring.store.calendars import Calendars
 from mainspring.store.collections import BY_ID, DUE
 from mainspring.store.connection import Connection, Document
+from mainspring.store.decisions import Step, decide, pause_broken, statements
 from mainspring.store.inserts import Inserts
 from mainspring.store.jobs import Jobs
 from mainspring.store.schedule_codec import (
     calendar_keys,
     decode_row,
-    encode_make,
     encode_row,
-    is_tracked,
     job_of,
-    policy_of,
     runs_of,
     times_of,
 )
 from mainspring.store.tending import Tending
 
 logger = logging.getLogger("mainspring")
+T = TypeVar("T")
 
 _DUPLICATE = 11000
-_REVISIT = timedelta(seconds=1)
 # Who was held up for longer than this since it stored its decision leaves the rest to those who came after.
 _STALE = 10.0
 _MOST_DUE = 5000
-_MOST_WATCHED = 200
+FEW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The schedules to be looked at soonest, the earliest first, each with its time; and the server's time."""
+
+    now: datetime
+    soonest: list[tuple[str, datetime]]
+
+    @property
+    def due(self) -> list[tuple[str, datetime]]:
+        """Those to be looked at now."""
+        return [(schedule_id, at) for schedule_id, at in self.soonest if at <= self.now]
 
 
 @dataclass(slots=True)
@@ -71,17 +80,6 @@ class Fired:
     """What its document has become."""
 
 
-@dataclass(slots=True)
-class _Step:
-    """A decision about one schedule: what its document becomes, and what is to be made."""
-
-    schedule: Document
-    fields: Document
-    making: Document | None
-    look_at: datetime | None
-    paused: bool = False
-
-
 class Firing:
     """The store's verbs for schedules that have come due."""
 
@@ -94,21 +92,37 @@ class Firing:
         self._tending = tending
         self._calendars = calendars
 
-    async def head(self) -> datetime | None:
-        """When the next schedule is to be looked at."""
-        with self._connection.deadline():
-            first = await self._connection.schedules.find_one(
-                {"fire_at": {"$type": "date"}}, {"_id": 0, "fire_at": 1}, sort=[("fire_at", 1)], hint=DUE
-            )
-        return None if first is None else first["fire_at"]
-
-    async def due(self) -> list[tuple[str, datetime]]:
-        """The schedules that are to be looked at now, the earliest first; read from the index alone."""
-        now = self._connection.clock.expression()
-        late = {"fire_at": {"$type": "date"}, "$expr": {"$lte": ["$fire_at", now]}}
+    async def outlook(self) -> Outlook:
+        """What is to be looked at soonest: all that is due, or the first few. Read from the index alone."""
+        now = {"$add": [self._connection.clock.expression(), 0]}
         with self._connection.deadline():
             cursor = self._connection.schedules.find(
-                late, {"_id": 1, "fire_at": 1}, sort=[("fire_at", 1)], hint=DUE, limit=_MOST_DUE
+                {"fire_at": {"$type": "date"}},
+                {"_id": 1, "fire_at": 1, "now": now},
+                sort=[("fire_at", 1)],
+                hint=DUE,
+                limit=FEW,
+            )
+            found = await cursor.to_list(FEW)
+        if not found:
+            return Outlook(self._connection.clock.now(), [])
+        first = Outlook(found[0]["now"], [(one["_id"], one["fire_at"]) for one in found])
+        return first if len(first.due) < FEW else Outlook(first.now, await self.due(first.now))
+
+    async def due(self, now: datetime | None = None) -> list[tuple[str, datetime]]:
+        """The schedules that are to be looked at now, the earliest first; read from the index alone.
+
+        `now` is the server's own time, where it was just read. Were it asked for in the filter, as `$$NOW`, every
+        document would be read.
+        """
+        until = truncate(self._connection.clock.now()) if now is None else now
+        with self._connection.deadline():
+            cursor = self._connection.schedules.find(
+                {"fire_at": {"$type": "date", "$lte": until}},
+                {"_id": 1, "fire_at": 1},
+                sort=[("fire_at", 1)],
+                hint=DUE,
+                limit=_MOST_DUE,
             )
             return [(found["_id"], found["fire_at"]) for found in await cursor.to_list(_MOST_DUE)]
 
@@ -118,17 +132,16 @@ class Firing:
             cursor = self._connection.schedules.find({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
             return await cursor.to_list(len(ids))
 
-    async def advance(self, schedules: Sequence[Document], not_before: datetime | None = None) -> list[Fired]:
+    async def advance(self, schedules: Sequence[Document], now: datetime | None = None) -> list[Fired]:
         """Decide, store and carry out what has come due of these schedules; returns what this call did.
 
-        `not_before` is a time that the server's clock is known to have reached; this process's reading of it may be
-        a little behind.
+        `now` is the server's own time, where it was just read. This process's reading of it may be off by what an
+        answer took on its way: then something would be fired early, or looked at again and again.
         """
-        calendars = await self._calendars.in_force({key for one in schedules for key in calendar_keys(one)})
+        calendars = await self._calendars.in_force(_all_of(calendar_keys, schedules))
         ends = await self._ends(schedules)
-        now = truncate(self._connection.clock.now())
-        if not_before is not None:
-            now = max(now, not_before)
+        if now is None:
+            now = truncate(self._connection.clock.now())
         decided_at = monotonic()
         steps = [self._decide(schedule, calendars, ends, now) for schedule in schedules]
         mine, turn = await self._store_decisions(steps, now)
@@ -140,25 +153,25 @@ class Firing:
 
     def _decide(
         self, schedule: Document, calendars: dict[tuple[str, int], Calendar], ends: dict[str, Document], now: datetime
-    ) -> _Step:
+    ) -> Step:
         making = schedule.get("making")
-        if making is not None:  # somebody decided and did not come to the end: the decision stands
-            return _Step(schedule, {}, making, making.get("then"))
         try:
-            times = times_of(schedule["_id"], schedule, calendars)
-            return _decide(schedule, times, ends, now)
+            if making is not None:  # somebody decided and did not come to the end: the decision stands
+                step = Step(schedule, {}, making, making.get("then"))
+            else:
+                step = decide(schedule, times_of(schedule["_id"], schedule, calendars), ends, now)
+            for make in (step.making or {}).get("jobs", ())[:1]:
+                job_of(
+                    schedule, make, now
+                )  # what cannot be made must not be decided, or it would be in the way for ever
+            return step
         except Exception as error:
             logger.error("Schedule %s cannot be read and is paused: %s", schedule["_id"], error)
-            return _pause_broken(schedule, error, now)
+            return pause_broken(schedule, error, now)
 
     async def _ends(self, schedules: Sequence[Document]) -> dict[str, Document]:
         """How those runs ended, of the schedules that care, that are not going any more."""
-        watched = [
-            job
-            for schedule in schedules
-            if "making" not in schedule
-            for job in (*schedule.get("live", ()), *(entry["job"] for entry in schedule.get("queued", ())))
-        ]
+        watched = list(_all_of(_runs, [schedule for schedule in schedules if "making" not in schedule]))
         if not watched:
             return {}
         with self._connection.deadline():
@@ -171,16 +184,13 @@ class Firing:
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
-    async def _store_decisions(self, steps: Sequence[_Step], now: datetime) -> tuple[list[_Step], str]:
+    async def _store_decisions(self, steps: Sequence[Step], now: datetime) -> tuple[list[Step], str]:
         """Store each decision unless the schedule has changed since it was read; returns those that were stored."""
         turn = secrets.token_hex(8)
-        statements = [
-            UpdateOne({"_id": s.schedule["_id"], "rev": s.schedule["rev"]}, _update(s, turn, now)) for s in steps
-        ]
-        if not statements:
+        if not steps:
             return [], turn
         with self._connection.deadline():
-            outcome = await self._connection.schedules.bulk_write(statements, ordered=False)
+            outcome = await self._connection.schedules.bulk_write(statements(steps, turn, now), ordered=False)
         if outcome.matched_count == len(steps):
             return list(steps), turn
         ids = [step.schedule["_id"] for step in steps]
@@ -191,13 +201,15 @@ class Firing:
 
     # -- carrying out ----------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, steps: Sequence[_Step], turn: str, now: datetime) -> list[Fired]:
+    async def _carry_out(self, steps: Sequence[Step], turn: str, now: datetime) -> list[Fired]:
         fired = {step.schedule["_id"]: Fired(step.schedule, paused=step.paused, fields=step.fields) for step in steps}
         todo = [(step, step.making) for step in steps if step.making is not None]
         jobs = [job_of(step.schedule, make, now) for step, making in todo for make in making.get("jobs", ())]
         rows = [row for _, making in todo for row in making.get("rows", ())]
-        for job in await self._insert_jobs(jobs):
+        made = await self._insert_jobs(jobs)
+        for job in made:
             fired[job["schedule_id"]].jobs.append(job)
+        rows += _late_after_all(todo, {job["_id"] for job in made}, {row["_id"] for row in rows}, now)
         for row in await self.insert_rows(rows):
             fired[row["schedule_id"]].rows.append(decode_row(row))
         for step, making in todo:
@@ -247,114 +259,27 @@ class Firing:
                 )
 
 
-def _update(step: _Step, turn: str, now: datetime) -> dict[str, Any]:
-    """The write that stores a decision."""
-    put = {key: value for key, value in step.fields.items() if value is not None}
-    drop = {key: "" for key, value in step.fields.items() if value is None}
-    put["turn"] = turn
-    if step.making is not None:
-        put |= {"making": step.making, "fire_at": now + _REVISIT}
-    elif step.look_at is not None:
-        put["fire_at"] = step.look_at
-    else:
-        drop["fire_at"] = ""
-    update: dict[str, Any] = {"$set": put, "$inc": {"rev": 1}}
-    return {**update, "$unset": drop} if drop else update
+def _all_of(read: Callable[[Document], Iterable[T]], schedules: Sequence[Document]) -> set[T]:
+    """What is read from each of some schedules. One that cannot be read gives nothing, and harms no other."""
+    found: set[T] = set()
+    for schedule in schedules:
+        with suppress(Exception):
+            found |= set(read(schedule))
+    return found
 
 
-def _decide(schedule: Document, times: Times, ends: dict[str, Document], now: datetime) -> _Step:
-    """What is to be done about a schedule now."""
-    going, fields = runs_of(schedule), Document()
-    released = _review(schedule, going, ends, fields, now)
-    if schedule.get("paused") is not None or "paused" in fields:
-        fields |= _runs_fields(schedule, going)
-        making = {"releases": released, "then": _later(going, now)} if released else None
-        fields |= {"next_at": None, "due_at": None} if "paused" in fields else {}
-        return _Step(schedule, fields, making, _later(going, now), paused="paused" in fields)
-    made, look_at = _plan(schedule, times, going, fields, now)
-    fields |= _runs_fields(schedule, going)
-    fields |= {"cursor": made.cursor, "next_at": made.next_at, "due_at": None}
-    if made.next_at is not None:
-        fields["due_at"] = times.due(made.next_at)
-        look_at = fields["due_at"] if look_at is None else min(look_at, fields["due_at"])
-    if made.makes:
-        last = made.makes[-1]
-        fields |= {"runs": schedule.get("runs", 0) + len(made.makes), "last": {"at": last.at, "job": last.job_id}}
-    return _Step(schedule, fields, _making(schedule["_id"], made, released, look_at), look_at)
+def _runs(schedule: Document) -> list[str]:
+    going = runs_of(schedule)
+    return [*going.live, *(job for job, _ in going.queued)]
 
 
-def _plan(
-    schedule: Document, times: Times, going: Runs, fields: Document, now: datetime
-) -> tuple[Plan, datetime | None]:
-    """The plan, and when to look again whatever the next firing is."""
-    policy, runs = policy_of(schedule), schedule.get("runs", 0)
-    cursor = fields.pop("cursor", schedule["cursor"])
-    if schedule["rule"].get("after") != "end":
-        made = plan(times, policy, cursor, runs, going, now)
-        return made, _later(going, now)
-    made = Plan(cursor, None) if going.live else plan_after_end(times, policy, cursor, runs, going, now)
-    # The next firing is a period after the end: looking once a period is never too late.
-    return made, now + cast(Every, times.rule).period if going.live else None
-
-
-def _review(schedule: Document, going: Runs, ends: dict[str, Document], fields: Document, now: datetime) -> list[str]:
-    """Take note of the runs that have ended: who may go on, how often it failed, and when the last one ended."""
-    ended = [job for job in going.live if job in ends]
-    going.live = [job for job in going.live if job not in ends]
-    if ended and schedule["rule"].get("after") == "end":
-        fields["cursor"] = max((ends[job].get("finished_at") or now for job in ended), default=now)
-    _count_failures(schedule, [ends[job] for job in ended], fields, now)
-    going.queued = [(job, after) for job, after in going.queued if job not in ends]
-    released = []
-    allowed = schedule.get("overlap", "allow") == "allow"  # the policy was another one when these were queued
-    while going.queued and (allowed or not going.live):
-        job, _ = going.queued.pop(0)
-        going.live.append(job)
-        released.append(job)
-    return released
-
-
-def _count_failures(schedule: Document, ends: Sequence[Document], fields: Document, now: datetime) -> None:
-    limit = schedule.get("pause_after")
-    if not limit or not ends:
-        return
-    failures = schedule.get("failures", 0)
-    for end in ends:
-        failures = failures + 1 if end["state"] == FAILED else 0
-    fields["failures"] = failures
-    if failures >= limit and schedule.get("paused") is None:
-        why = (ends[-1].get("error") or {}).get("message") or "no message"
-        reason = f"{failures} runs in a row have failed; the last one: {why[:500]}"
-        fields["paused"] = {"at": now, "reason": reason, "actor": "mainspring"}
-
-
-def _runs_fields(schedule: Document, going: Runs) -> Document:
-    if not is_tracked(schedule):
-        return {key: None for key in ("live", "queued") if key in schedule}
-    queued = [{"job": job, "after": after} for job, after in going.queued]
-    return {"live": going.live[-_MOST_WATCHED:] or None, "queued": queued or None}
-
-
-def _later(going: Runs, now: datetime) -> datetime | None:
-    """When to look whether a run that others wait for has ended."""
-    return now + _REVISIT if going.queued else None
-
-
-def _making(schedule_id: str, made: Plan, released: list[str], look_at: datetime | None) -> Document | None:
-    if not (made.makes or made.rows or made.cancels or released):
-        return None
-    making: Document = {
-        "jobs": [encode_make(make) for make in made.makes],
-        "rows": [encode_row(schedule_id, row) for row in made.rows],
-        "cancels": list(made.cancels),
-        "releases": released,
-        "then": look_at,
-    }
-    return {key: value for key, value in making.items() if value}
-
-
-def _pause_broken(schedule: Document, error: Exception, now: datetime) -> _Step:
-    """A schedule that cannot be read is kept, and says why it does not fire."""
-    cure = str(error) if isinstance(error, MainspringError) else f"{type(error).__name__}: {error}"
-    paused = {"at": now, "reason": f"it cannot be read: {cure[:500]}", "actor": "mainspring"}
-    return _Step(schedule, {"paused": paused, "next_at": None, "due_at": None}, None, None, paused=True)
+def _late_after_all(
+    todo: Sequence[tuple[Step, Document]], made: set[str], known: set[str], now: datetime
+) -> Iterator[Document]:
+    """The rows of jobs that were decided in time and are made only now, since whoever decided did not get to it."""
+    for step, making in todo:
+        for make in making.get("jobs", ()):
+            if make["job"] in made and make["job"] not in known:
+                row = late_row(Make(make["job"], make["at"], make["due"]), now)
+                if row is not None:
+                    yield encode_row(step.schedule["_id"], row)

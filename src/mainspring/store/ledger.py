@@ -53,7 +53,12 @@ class Ledger:
         self._calendars = calendars
 
     async def entries(self, schedule: Document, start: datetime, end: datetime, limit: int) -> list[Entry]:
-        """The first firings from `start` on and before `end`, with what became of them."""
+        """The first firings from `start` on and before `end`, with what became of them.
+
+        Nothing is told of times whose rows may have been pruned: a firing without a row would be taken as on time.
+        """
+        now, keep = truncate(self._connection.clock.now()), self._connection.settings.keep_ledger
+        start = start if keep is None else max(start, now - timedelta(seconds=keep))
         keys = {key for era in (schedule, *schedule.get("eras", ())) for key in calendar_keys(era)}
         calendars = await self._calendars.in_force(keys)
         paused = schedule.get("paused")
@@ -62,8 +67,7 @@ class Ledger:
             await self._rows(schedule["_id"], start, end, limit),
             schedule["cursor"],
             None if paused is None else paused["at"],
-            truncate(self._connection.clock.now()),
-            computed=schedule["rule"].get("after") != "end",
+            now,
         )
         return entries(book, start, end, limit)
 
@@ -137,7 +141,7 @@ class Ledger:
         for entry in batch:
             job_id = f"{schedule['_id']}@{instant_text(entry.at)}"
             if progress["which"] == ALL:
-                job_id += f"~{progress['_id'].partition('^')[2]}"
+                job_id += f"~{_key(progress)}"
             make = {"job": job_id, "at": entry.at, "due": now}
             jobs.append(job_of({**schedule, "overlap": "allow", "pause_after": None}, make, now))
             row = Row(entry.at, entry.at, BACKFILLED, job_id=job_id, actor=progress.get("actor"))
@@ -158,9 +162,14 @@ class Ledger:
             return await self._connection.ledger.find_one({"_id": progress["_id"]}) or progress
 
 
+def _key(document: Document) -> str:
+    """What a backfill of a schedule is called."""
+    return str(document["_id"]).removeprefix(f"{document['schedule_id']}^")
+
+
 def decode_backfill(document: Document) -> Backfill:
     return Backfill(
-        document["_id"].partition("^")[2],
+        _key(document),
         document["schedule_id"],
         document["window"]["start"],
         document["window"]["end"],

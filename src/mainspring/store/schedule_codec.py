@@ -12,8 +12,9 @@ from mainspring.model.job import PENDING
 from mainspring.model.ledger import Era, Row
 from mainspring.model.plan import LATE_AFTER, Make, Policy, Runs
 from mainspring.model.rules import Rule, rule_from_document
-from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec, is_after_end
-from mainspring.model.times import Times, firing_id, instant_text
+from mainspring.model.rules.unreadable import UnreadableRule
+from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec
+from mainspring.model.times import Times, firing_id, instant_text, is_after_end
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Document
 
@@ -48,7 +49,21 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
 
 def calendar_keys(document: Mapping[str, Any]) -> list[tuple[str, int]]:
     """The calendars that a timing needs, in the revisions that are in force for it."""
-    return [(entry["name"], entry["rev"]) for entry in document.get("calendars", ())]
+    return [(entry["name"], entry["rev"]) for entry in document.get("calendars") or ()]
+
+
+def is_over(document: Mapping[str, Any]) -> bool:
+    """Whether a schedule has made all the jobs that it may."""
+    limit = document.get("max_runs")
+    return limit is not None and document.get("runs", 0) >= limit
+
+
+def stored_rule(document: Mapping[str, Any]) -> Rule:
+    """The rule of a schedule's document; where it cannot be read, one that says so and never fires."""
+    try:
+        return rule_from_document(document["rule"])
+    except Exception as error:
+        return UnreadableRule.of(document.get("rule"), error)
 
 
 def times_of(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsInForce) -> Times:
@@ -65,10 +80,20 @@ def times_of(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsIn
 
 
 def eras_of(document: Document, calendars: CalendarsInForce) -> list[Era]:
-    """The times that were in force, one after the other, up to those of now."""
-    schedule_id = document["_id"]
-    past = [Era(era["since"], era["until"], times_of(schedule_id, era, calendars)) for era in document.get("eras", ())]
-    return [*past, Era(document["since"], None, times_of(schedule_id, document, calendars))]
+    """The times that were in force, one after the other, up to those of now. An end has come when all runs are made."""
+    now = {**document, "until": document["cursor"] if is_over(document) else None}
+    return [
+        Era(era["since"], era["until"], _times_then(document["_id"], era, calendars))
+        for era in (*document.get("eras", ()), now)
+    ]
+
+
+def _times_then(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsInForce) -> Times:
+    """The times of an era; where they cannot be told any more, none."""
+    try:
+        return times_of(schedule_id, timing, calendars)
+    except Exception as error:
+        return Times(schedule_id, UnreadableRule.of(timing.get("rule"), error))
 
 
 def era_of(document: Document, until: datetime) -> Document:
@@ -80,7 +105,7 @@ def era_of(document: Document, until: datetime) -> Document:
 def decode_schedule(document: Document) -> dict[str, Any]:
     """The fields of `ScheduleFacts`."""
     job, last, declared = document["job"], document.get("last") or {}, document.get("declared") or {}
-    rule = rule_from_document(document["rule"])
+    rule = stored_rule(document)
     return {
         "id": document["_id"],
         "name": job["name"],

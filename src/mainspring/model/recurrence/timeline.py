@@ -19,7 +19,6 @@ from mainspring.model.recurrence.walls import Walls
 
 EPOCH = date(1970, 1, 1).toordinal() * DAY
 """What wall times count from the year 1 on, zones count from 1970 on."""
-_MOST_BLOCKS = 60
 _MOST_YEARS = 100
 
 
@@ -37,7 +36,7 @@ class Timeline:
     def first(self, second: int) -> int | None:
         """The first firing at or after a second."""
         second = max(second, self._start)
-        for _ in range(_MOST_BLOCKS):
+        for _ in range(self._walls.patience):
             if second >= self._end:
                 return None
             number = second // BLOCK
@@ -56,7 +55,7 @@ class Timeline:
     def last(self, second: int) -> int | None:
         """The last firing at or before a second."""
         second = min(second, self._end - 1)
-        for _ in range(_MOST_BLOCKS):
+        for _ in range(self._walls.patience):
             if second < self._start:
                 return None
             number = second // BLOCK

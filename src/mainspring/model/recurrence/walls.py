@@ -12,6 +12,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from datetime import date
 from functools import lru_cache
+from math import gcd
 
 from mainspring.model.recurrence.days import RecurringDays, lowest
 from mainspring.model.recurrence.pattern import WEEKLY, YEARLY, Pattern
@@ -24,6 +25,9 @@ _MOST_PERIODS = 1000
 
 class Walls:
     """A set of wall times. `offset` is the zone's offset to UTC, in seconds, at the times that are asked about."""
+
+    patience = 60
+    """How many years with a day that could fire, and none that does, are looked at before the rule counts as over."""
 
     @abstractmethod
     def first(self, start: int, end: int, offset: int) -> int | None:
@@ -58,7 +62,7 @@ class DailyWalls(Walls):
         place = bisect_left(self._times, second) if day in self._days else len(self._times)
         if place == len(self._times):
             later = self._days.first(day + 1)
-            if later is None:
+            if later is None or not self._times:
                 return None
             day, place = later, 0
         found = day * DAY + self._times[place]
@@ -69,7 +73,7 @@ class DailyWalls(Walls):
         place = bisect_left(self._times, second) if day in self._days else 0
         if not place:
             earlier = self._days.last(day - 1)
-            if earlier is None:
+            if earlier is None or not self._times:
                 return None
             day, place = earlier, len(self._times)
         found = day * DAY + self._times[place - 1]
@@ -167,6 +171,8 @@ class ChosenWalls(Walls):
 class FlowingWalls(Walls):
     """Hours, minutes or seconds as they pass, filtered by what the wall clock shows at each."""
 
+    patience = 12
+
     def __init__(self, days: RecurringDays, times: int, unit: int, interval: int, origin: int) -> None:
         self._days = days
         self._times = times
@@ -176,7 +182,7 @@ class FlowingWalls(Walls):
         self._masked = lru_cache(maxsize=4)(self._mask)
 
     def first(self, start: int, end: int, offset: int) -> int | None:
-        day: int | None = self._days.first(start // DAY)
+        day = self._days.first(start // DAY) if self._possible(offset) else None
         while day is not None and day * DAY < end:
             mask = self._of(day, offset)
             passed = max(0, start - day * DAY)
@@ -187,7 +193,7 @@ class FlowingWalls(Walls):
         return None
 
     def last(self, start: int, end: int, offset: int) -> int | None:
-        day: int | None = self._days.last((end - 1) // DAY)
+        day = self._days.last((end - 1) // DAY) if self._possible(offset) else None
         while day is not None and (day + 1) * DAY > start:
             mask = self._of(day, offset) & ((1 << min(DAY, end - day * DAY)) - 1)
             if mask:
@@ -225,6 +231,11 @@ class FlowingWalls(Walls):
             return 0
         mask = self._of(day, offset) & ((1 << min(DAY, end - day * DAY)) - 1)
         return (mask >> max(0, start - day * DAY)).bit_count()
+
+    def _possible(self, offset: int) -> bool:
+        """Whether any day has such a second: the part of INTERVAL that is the same for all days may leave none."""
+        common = gcd(self._period, DAY)
+        return bool(self._times & share(self._unit, common, (-offset - self._origin) % common))
 
     def _of(self, day: int, offset: int) -> int:
         """The seconds of one day; INTERVAL goes on from day to day, by real time."""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from mainspring.errors import InvalidSchedule
@@ -54,6 +55,8 @@ class At(TickRule):
         instants = document.get("instants")
         if not isinstance(instants, list | tuple) or len(instants) > MOST_INSTANTS:
             raise InvalidSchedule(f'A rule of kind "at" needs a list of at most {MOST_INSTANTS:,} "instants".')
+        if all(isinstance(instant, str) for instant in instants):
+            return _read(tuple(instants))
         return cls(read_instant(instant, f"instant {place}") for place, instant in enumerate(instants))
 
     def _after(self, instant: int) -> int | None:
@@ -66,3 +69,9 @@ class At(TickRule):
 
     def _count(self, start: int, end: int) -> int:
         return bisect_left(self.ticks, end) - bisect_left(self.ticks, start)
+
+
+@lru_cache(maxsize=64)
+def _read(instants: tuple[str, ...]) -> At:
+    """The same texts are read again at every firing; ten thousand of them take a while."""
+    return At(read_instant(instant, f"instant {place}") for place, instant in enumerate(instants))

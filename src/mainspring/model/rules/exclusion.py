@@ -89,10 +89,12 @@ class Except(BaseRule):
         return _restore, self._meaning()
 
     def next(self, after: datetime) -> datetime | None:
-        return self._ready.next(within(check_aware(after, "after")))
+        inside = within(check_aware(after, "after"))
+        return None if inside < after else self._ready.next(inside)
 
     def previous(self, before: datetime) -> datetime | None:
-        return self._ready.previous(within(check_aware(before, "before")))
+        inside = within(check_aware(before, "before"))
+        return None if inside > before else self._ready.previous(inside)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         span(start, end)

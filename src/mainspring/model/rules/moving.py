@@ -107,8 +107,9 @@ class Exclusion:
                     yield instant, self._calendar(self._day(instant))
             return
         for first, last in self._excluded(start, end):
+            target = self._target(self._run(self._day(first)))
             for day in range(self._day(first), self._day(last - _TICK) + 1):
-                yield from self._homeless(day, first, last)
+                yield from self._homeless(day, target, first, last)
 
     def notes(self, at: datetime) -> tuple[str, ...]:
         """Where a firing was moved from and, if it is one of the rule's own as well, what that says about it."""
@@ -235,11 +236,11 @@ class Exclusion:
         name = self._calendar(day)
         return [Move(to, at, name) for at in self._rule.between(begin, end) for to in self._moved(at, target)]
 
-    def _homeless(self, day: int, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+    def _homeless(self, day: int, target: int | None, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         """The firings of an excluded day, within a span of time, that could not be moved."""
-        target = self._target(self._run(day))
-        near = target is not None and abs(target - day) <= FARTHEST
-        moved = {move.source for move in self._moves_of(day, target)} if near and target is not None else set()
+        moved: set[datetime] = set()
+        if target is not None and abs(target - day) <= FARTHEST:
+            moved = {move.source for move in self._moves_of(day, target)}
         begin, end = max(start, self._begin(day)), min(end, self._begin(day + 1))
         for source in self._rule.between(begin, end):
             if source not in moved:
