@@ -56,6 +56,11 @@ async def has_room(scheduler: Scheduler) -> bool:
     return not await is_full(scheduler)
 
 
+def somebody_waits(scheduler: Scheduler) -> bool:
+    backlog = scheduler._backlogs.of(scheduler._link.open_store(), "q") if scheduler._link.connected else None
+    return backlog is not None and backlog._line.locked()
+
+
 # -- refusing ------------------------------------------------------------------------------------------------------
 
 
@@ -247,9 +252,11 @@ async def test_a_bulk_of_a_producer_that_waits_is_stored_as_room_comes_and_never
 async def test_a_bulk_that_is_cancelled_while_it_waits_has_stored_what_it_could(
     patient: Scheduler, db: Database
 ) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await patient.schedule_bulk([{"name": "work", "queue": "q"}] * 10)
+    bulk = asyncio.ensure_future(patient.schedule_bulk([{"name": "work", "queue": "q"}] * 10))
+    await eventually(lambda: somebody_waits(patient))
+    bulk.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bulk
     assert await count_jobs(db) == 3
     async for job in patient.jobs(state="pending"):
         await patient.cancel(job.id)
@@ -262,7 +269,7 @@ async def test_a_bulk_that_is_cancelled_while_it_waits_has_stored_what_it_could(
 async def test_a_producer_waits_until_there_is_room(patient: Scheduler, db: Database) -> None:
     jobs = await fill(patient)
     late = asyncio.ensure_future(patient.schedule("work", {"n": 4}, queue="q"))
-    await asyncio.wait({late}, timeout=0.2)
+    await eventually(lambda: somebody_waits(patient))
     assert not late.done() and await count_jobs(db) == 3
     await patient.cancel(jobs[0].id)
     assert (await asyncio.wait_for(late, 20)).data == {"n": 4}
@@ -279,6 +286,7 @@ async def test_producers_that_wait_are_let_in_as_they_came(patient: Scheduler) -
     waiting = []
     for n in range(3):
         waiting.append(asyncio.ensure_future(produce(n)))
+        await eventually(lambda: somebody_waits(patient))
         await asyncio.wait(waiting, timeout=0.05)
     for number, job in enumerate(jobs, 1):
         await patient.cancel(job.id)
@@ -295,7 +303,8 @@ async def test_who_comes_later_does_not_overtake_who_waits(patient: Scheduler) -
         came_in.append(who)
 
     waits = asyncio.ensure_future(produce("first"))
-    await asyncio.wait({waits}, timeout=0.5)
+    await eventually(lambda: somebody_waits(patient))
+    await asyncio.wait({waits}, timeout=0.5)  # until it looks less often
     await patient.cancel(jobs[0].id)
     late = asyncio.ensure_future(produce("late"))
     await eventually(lambda: came_in)
@@ -400,16 +409,15 @@ async def test_a_producer_seldom_counts_while_there_is_room(uri: str) -> None:
             await asyncio.gather(*(scheduler.schedule("work", queue="q") for _ in range(50)))
         await scheduler.stop()
     assert len(listener.named("insert", "jobs")) >= 20
-    assert len(listener.named("aggregate", "jobs")) <= 20
+    assert len(listener.named("aggregate", "jobs")) <= 100  # for a thousand jobs
 
 
 async def test_while_the_queue_cannot_be_counted_what_is_known_has_to_do(
-    make_scheduler: Make, servers: Servers, db: Database
+    scheduler: Scheduler, servers: Servers, db: Database
 ) -> None:
-    scheduler = make_scheduler(operation_timeout=0.5)
     scheduler.limit_queue("q", max_pending=3)
     await scheduler.connect()
-    fault = {"failCommands": ["aggregate"], "closeConnection": True, "appName": "mainspring"}
+    fault = {"failCommands": ["aggregate"], "errorCode": 50, "namespace": f"{db.name}.jobs"}
     with servers.fail_point("failCommand", "alwaysOn", **fault):
         await fill(scheduler)
         assert await is_full(scheduler)

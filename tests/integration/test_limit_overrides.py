@@ -11,6 +11,8 @@ import pytest
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Job, Limit, Rate, Scheduler
+from mainspring.model.controls import Target
+from mainspring.model.limits import Allowance
 
 Make = Callable[..., Scheduler]
 
@@ -60,6 +62,12 @@ def knows(*schedulers: Scheduler) -> Callable[[], bool]:
 
 def forgot(*schedulers: Scheduler) -> Callable[[], bool]:
     return lambda: not any(scheduler._limits.overrides for scheduler in schedulers)
+
+
+def without_chore(scheduler: Scheduler, name: str) -> None:
+    """Let nothing but what is tested see to it."""
+    assert scheduler._worker is not None
+    scheduler._worker._chores = [chore for chore in scheduler._worker._chores if chore.name != name]
 
 
 async def all_done(scheduler: Scheduler, jobs: list[Job], crowd: Crowd) -> None:
@@ -119,6 +127,19 @@ async def test_the_declared_limit_counts_again_when_the_override_is_removed(make
     assert crowd.most == 1
 
 
+async def test_a_limit_raised_by_somebody_who_died_then_counts_too(make_scheduler: Make, crowd: Crowd) -> None:
+    """He could not let the others look whether there is room now."""
+    worker, other = make_scheduler(), make_scheduler()
+    crowd.handle(worker, concurrency=1)
+    await worker.start()
+    jobs = await schedule(other, 3)
+    await eventually(lambda: crowd.running == 1)
+    store = await other._store()
+    await store.controls.put_limit(Target("name", "x"), Allowance(Limit(3)), "", None)
+    await eventually(lambda: crowd.running == 3)
+    await all_done(other, jobs, crowd)
+
+
 @pytest.mark.parametrize("remover", ["a process with the handler", "one without", "nobody"])
 async def test_when_a_limit_is_gone_altogether_those_in_its_line_go_on(
     make_scheduler: Make, crowd: Crowd, db: Database, remover: str
@@ -129,6 +150,7 @@ async def test_when_a_limit_is_gone_altogether_those_in_its_line_go_on(
         crowd.handle(other)
     await other.override_limit(name="x", concurrency=Limit(1, key="tenant"))
     await worker.start()
+    without_chore(worker, "clear_lines")
     jobs = await schedule(other, 3, tenant="acme") + await schedule(other, 3, tenant="bravo")
     await eventually(lambda: crowd.running == 2)
     await eventually(lambda: count_jobs(db, line="c:name:x:tenant=acme"))

@@ -38,6 +38,12 @@ def recording(scheduler: Scheduler, ran: Ran, *names: str, **options: Any) -> No
             ran.append((name, i))
 
 
+def without_chore(scheduler: Scheduler, name: str) -> None:
+    """Let nothing but what is tested see to it."""
+    assert scheduler._worker is not None
+    scheduler._worker._chores = [chore for chore in scheduler._worker._chores if chore.name != name]
+
+
 async def held(scheduler: Scheduler, *ids: str) -> list[Any]:
     """Wait until all of these jobs are out of the claim's sight, and return why."""
 
@@ -88,6 +94,23 @@ async def test_a_running_worker_hears_of_a_pause_made_elsewhere(make_scheduler: 
     assert ran == [("x", 0), ("y", 0)]
     await other.resume(name="x")
     await other.wait(job.id, 10)
+
+
+async def test_a_worker_that_stops_listening_looks_by_itself_soon(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.engine.controls._TOLD", 1000.0)
+    worker, other = make_scheduler(), make_scheduler()
+    await worker.start()
+    inner = worker._worker
+    assert inner is not None
+    await eventually(lambda: inner._watcher.listening)
+    for _ in range(2):
+        await inner._controls.run_once()  # it would sleep for very long now
+    monkeypatch.setattr(inner._watcher, "_on_control", lambda: None)
+    await other.pause(name="x")
+    monkeypatch.setattr(inner._controls, "_told", lambda: False)
+    await eventually(lambda: worker._limits.closures)
 
 
 async def test_a_pause_of_a_key_holds_back_only_the_jobs_that_have_it(make_scheduler: Make, ran: Ran) -> None:
@@ -243,7 +266,7 @@ async def test_claimed_jobs_that_wait_for_a_slot_are_given_back_when_they_are_pa
     jobs = [await other.schedule("x", {"i": i}) for i in range(3)]
     await eventually(lambda: ran)
     assert worker._worker is not None
-    worker._worker._chores = [chore for chore in worker._worker._chores if chore.name != "return_idle"]
+    without_chore(worker, "return_idle")
     await worker._worker._producer._claim_batch("default", 2, 0.0)  # as it does when jobs are very short
     assert len(worker._worker._slots.waiting) == 2
     await other.pause(name="x")
@@ -287,6 +310,7 @@ async def test_a_line_whose_pause_is_gone_is_found_and_dissolved(make_scheduler:
     worker, other = make_scheduler(), make_scheduler()
     recording(worker, ran, "x")
     await worker.start()
+    without_chore(worker, "clear_lines")
     await other.pause(name="x")
     await eventually(lambda: worker._limits.closures)
     job = await other.schedule("x")

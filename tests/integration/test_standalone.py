@@ -86,6 +86,22 @@ async def test_a_job_of_another_process_is_found_by_polling(alone: Scheduler, pl
     await other.stop()
 
 
+async def test_bursts_run_once_with_the_last_data_and_full_queues_hold_producers_up(alone: Scheduler) -> None:
+    ran: list[int] = []
+
+    @alone.job("index")
+    async def index(n: int) -> None:
+        ran.append(n)
+
+    alone.limit_queue("q", max_pending=1, when_full="wait")
+    await alone.start()
+    jobs = [await alone.schedule("index", {"n": n}, queue="q", debounce=0.05 if n == 4 else 3600) for n in range(5)]
+    await alone.wait(jobs[-1].id, timeout=20)
+    assert ran == [4] and {job.id for job in jobs} == {jobs[0].id}
+    assert len(await alone.schedule_bulk([{"name": "index", "data": {"n": 5}, "queue": "q"}] * 4)) == 4
+    await eventually(lambda: ran == [4, 5, 5, 5, 5])
+
+
 async def test_a_raw_insert_is_found_by_polling(alone: Scheduler) -> None:
     @alone.job("work")
     async def work() -> str:

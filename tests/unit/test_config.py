@@ -24,6 +24,7 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_probably_meant(optio
 
 def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
     with pytest.raises(ConfigurationError, match="Known are: app, collection, concurrency, database"):
+    with pytest.raises(ConfigurationError, match="Known are: aging, app, collection, concurrency, database"):
         make_settings({"zzz": 1})
 
 
@@ -40,6 +41,8 @@ def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
         ({"timeout": -1}, "timeout must be seconds"),
         ({"keep_finished": "week"}, "keep_finished must be seconds"),
         ({"keep_failed": True}, "keep_failed must be seconds"),
+        ({"aging": 0}, "aging must be seconds or a timedelta of at least 0.1 s, not 0"),
+        ({"aging": "10m"}, "aging must be seconds"),
         ({"concurrency": 0}, "concurrency must be a whole number of at least 1, not 0"),
         ({"concurrency": 2.5}, "concurrency must be a whole number"),
         ({"concurrency": True}, "concurrency must be a whole number"),
@@ -89,6 +92,8 @@ def test_what_may_be_left_out_for_ever_may_be_none() -> None:
 def test_an_app_with_a_name_may_remove_what_it_declares_no_more() -> None:
     settings = make_settings({"app": "shop", "undeclared": "remove"})
     assert (settings.app, settings.undeclared) == ("shop", "remove")
+    settings = make_settings({"keep_finished": None, "timeout": None, "queues": None, "database": None, "aging": None})
+    assert settings.keep_finished is None and settings.aging is None
 
 
 def test_queues_are_kept_once_each_and_in_order() -> None:

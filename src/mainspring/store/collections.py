@@ -55,7 +55,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 ## jobs.workers: one document per live worker process
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
-| limits, breakers | what its code declares, for explanations: scope, target, and the rules |
+| limits, breakers | what its code declares: scope, target and the rules; others explain by it why a job waits |
 
 ## jobs.locks: which worker does a chore that one is enough for, or has its turn at the head of a busy queue
 
