@@ -5,9 +5,9 @@
 Three mongod nodes, several worker processes, jobs of nought to two seconds scheduled all the time, schedules that fire
 every second; and, one after the other, chosen by the seed: workers killed, stopped past their leases, told to go; the
 primary killed, stepped down or hung; commands that fail, connections that close, write concerns that are not met. At
-the end everything is mended,
-a quiet period passes, and every promise is held against what handlers wrote down and what the database's own change
-stream tells. It prints what it did and found, and ends with 1 when a promise was broken; the history then stays.
+the end everything is mended, a quiet period passes, and every promise is held against what handlers wrote down and what
+the database's own change stream tells. It prints what it did and found, and ends with 1 when a promise was broken; the
+history then stays.
 """
 
 from __future__ import annotations

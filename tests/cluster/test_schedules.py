@@ -141,6 +141,23 @@ async def test_a_decision_that_was_overtaken_is_not_stored(
         assert (await scheduler.get_schedule(one.id)).runs == len(told)
 
 
+async def test_a_decision_about_a_schedule_that_was_deleted_and_made_again_is_not_stored(
+    make_scheduler: Callable[..., Scheduler], ask: Asking
+) -> None:
+    """It has the same id and has not been changed since: as little as the one that was read had been."""
+    clock = ManualClock()
+    scheduler = make_scheduler(clock=clock)
+    await scheduler.schedule("work", repeat=Every("1h"), schedule_id="again")
+    firing = (await scheduler._store()).firing
+    read = await firing.load(["again"])
+    await scheduler.delete_schedule("again")
+    schedule = await scheduler.schedule("work", repeat=Every("2h"), schedule_id="again")
+    clock.advance(3600)
+    assert await firing.advance(read) == []
+    assert await schedule.refresh() == schedule
+    assert await ask.documents() == {}
+
+
 @pytest.mark.parametrize("how", HOW)
 async def test_a_process_whose_clock_is_an_hour_off_fires_nothing_early_and_nothing_twice(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes, how: str

@@ -113,8 +113,8 @@ sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker,
 | cursor        | date     | every firing up to this nominal time has been decided |
 | next_at, due_at | date   | the next firing's nominal time, and with jitter |
 | fire_at       | date     | when to look at it: due_at, or sooner; missing when there is nothing to come |
-| turn          | string   | who stored the last decision |
-| making        | document | what follows from it and is not done: jobs, rows, cancels, releases; then: fire_at |
+| turn          | string   | which pass stored the last decision; at first, which call made it |
+| making        | document | what follows from it and is not done: jobs, rows, cancels, releases, forgets; then |
 | live, queued  | array    | its runs that are still going, and those that wait for them (job, after) |
 | runs, failures, last | int, int, document | jobs made; failed in a row; the last firing (at, job) |
 | paused        | document | at, reason, actor |

@@ -176,16 +176,22 @@ def _companies(group: Sequence[tuple[Step, Document]]) -> Iterator[list[tuple[St
 def _statement(
     company: Sequence[tuple[Step, Document]], put: Iterable[str], drop: Iterable[str], turn: str
 ) -> UpdateMany:
-    """One write for several decisions: each schedule looks its own up by its id, and compares its own `rev`."""
+    """One write for several decisions: each schedule looks its own up by its id, and compares itself with what was
+    read of it (see `unchanged`)."""
     ids = [step.schedule["_id"] for step, _ in company]
     place = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
     own = {"$arrayElemAt": [{"$literal": [fields for _, fields in company]}, place]}
-    rev = {"$arrayElemAt": [{"$literal": [step.schedule.get("rev", 0) for step, _ in company]}, place]}
-    stored: Document = {"$ifNull": ["$rev", 0]}
+    read = [[step.schedule.get("rev", 0), step.schedule.get("turn")] for step, _ in company]
+    rev: Document = {"$ifNull": ["$rev", 0]}
+    same = {"$eq": [[rev, {"$ifNull": ["$turn", None]}], {"$arrayElemAt": [{"$literal": read}, place]}]}
     changes: Document = {key: f"$own.{key}" for key in put} | dict.fromkeys(drop, "$$REMOVE")
-    changes |= {"turn": turn, "rev": {"$add": [stored, 1]}, "own": "$$REMOVE"}
-    return UpdateMany(
-        {"_id": {"$in": ids}, "$expr": {"$eq": [stored, rev]}},
-        [{"$set": {"own": own}}, {"$set": changes}],
-        hint=BY_ID,
-    )
+    changes |= {"turn": turn, "rev": {"$add": [rev, 1]}, "own": "$$REMOVE"}
+    return UpdateMany({"_id": {"$in": ids}, "$expr": same}, [{"$set": {"own": own}}, {"$set": changes}], hint=BY_ID)
+
+
+def unchanged(document: Document) -> Document:
+    """The filter for a schedule that is as it was read.
+
+    `rev` rises with every write. `turn` tells it from one that was deleted and made again under the same id.
+    """
+    return {"_id": document["_id"], "rev": document["rev"], "turn": document.get("turn")}

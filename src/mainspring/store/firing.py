@@ -238,7 +238,8 @@ class Firing:
         return [row for place, row in enumerate(rows) if place not in known]
 
     async def _let_go(self, schedule_id: str, making: Document) -> None:
-        """Cancel the runs that have to give way, and release those that need not wait any longer."""
+        """Cancel the runs that have to give way, release those that need not wait any longer, and forget the rows of
+        firings that will not come."""
         for job in making.get("cancels", ()):
             try:
                 await self._jobs.cancel(job, f"the next firing of schedule {schedule_id} takes its place")
@@ -246,6 +247,9 @@ class Firing:
                 continue
         if making.get("releases"):
             await self._tending.release_these(making["releases"])
+        if making.get("forgets"):
+            with self._connection.deadline():
+                await self._connection.ledger.delete_many({"_id": {"$in": making["forgets"]}}, hint=BY_ID)
 
     async def _clear(self, ids: Sequence[str], turn: str) -> None:
         """It is done: nobody need look again before the next firing."""

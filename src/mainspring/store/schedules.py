@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from mainspring.model.times import Times, is_after_end
 from mainspring.store.calendars import Calendars
 from mainspring.store.collections import BY_ID, CALENDARS, DECLARED, FIRINGS, LAYOUT, ZONES
 from mainspring.store.connection import CODEC, Connection, Document
-from mainspring.store.decisions import REVISIT
+from mainspring.store.decisions import REVISIT, unchanged
 from mainspring.store.firing import Fired, Firing
 from mainspring.store.inserts import Inserts
 from mainspring.store.schedule_codec import (
@@ -198,7 +199,6 @@ class Schedules:
                 return Changed(document, fired, changed=False)
             await self._retime(document, fields, now)
             if await self._compare_and_set(document, fields, now):
-                await self._forget_skips(document, fields)
                 changed, settled = await self._settled(schedule_id, mine=True)
                 return Changed(changed, fired + settled)
             await _give_way(attempt)
@@ -221,7 +221,7 @@ class Schedules:
             document, _ = await self._carried_out(schedule_id)
             if "making" not in document:
                 with self._connection.deadline():
-                    outcome = await self._connection.schedules.delete_one({"_id": schedule_id, "rev": document["rev"]})
+                    outcome = await self._connection.schedules.delete_one(unchanged(document))
                 if outcome.deleted_count:
                     return document
             await _give_way(attempt)
@@ -353,6 +353,7 @@ class Schedules:
             "_id": spec.id,
             "v": LAYOUT,
             "rev": 0,
+            "turn": secrets.token_hex(8),
             **fields,
             "since": now,
             "cursor": now,
@@ -402,10 +403,14 @@ class Schedules:
         fields |= new_era(document, fields, now)
         if fields["cursor"] > now and not await self._skips_stay(document, fields):
             fields["cursor"] = fields["since"]
+        making: Document = {}
+        if document["cursor"] > fields["cursor"]:
+            making["forgets"] = await self._skipped_after(document["_id"], fields["cursor"])
         if document.get("paused") is not None:
             with suppress(Exception):  # a rule that cannot be read has not fired
-                rows = not_fired(document, await self.times(document), now)
-                fields |= {"making": {"rows": rows}} if rows else {}
+                making["rows"] = not_fired(document, await self.times(document), now)
+        if any(making.values()):
+            fields["making"] = making
 
     async def _next(self, after: Document, fields: Document) -> tuple[datetime | None, datetime | None]:
         """The next firing of a schedule after a change, and when it is due. A new rule must have one."""
@@ -427,12 +432,12 @@ class Schedules:
         skipped = list(old.between(*span))
         return list(islice(new.between(*span), len(skipped) + 1)) == skipped
 
-    async def _forget_skips(self, document: Document, fields: Document) -> None:
-        """What was skipped by hand was a firing of the old times: the new ones may have the same instant."""
-        if "cursor" in fields and document["cursor"] > fields["cursor"]:
-            ahead = {"schedule_id": document["_id"], "until": {"$gt": fields["cursor"]}, "outcome": SKIPPED}
-            with self._connection.deadline():
-                await self._connection.ledger.delete_many(ahead, hint=FIRINGS)
+    async def _skipped_after(self, schedule_id: str, cursor: datetime) -> list[str]:
+        """The rows of what was skipped by hand. They were firings of the old times: the new ones may have the same."""
+        ahead = {"schedule_id": schedule_id, "until": {"$gt": cursor}, "outcome": SKIPPED}
+        with self._connection.deadline():
+            found = self._connection.ledger.find(ahead, {"_id": 1}, hint=FIRINGS)
+            return [row["_id"] for row in await found.to_list(None)]
 
     async def _compare_and_set(self, document: Document, fields: Document, now: datetime) -> bool:
         put = {key: value for key, value in fields.items() if value is not None}
@@ -440,9 +445,7 @@ class Schedules:
         put |= {"told": now, "updated_at": now}
         update: dict[str, Any] = {"$set": put, "$inc": {"rev": 1}, **({"$unset": drop} if drop else {})}
         with self._connection.deadline():
-            outcome = await self._connection.schedules.update_one(
-                {"_id": document["_id"], "rev": document["rev"]}, update
-            )
+            outcome = await self._connection.schedules.update_one(unchanged(document), update)
         return outcome.matched_count == 1
 
     async def _settled(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
