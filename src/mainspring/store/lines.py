@@ -132,18 +132,20 @@ class Lines:
     async def mend(self, limit: int = 1000) -> int:
         """Mark the lines that jobs wait in and nobody knows of, and let everybody look into those of sequences."""
         with self._connection.deadline():
-            found = await self._connection.jobs.aggregate(
-                [{"$match": {"line": {"$gt": ""}}}, {"$group": {"_id": "$line"}}, {"$limit": limit}], hint=LINE
-            )
-            lines = [document["_id"] for document in await found.to_list(limit)]
+            lines = await self._connection.jobs.distinct("line", {"line": {"$gt": ""}})
         known = await self.with_lines(lines) if lines else set()
-        lost = [line for line in lines if line not in known]
+        lost = [line for line in lines if line not in known][:limit]
         if lost:
-            await self.mark(lost, {line: line.split(":")[1] for line in lost if line.startswith(f"{FAIR}:")})
+            await self.mark(lost, {line: await self._queue_of(line) for line in lost if line.startswith(f"{FAIR}:")})
         await self.open(f"{SEQUENCE}:")
         for line in lost:
             await self.open(line)
         return len(lost)
+
+    async def _queue_of(self, line: str) -> str:
+        with self._connection.deadline():
+            job = await self._connection.jobs.find_one({"line": line}, {"queue": 1}, hint=LINE)
+        return "" if job is None else str(job["queue"])
 
     async def heads(
         self, name: str, queues: Sequence[str] | None, limit: int, fields: Mapping[str, int]
