@@ -206,6 +206,21 @@ async def test_paused_jobs_in_the_line_of_a_limit_let_those_behind_them_pass(
     assert await count_jobs(db, line={"$exists": True}) == 0
 
 
+async def test_a_paused_queue_whose_keys_take_turns_is_left_as_it_is(
+    scheduler: Scheduler, ran: Ran, db: Database
+) -> None:
+    recording(scheduler, ran, "x", fair="tenant")
+    await scheduler.pause(queue="default")
+    await scheduler.start()
+    jobs = [await scheduler.schedule("x", {"i": i, "tenant": f"t{i % 3}"}) for i in range(9)]
+    await scheduler.wait((await scheduler.schedule("x", {"i": 9}, queue="other")).id, 10)
+    assert ran == [("x", 9)]
+    assert await count_jobs(db, line={"$gte": "f:default:", "$lt": "f:default;"}) == 9
+    await scheduler.resume(queue="default")
+    for job in jobs:
+        await scheduler.wait(job.id, 10)
+
+
 async def test_jobs_of_a_paused_queue_in_the_line_of_a_limit_let_others_pass(make_scheduler: Make, ran: Ran) -> None:
     worker, other = make_scheduler(), make_scheduler()
     release = asyncio.Event()

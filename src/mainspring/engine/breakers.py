@@ -45,6 +45,7 @@ class Breakers:
         self._wake = wake
         self._counts: dict[Target, tuple[Breaker, int, int]] = {}
         self._verdicts: list[tuple[Gate, bool]] = []
+        self._heard: list[Gate] = []
 
     def attempt_ended(self, holding: Holding, ending: Ending) -> None:
         """The end of an attempt is stored: count it, and take a probe's word."""
@@ -69,13 +70,13 @@ class Breakers:
         _, good_before, bad_before = self._counts.get(target, (rule, 0, 0))
         self._counts[target] = (rule, good_before + good, bad_before + bad)
 
-    async def hand_in(self) -> list[Gate]:
-        """Tell the database what was counted; returns the slots of probes that have been heard."""
-        heard: list[Gate] = []
+    async def hand_in(self) -> None:
+        """Tell the database what was counted, first of all the word of probes."""
         while self._verdicts:
             gate, good = self._verdicts[0]
-            await self.announce(await self._store.controls.judge(_target(gate), good))
-            heard.append(self._verdicts.pop(0)[0])
+            moved = await self._store.controls.judge(_target(gate), good)
+            self._heard.append(self._verdicts.pop(0)[0])
+            await self.announce(moved)
         for target in list(self._counts):
             rule, good_ends, bad_ends = self._counts.pop(target)
             try:
@@ -84,7 +85,12 @@ class Breakers:
                 self._count(target, rule, good_ends, bad_ends)
                 raise
             await self.announce(moved)
-        return heard
+
+    def free_heard(self) -> None:
+        """Let the next probes go, where the last ones have been heard."""
+        heard, self._heard = self._heard, []
+        if heard:
+            self._freed(heard)
 
     async def let_probe(self, breakers: Iterable[BreakerStatus]) -> bool:
         """Let probes through the breakers that have been open for long enough; whether any was moved by this."""

@@ -103,7 +103,7 @@ class Controls:
     async def close(self) -> None:
         """Hand in what was counted. A scheduler whose worker has stopped knows of no controls."""
         try:
-            self._gatekeeper.freed(await self.breakers.hand_in())
+            await self.breakers.hand_in()
         finally:
             self._limits.override({})
             self._limits.close(())
@@ -131,13 +131,13 @@ class Controls:
 
     async def run_once(self) -> float:
         """One pass; returns the seconds until the next."""
-        heard = await self.breakers.hand_in()
         try:
+            await self.breakers.hand_in()
             await self.refresh()
             if await self.breakers.let_probe(self._view.breakers):
                 await self.refresh()
         finally:
-            self._gatekeeper.freed(heard)
+            self.breakers.free_heard()
         await self._dissolve_over()
         return self._pause()
 

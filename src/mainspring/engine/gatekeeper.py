@@ -297,6 +297,8 @@ class Gatekeeper:
         self.more = False
         found: list[tuple[tuple[int, int, Any], Document]] = []
         for group in self._fair:
+            if self._limits.is_paused(group):
+                continue
             turns = await self._store.gates.turns(group, _LINES_AT_ONCE)
             share = -(-want // max(1, len(turns)))
             fields = self._store.claims.fields

@@ -10,7 +10,7 @@ from typing import Any
 
 from mainspring.handlers import Handlers
 from mainspring.model.breaker import Breaker
-from mainspring.model.controls import Closure
+from mainspring.model.controls import Closure, Target, pause_gate
 from mainspring.model.known_limits import limits_document
 from mainspring.model.limits import NAME, QUEUE, Allowance, Fair, Gate, Limit, Rate, Shut, Turn
 
@@ -48,6 +48,10 @@ class Limits:
     def closures(self) -> Mapping[str, Closure]:
         """What is paused or broken, by the names of the gates."""
         return self._by_gate
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether a queue is paused as a whole."""
+        return pause_gate(Target(QUEUE, queue)) in self._by_gate
 
     @property
     def places(self) -> set[tuple[str, str]]:
