@@ -355,3 +355,29 @@ def test_a_rate_is_read_in_the_ways_people_write_it() -> None:
     ]
     assert Rate("100/minute", smooth=True).burst == 5
     assert timedelta(seconds=Rate("7/day").per) == timedelta(days=1)
+
+
+async def test_a_job_that_another_gate_keeps_back_does_not_keep_those_behind_it_from_a_free_slot(
+    make_scheduler: Make,
+) -> None:
+    scheduler = make_scheduler()
+    scheduler.limit_queue("default", concurrency=2)
+    doors = {tenant: asyncio.Event() for tenant in ("acme", "bravo", "charlie", "delta")}
+    ran: list[str] = []
+
+    @scheduler.job("x", concurrency=Limit(1, key="tenant"))
+    async def handler(tenant: str) -> None:
+        ran.append(tenant)
+        await doors[tenant].wait()
+
+    await scheduler.start()
+    await scheduler.schedule_bulk([{"name": "x", "data": {"tenant": tenant}} for tenant in ("acme", "bravo")])
+    await eventually(lambda: sorted(ran) == ["acme", "bravo"])
+    for tenant in ["charlie"] * 10 + ["delta"]:
+        await scheduler.schedule("x", {"tenant": tenant})
+    doors["acme"].set()
+    doors["bravo"].set()
+    await eventually(lambda: sorted(ran) == ["acme", "bravo", "charlie", "delta"])
+    doors["charlie"].set()
+    await eventually(lambda: ran.count("charlie") == 10)
+    doors["delta"].set()

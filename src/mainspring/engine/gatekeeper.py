@@ -121,6 +121,7 @@ class Gatekeeper:
             await self._take_more(candidates, gates, free)
         admitted: list[Document] = []
         refused: dict[str, list[DocumentId]] = defaultdict(list)
+        astray: dict[tuple[str, str], list[DocumentId]] = defaultdict(list)
         closed: dict[str, str] = {}
         for document in candidates:
             blocking = self._blocking(document, gates[document["_id"]], closed)
@@ -129,14 +130,27 @@ class Gatekeeper:
                 admitted.append(document)
                 continue
             closed[blocking.name] = line_note(blocking)
-            if "line" not in document:
+            if document.get("line", blocking.name) != blocking.name:
+                astray[document["line"], blocking.name].append(document["_id"])
+            elif "line" not in document:
                 refused[blocking.name].append(document["_id"])
                 if isinstance(blocking.rule, Fair):
                     self._groups[blocking.name] = blocking.rule.group
         if refused:
             await self._detours.fetch_alike(refused, candidates)
             await self._put_in_line(refused, closed)
+        for (line, gate), ids in astray.items():
+            await self._change_line(line, gate, closed[gate], ids)
         return admitted
+
+    async def _change_line(self, line: str, gate: str, note: str, ids: list[DocumentId]) -> None:
+        """A job waits where it is kept back: in another line it would keep those behind it from what is free there."""
+        await self._store.gates.change_line(line, gate, note, {"_id": {"$in": ids}})
+        self.look_into(line)
+        if gate in self._shares:
+            self._shares[gate].line = True
+        else:
+            self.look_into(gate)
 
     async def _learn_turns(self, candidates: Sequence[Document], gates: dict[DocumentId, list[Gate]]) -> None:
         """Ask which job is first in each sequence; jobs that do not know that they are in one are told so."""
