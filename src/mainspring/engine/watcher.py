@@ -63,6 +63,7 @@ class Watcher:
                     rested_at = monotonic()
         finally:
             self.listening = False
+            self._on_schedule()  # who relied on being told has to look by itself from now on
             listening.cancel()
             await asyncio.wait({listening})
 

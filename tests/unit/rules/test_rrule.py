@@ -21,7 +21,7 @@ from unit.rules.agreement import check, utc
 from unit.rules.writing import texts
 
 START = utc("2026-01-05T09:00")
-MOST_STEPS = 100_000
+MOST_STEPS = 200_000
 
 
 def firings(rule: RRule, number: int, start: datetime = START) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_rule_that_is_declared_again_goes_on_from_its_old_start() -> None:
     assert other == RRule("FREQ=DAILY;INTERVAL=4", start=utc("2027-01-01"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 100_000])
+@pytest.mark.parametrize("count", [1, 2, 7, 200_000])
 def test_count_is_the_number_of_all_firings(count: int) -> None:
     rule = RRule(f"FREQ=MINUTELY;INTERVAL=3;BYDAY=MO,WE;COUNT={count}", start=START)
     endless = RRule("FREQ=MINUTELY;INTERVAL=3;BYDAY=MO,WE", start=START)
