@@ -119,7 +119,7 @@ def test_a_rule_that_is_declared_again_goes_on_from_its_old_start() -> None:
     assert other == RRule("FREQ=DAILY;INTERVAL=4", start=utc("2027-01-01"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 200_000])
+@pytest.mark.parametrize("count", [1, 2, 7, 100_000])
 def test_count_is_the_number_of_all_firings(count: int) -> None:
     rule = RRule(f"FREQ=MINUTELY;INTERVAL=3;BYDAY=MO,WE;COUNT={count}", start=START)
     endless = RRule("FREQ=MINUTELY;INTERVAL=3;BYDAY=MO,WE", start=START)
