@@ -37,7 +37,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--uri", help="measure on this MongoDB instead of one of the bench's own")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, metavar="NAME", help=", ".join(MEASUREMENTS))
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer, in about a minute and a half")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer, in about three minutes")
     parser.add_argument("--repeat", type=int, help="how often each figure is taken; the median counts")
     parser.add_argument("--concurrency", type=int, default=Options.concurrency, help="of each worker process")
     parser.add_argument("--profile", metavar="FILE", help="have each draining worker write a cProfile to FILE.…")

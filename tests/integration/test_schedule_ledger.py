@@ -184,6 +184,11 @@ async def test_a_schedule_that_has_ended_expects_nothing_more(timed: Scheduler, 
     for schedule in (counted, bounded, listed):
         assert (await schedule.refresh()).state == "ended"
         assert await ledger(schedule) == [(1, "on_time", ""), (2, "on_time", "")]
+        await schedule.pause()
+    clock.advance(3 * HOUR)
+    for schedule in (counted, bounded, listed):
+        assert (await schedule.resume()).state == "ended"
+        assert await ledger(schedule) == [(1, "on_time", ""), (2, "on_time", "")]
 
 
 async def test_runs_that_count_from_the_end_of_the_one_before_have_an_entry_each(

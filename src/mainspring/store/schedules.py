@@ -246,7 +246,9 @@ class Schedules:
             if "paused" not in document:
                 return None
             rows = not_fired(document, await self.times(document), now)
-            fields: Document = {"paused": None, "cursor": max(now, document["cursor"]), "failures": None}
+            fields: Document = {"paused": None, "failures": None}
+            if not is_over(document):  # what is over called for nothing meanwhile
+                fields["cursor"] = max(now, document["cursor"])
             return {**fields, "making": {"rows": rows}} if rows else fields
 
         return await self.change(schedule_id, alter)

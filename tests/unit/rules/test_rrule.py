@@ -21,7 +21,7 @@ from unit.rules.agreement import check, utc
 from unit.rules.writing import texts
 
 START = utc("2026-01-05T09:00")
-MOST_STEPS = 100_000
+MOST_STEPS = 200_000
 
 
 def firings(rule: RRule, number: int, start: datetime = START) -> list[str]:
