@@ -5,8 +5,9 @@ own document by a compare-and-set on its `rev`: the new cursor, and under `makin
 the cancels that follow from it. Then these are *made*, under ids that are the same for whoever makes them, so that
 making them twice changes nothing. Then `making` is *cleared*.
 
-While `making` stands, the schedule is due again a second later. So a process that dies in between delays its firings
-by that second and no more: whoever looks next finds `making` and does the rest.
+While `making` stands, the schedule is due again a second later, for its owner, and for others a second after that. So
+a process that dies in between delays its firings by two seconds or so: whoever looks next finds `making` and does the
+rest.
 
 Keeps true: one job per firing. Nobody acts on a decision that is not stored, and a decision is stored once.
 """
