@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import os
 import sys
 import time
 from collections.abc import Coroutine
 from typing import Any
 
 from mainspring import Limit, Scheduler
+
+LIMITED = "BENCH_LIMITED"
 
 
 def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
@@ -23,6 +26,20 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
     @scheduler.job("noop")
     async def noop(n: int) -> None:
         """Do nothing: what is measured is the scheduler."""
+
+    @scheduler.job("stamp")
+    async def stamp(since: float) -> None:
+        """Tell when the handler was started, beside the instant it is measured from."""
+        started = time.time()
+        say(f"{since!r} {started!r}")
+
+    if os.environ.get(LIMITED):
+        add_limited(scheduler)
+    return scheduler
+
+
+def add_limited(scheduler: Scheduler) -> None:
+    """The handlers with limits; only where these are measured, since a worker that has limits looks after them."""
 
     @scheduler.job("by-name", concurrency=10_000)
     @scheduler.job("by-key", concurrency=Limit(1000, key="k"))
@@ -34,14 +51,6 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
     @scheduler.job("stuck", concurrency=1)
     async def stuck(n: int) -> None:
         """Wait in line, while another worker has the only slot."""
-
-    @scheduler.job("stamp")
-    async def stamp(since: float) -> None:
-        """Tell when the handler was started, beside the instant it is measured from."""
-        started = time.time()
-        say(f"{since!r} {started!r}")
-
-    return scheduler
 
 
 def say(line: str) -> None:

@@ -6,10 +6,12 @@ stand in the line of a limit whose only slot another worker has; those behind th
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 
 from bson import ObjectId
 
+from bench.app import LIMITED
 from bench.beside import fill
 from bench.drain import Drained, describe, drain
 from bench.ground import Document, Ground, Place
@@ -27,6 +29,14 @@ _LINE = "c:name:stuck"
 
 def measure(ground: Ground, options: Options) -> list[Row]:
     """The rows for draining under limits."""
+    os.environ[LIMITED] = "1"
+    try:
+        return _measure(ground, options)
+    finally:
+        del os.environ[LIMITED]
+
+
+def _measure(ground: Ground, options: Options) -> list[Row]:
     plain: list[Drained] = []
     limited: dict[str, list[Drained]] = {name: [] for name in _KINDS}
     for _ in range(options.repeat):
