@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mainspring.config import check_name
+from mainspring.config import check_actor, check_name
 from mainspring.engine.timekeeper import announce_fired
 from mainspring.errors import CalendarNotFound, InvalidSchedule, ScheduleStateError
 from mainspring.model.calendar import Calendar
@@ -21,7 +21,7 @@ class CalendarVerbs(ScheduleVerbs):
             raise InvalidSchedule(f'calendar must be a Calendar, such as Calendar(["2030-12-24"]), not {calendar!r}.')
         name = _name(name)
         store = await self._store()
-        stored, changed = await store.calendars.put(name, calendar, _actor(actor))
+        stored, changed = await store.calendars.put(name, calendar, check_actor(actor))
         # Also when nothing has changed: whoever stored it may have died before all schedules followed.
         fired = await store.schedules.calendar_changed(name, stored.rev)
         announce_fired(self._events, fired)
@@ -67,7 +67,3 @@ def _name(value: object) -> str:
     if "@" in name:
         raise InvalidSchedule(f"A calendar's name has no @ in it: {name!r}.")
     return name
-
-
-def _actor(value: object) -> str | None:
-    return None if value is None else check_name(value, "an actor")

@@ -74,7 +74,7 @@ def make_settings(options: Mapping[str, object]) -> Settings:
     values: dict[str, object] = {}
     for key, value in options.items():
         if key not in known:
-            raise ConfigurationError(_unknown(key, known))
+            raise ConfigurationError(f"Scheduler has no option {key!r}.{suggestion(key, sorted(known))}")
         values[key] = value.total_seconds() if isinstance(value, timedelta) else value
     for key, low in (("lease", 0.5), ("poll_interval", 0.01), ("operation_timeout", 0.1), ("grace", 0.0)):
         _number(values, key, low)
@@ -105,12 +105,6 @@ def choose_uri(uri: str | None, environment: Mapping[str, str] = os.environ) -> 
 def without_password(uri: str) -> str:
     """A URI as it may be shown; whatever stands before the last @ may belong to a password."""
     return re.sub(r"//.*@", "//…@", uri)
-
-
-def _unknown(key: str, known: set[str]) -> str:
-    close = get_close_matches(key, known, 1)
-    hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(known))}."
-    return f"Scheduler has no option {key!r}.{hint}"
 
 
 def _number(values: dict[str, object], key: str, low: float) -> None:
@@ -158,6 +152,24 @@ def _app(values: dict[str, object]) -> None:
             'undeclared="remove" deletes the schedules that this app declared before and does not any more; '
             'say which app this is with app="…", so that it does not delete those of another program.'
         )
+
+
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown word: the one that was probably meant, or all there are."""
+    close = get_close_matches(word, known, 1)
+    return f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(known)}."
+
+
+def check_reason(value: object) -> str:
+    """Why somebody does something, in his words."""
+    if not isinstance(value, str) or len(value) > 1000:
+        raise ConfigurationError(f"A reason is a text of at most 1,000 characters, not {value!r:.100}.")
+    return value
+
+
+def check_actor(value: object) -> str | None:
+    """Who does something; None where nobody says."""
+    return None if value is None else check_name(value, "an actor")
 
 
 def check_name(value: object, what: str) -> str:

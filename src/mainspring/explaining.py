@@ -6,16 +6,12 @@ from mainspring.model.explanation import Explanation
 from mainspring.model.job import BLOCKED, PENDING
 from mainspring.model.known_limits import Declared
 from mainspring.model.reasons import explain, state_gate
-from mainspring.registration import Registration
-from mainspring.store import Store
 from mainspring.store.codec import decode_job, document_id
+from mainspring.verbs import Verbs
 
 
-class ExplainVerbs(Registration):
+class ExplainVerbs(Verbs):
     """The part of the Scheduler that explains."""
-
-    async def _store(self) -> Store:
-        raise NotImplementedError
 
     async def explain(self, job_id: str) -> Explanation:
         """Why a job is not running: every gate between it and its run, and the one that holds it now.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mainspring.config import check_name
+from mainspring.config import check_actor, check_reason
 from mainspring.engine.breakers import announce_breaker
 from mainspring.engine.controls import line_forms
 from mainspring.engine.limits import combined
@@ -37,17 +37,14 @@ from mainspring.model.limits import (
     check_rate,
 )
 from mainspring.model.retry import Seconds
-from mainspring.registration import Registration
 from mainspring.store import Store
 from mainspring.store.breakers import Moved
 from mainspring.store.controls import breakers_in, limits_in, pauses_in
+from mainspring.verbs import Verbs
 
 
-class FlowVerbs(Registration):
+class FlowVerbs(Verbs):
     """The part of the Scheduler that steers the flow of jobs."""
-
-    async def _store(self) -> Store:
-        raise NotImplementedError
 
     def _controls_changed(self) -> None:
         """This process has changed what is paused, limited or broken."""
@@ -66,7 +63,7 @@ class FlowVerbs(Registration):
         """Start no more jobs of a queue, or of a name, until it is resumed; with `key`, such as `{"tenant": "acme"}`,
         only none of those that have this value in their data. What runs goes on."""
         target = make_target(name, queue, key)
-        reason, actor = _text(reason), _actor(actor)
+        reason, actor = check_reason(reason), check_actor(actor)
         paused = await (await self._store()).controls.put_pause(target, reason, actor)
         self._controls_changed()
         return paused
@@ -106,7 +103,7 @@ class FlowVerbs(Registration):
         allowance = Allowance(check_concurrency(concurrency), check_rate(rate))
         if not allowance:
             raise ConfigurationError("Give the limit that is to count: concurrency=…, rate=… or both.")
-        reason, actor = _text(reason), _actor(actor)
+        reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         override = await store.controls.put_limit(target, allowance, reason, actor)
         await self._let_look(store, target)
@@ -199,7 +196,7 @@ class FlowVerbs(Registration):
         until it is closed, or for `open_for` seconds, after which single probes are let through."""
         target = make_target(name, queue)
         length = None if open_for is None else check_open_for(open_for, "open_for")
-        reason, actor = _text(reason), _actor(actor)
+        reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         return self._moved(await store.controls.open_breaker(target, length, reason, actor))
 
@@ -208,7 +205,7 @@ class FlowVerbs(Registration):
     ) -> BreakerStatus:
         """Close a breaker by hand: its jobs are started again, and it begins to count anew."""
         target = make_target(name, queue)
-        reason, actor = _text(reason), _actor(actor)
+        reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         moved = await store.controls.close_breaker(target, reason, actor)
         if moved.status.state == CLOSED:
@@ -220,13 +217,3 @@ class FlowVerbs(Registration):
             announce_breaker(self._events, moved.status)
         self._controls_changed()
         return moved.status
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 1000:
-        raise ConfigurationError(f"A reason is a text of at most 1,000 characters, not {value!r:.100}.")
-    return value
-
-
-def _actor(value: object) -> str | None:
-    return None if value is None else check_name(value, "an actor")

@@ -14,19 +14,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
-from mainspring.config import Settings, check_name, choose_uri, make_settings
+from mainspring.config import Settings, check_name, choose_uri, make_settings, suggestion
 from mainspring.engine.backlog import Backlogs
 from mainspring.engine.chores.rescue_lost import announce_rescue
 from mainspring.engine.limits import Limits
 from mainspring.engine.policy import Policies
-from mainspring.engine.waiting import Waiting
 from mainspring.engine.worker import Worker
 from mainspring.errors import (
     BulkError,
@@ -36,22 +34,20 @@ from mainspring.errors import (
     QueueFull,
     ScheduleNotFound,
     Unavailable,
-    WaitTimeout,
 )
 from mainspring.explaining import ExplainVerbs
 from mainspring.flow import FlowVerbs
 from mainspring.handlers import Handler, check_data
+from mainspring.jobs import JobVerbs
 from mainspring.link import Link
 from mainspring.model.draft import (
     OPTIONS,
     Draft,
     check_in_transaction,
-    check_instant,
     check_retry,
-    check_tags,
     make_draft,
 )
-from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, STATES, Job
+from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
 from mainspring.model.limits import Shut, Turn
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules import Rule
@@ -59,7 +55,7 @@ from mainspring.model.schedule import ScheduleOptions, Spec, check_repeated, mak
 from mainspring.registration import Declared
 from mainspring.schedules import Schedule, new_schedule_id
 from mainspring.store import Store
-from mainspring.store.codec import decode_job, document_id, encode_data, new_job
+from mainspring.store.codec import decode_job, encode_data, new_job
 from mainspring.store.connection import Document
 from mainspring.store.transaction import Transaction
 from mainspring.store.watch import Hint
@@ -76,7 +72,7 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
+class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
@@ -108,7 +104,6 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
         self._stopping: Worker | None = None
         self._starting = False
         self._hurried = False
-        self._waiting: Waiting | None = None
         self._process = os.getpid()
 
     def configure(self, uri: str | None = None, **options: Any) -> Self:
@@ -335,128 +330,11 @@ class Scheduler(ExplainVerbs, FlowVerbs, CalendarVerbs):
     def _announce(self, document: Document, job: Job) -> None:
         if self._events.wanted("job:created"):
             self._events.emit("job:created", job)
+        self._due(document)
+
+    def _due(self, document: Document) -> None:
         if self._worker is not None:
             self._worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
-
-    # -- looking at jobs and changing them -------------------------------------------------------------------------
-
-    async def get_job(self, job_id: str) -> Job:
-        """The job as it is stored now. Raises JobNotFound."""
-        store = await self._store()
-        return decode_job(await store.jobs.get(document_id(job_id)))
-
-    async def jobs(
-        self,
-        *,
-        state: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        schedule_id: str | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[Job]:
-        """Jobs that match, one after the other: finished ones and those of a schedule newest first, pending ones in
-        their order."""
-        if state is not None and state not in STATES:
-            raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
-        if limit is not None and limit < 0:
-            raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
-        store = await self._store()
-        async for document in store.jobs.find(state, name, queue, tag, schedule_id, limit):
-            yield decode_job(document)
-
-    async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
-        """Wait until a job has ended, in whatever way, and return it. Raises WaitTimeout, and JobNotFound."""
-        store = await self._store()
-        waiting = self._waiting = self._waiting or Waiting(store)
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        try:
-            async with asyncio.timeout(limit):
-                return await waiting.wait(document_id(job_id))
-        except TimeoutError:
-            raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s; it goes on.") from None
-
-    async def cancel(self, job_id: str, reason: str = "") -> Job:
-        """Cancel a pending job at once, or ask a running one to stop (it is told within two seconds).
-
-        A job that has ended already is returned as it is.
-        """
-        store = await self._store()
-        document, ended = await store.jobs.cancel(document_id(job_id), reason)
-        job = decode_job(document)
-        if ended:
-            self._events.emit("job:cancel", job)
-        return job
-
-    async def retry(self, job_id: str) -> Job:
-        """Run a failed, cancelled or completed job again, as a new round of attempts."""
-        return await self._again((await self._store()).jobs.retry(document_id(job_id)))
-
-    async def run_now(self, job_id: str) -> Job:
-        """Make a pending job due at once."""
-        return await self._again((await self._store()).jobs.run_now(document_id(job_id)))
-
-    async def update(
-        self,
-        job_id: str,
-        *,
-        data: Mapping[str, Any] | None = None,
-        run_at: datetime | None = None,
-        delay: Seconds | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        expires_at: datetime | None = None,
-        start_within: Seconds | None = None,
-        timeout: Seconds | None = None,
-        retry: Retry | int | None = None,
-        tags: Sequence[str] | None = None,
-    ) -> Job:
-        """Change a pending job. What is not given stays as it is."""
-        store = await self._store()
-        if data is not None:
-            job = await self.get_job(job_id)
-            check_data(self._handlers.own(job.name), data)
-        draft = make_draft(
-            "update",
-            None,
-            run_at=run_at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            expires_at=None if expires_at is None else check_instant(expires_at, "expires_at"),
-            start_within=start_within,
-            timeout=timeout,
-            retry=retry,
-            tags=None if tags is None else check_tags(tags),
-        )
-        fields = store.inserts.changes(draft)
-        given: dict[str, Any] = {
-            "run_at": run_at if run_at is not None else delay,
-            "priority": priority,
-            "queue": queue,
-            "expires_at": expires_at,
-            "start_within": start_within,
-            "timeout": timeout,
-            "retry": retry,
-            "tags": tags,
-        }
-        changed = {key: fields[key] for key, value in given.items() if value is not None}
-        if data is not None:
-            changed["data"] = encode_data(data, self.settings.max_data)
-        if not changed:
-            return await self.get_job(job_id)
-        return await self._again(store.jobs.edit(document_id(job_id), changed))
-
-    async def delete(self, job_id: str) -> None:
-        """Delete a job that is not running."""
-        store = await self._store()
-        await store.jobs.delete(document_id(job_id))
-
-    async def _again(self, change: Any) -> Job:
-        document: Document = await change
-        if self._worker is not None and document.get("ready"):
-            self._worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
-        return decode_job(document)
 
     # -- transactions and the connection ---------------------------------------------------------------------------
 
@@ -676,6 +554,4 @@ def _not_repeated(options: Sequence[str]) -> str:
 
 
 def _unknown_option(option: str) -> str:
-    close = get_close_matches(option, OPTIONS, 1)
-    hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(sorted(OPTIONS))}."
-    return f"A job has no option {option!r}.{hint}"
+    return f"A job has no option {option!r}.{suggestion(option, sorted(OPTIONS))}"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
 from mainspring.clock import truncate
-from mainspring.config import check_name
+from mainspring.config import check_actor, check_name, check_reason
 from mainspring.engine.timekeeper import announce_fired
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
 from mainspring.handlers import check_data
@@ -35,13 +35,13 @@ from mainspring.model.schedule import (
     make_spec,
 )
 from mainspring.model.times import Times, is_after_end
-from mainspring.registration import Registration
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.connection import Document
 from mainspring.store.ledger import NOT_RUN, WHICH, Backfill, decode_backfill
 from mainspring.store.schedule_codec import decode_schedule, draft_of, options_of
 from mainspring.store.schedules import Changed
+from mainspring.verbs import Verbs
 
 _PREVIEWED_AT_MOST = 10_000
 _LEDGER_AT_MOST = 10_000
@@ -105,11 +105,8 @@ class Schedule(ScheduleFacts):
         return await self._face().backfill(self.id, start, end, **options)
 
 
-class ScheduleVerbs(Registration):
+class ScheduleVerbs(Verbs):
     """The part of the Scheduler that manages schedules."""
-
-    async def _store(self) -> Store:
-        raise NotImplementedError
 
     def _schedules_changed(self) -> None:
         """This process has changed a schedule or made jobs of one."""
@@ -179,7 +176,7 @@ class ScheduleVerbs(Registration):
     async def pause_schedule(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
         """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
         store = await self._store()
-        changed = await store.schedules.pause(_id(schedule_id), _text(reason), _actor(actor))
+        changed = await store.schedules.pause(_id(schedule_id), check_reason(reason), check_actor(actor))
         schedule = self._changed(changed)
         if changed.changed:
             self._events.emit("schedule:pause", schedule)
@@ -193,7 +190,9 @@ class ScheduleVerbs(Registration):
     async def skip_next(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
         """Let the next firing of a schedule make no job. Called again, it skips the one after that too."""
         store = await self._store()
-        return self._changed(await store.schedules.skip_next(_id(schedule_id), _text(reason), _actor(actor)))
+        return self._changed(
+            await store.schedules.skip_next(_id(schedule_id), check_reason(reason), check_actor(actor))
+        )
 
     async def trigger_schedule(
         self, schedule_id: str, *, overlap: str | None = None, reason: str = "", actor: str | None = None
@@ -206,7 +205,9 @@ class ScheduleVerbs(Registration):
         if overlap is not None and overlap not in OVERLAPS:
             raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
         store = await self._store()
-        changed, job_id = await store.schedules.trigger(_id(schedule_id), overlap, _text(reason), _actor(actor))
+        changed, job_id = await store.schedules.trigger(
+            _id(schedule_id), overlap, check_reason(reason), check_actor(actor)
+        )
         self._changed(changed)
         return decode_job(await store.jobs.get(job_id))
 
@@ -285,7 +286,7 @@ class ScheduleVerbs(Registration):
                 f"take a smaller window, or raise limit (at most {_BACKFILLED_AT_MOST:,})."
             )
         key = None if backfill_id is None else check_name(backfill_id, "backfill_id")
-        progress = await store.ledger.open_backfill(document["_id"], start, end, which, _actor(actor), key)
+        progress = await store.ledger.open_backfill(document["_id"], start, end, which, check_actor(actor), key)
         if not progress.get("done"):
             past = min(end, truncate(store.clock.now()))
             async for batch in store.ledger.to_backfill(document, progress["cursor"], past, which):
@@ -381,16 +382,6 @@ def _id(schedule_id: object) -> str:
     if not isinstance(schedule_id, str) or not schedule_id:
         raise ConfigurationError(f"A schedule's id is a non-empty text, not {schedule_id!r}.")
     return schedule_id
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 1000:
-        raise ConfigurationError(f"A reason is a text of at most 1,000 characters, not {value!r:.100}.")
-    return value
-
-
-def _actor(value: object) -> str | None:
-    return None if value is None else check_name(value, "an actor")
 
 
 def _instant(value: datetime, name: str) -> datetime:

@@ -11,9 +11,9 @@ import inspect
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any
 
+from mainspring.config import suggestion
 from mainspring.errors import ConfigurationError
 from mainspring.model.events import EVENTS
 
@@ -30,9 +30,7 @@ class Events:
 
     def on(self, event: str, callback: Callback) -> None:
         if event not in EVENTS:
-            close = get_close_matches(event, EVENTS, 1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known are: {', '.join(EVENTS)}."
-            raise ConfigurationError(f"There is no event {event!r}.{hint}")
+            raise ConfigurationError(f"There is no event {event!r}.{suggestion(event, EVENTS)}")
         if not callable(callback):
             raise ConfigurationError(f"The callback for {event!r} must be a function, not {callback!r}.")
         self._callbacks[event].append(callback)

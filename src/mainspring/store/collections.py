@@ -145,6 +145,8 @@ from pymongo import ASCENDING, IndexModel
 from mainspring.model.job import FAILED, FINISHED, PENDING, RUNNING
 
 LAYOUT = 1
+# Part of every update that changes what a claim would read.
+BUMP = {"rev": {"$add": ["$rev", 1]}}
 LIVE = (PENDING, RUNNING)
 
 # Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.

@@ -91,7 +91,7 @@ _PASSING = {
 _LOOK_AT_SERVERS = 30_000
 # How often the server's clock is asked at most, until the answer comes within so many seconds.
 _READINGS, _GOOD_READING = 3, 0.1
-_UNAUTHORIZED, _INDEX_CONFLICTS = 13, (85, 86)
+DUPLICATE, _UNAUTHORIZED, _INDEX_CONFLICTS = 11000, 13, (85, 86)
 # A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
 _NO_SUCH_INDEX = (2, 27, 291)
 

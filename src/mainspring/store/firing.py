@@ -32,7 +32,7 @@ from mainspring.model.ledger import Row
 from mainspring.model.plan import Make, late_row
 from mainspring.store.calendars import Calendars
 from mainspring.store.collections import BY_ID, DUE
-from mainspring.store.connection import Connection, Document
+from mainspring.store.connection import DUPLICATE, Connection, Document
 from mainspring.store.decisions import Step, decide, pause_broken, statements
 from mainspring.store.inserts import Inserts
 from mainspring.store.jobs import Jobs
@@ -49,7 +49,6 @@ from mainspring.store.tending import Tending
 logger = logging.getLogger("mainspring")
 T = TypeVar("T")
 
-_DUPLICATE = 11000
 # Who was held up for longer than this since it stored its decision leaves the rest to those who came after.
 _STALE = 10.0
 _MOST_DUE = 5000
@@ -231,7 +230,7 @@ class Firing:
             with self._connection.deadline():
                 await self._connection.ledger.insert_many(rows, ordered=False)
         except BulkWriteError as error:
-            if any(failure["code"] != _DUPLICATE for failure in error.details["writeErrors"]):
+            if any(failure["code"] != DUPLICATE for failure in error.details["writeErrors"]):
                 raise
             if error.details.get("writeConcernErrors"):
                 raise Unavailable("MongoDB did not confirm that a majority has the ledger's rows.") from error

@@ -22,10 +22,9 @@ from pymongo.errors import BulkWriteError
 
 from mainspring.model.limits import Limit, Rate
 from mainspring.store.collections import BY_ID, HOLDERS, UNUSED
-from mainspring.store.connection import Document
+from mainspring.store.connection import DUPLICATE, Document
 from mainspring.store.lines import Lines
 
-_DUPLICATE = 11000
 _KEPT_MS = 3_600_000
 
 
@@ -66,7 +65,7 @@ class Gates(Lines):
                     break
                 except BulkWriteError as error:  # two made the same gate at once
                     failed = error.details["writeErrors"]
-                    if any(failure["code"] != _DUPLICATE for failure in failed):
+                    if any(failure["code"] != DUPLICATE for failure in failed):
                         raise
                     statements = [statements[failure["index"]] for failure in failed]
         return await self.look(worker, list(wants))

@@ -27,7 +27,7 @@ from mainspring.model.draft import Draft, start_by
 from mainspring.model.job import PENDING, Job
 from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
 from mainspring.store.collections import LAYOUT
-from mainspring.store.connection import Connection, Document
+from mainspring.store.connection import DUPLICATE, Connection, Document
 from mainspring.store.debounce import Debounces
 from mainspring.store.keys import Keys, Taken, Wanted
 from mainspring.store.lining import Lining
@@ -35,7 +35,6 @@ from mainspring.store.passage import Item, OpenPassage, Passage
 
 logger = logging.getLogger("mainspring")
 
-_DUPLICATE = 11000
 CHUNK = 1000
 _IN_FLIGHT = 3
 
@@ -235,7 +234,7 @@ class Inserts:
         except BulkWriteError as error:
             for failure in error.details["writeErrors"]:
                 job_id = documents[failure["index"]]["_id"]
-                if failure["code"] == _DUPLICATE:
+                if failure["code"] == DUPLICATE:
                     del mine[job_id]
                 else:
                     mine[job_id] = _refused(failure)
@@ -291,7 +290,7 @@ class Inserts:
                 return outcomes
             except BulkWriteError as error:
                 for failure in error.details["writeErrors"]:
-                    if failure["code"] != _DUPLICATE:
+                    if failure["code"] != DUPLICATE:
                         outcomes[todo[failure["index"]]] = _refused(failure)
                 if not error.details.get("writeConcernErrors"):
                     return outcomes

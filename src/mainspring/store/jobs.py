@@ -23,12 +23,11 @@ from mainspring.model.job import (
 )
 from mainspring.store.aging import ASKED, NOT_AGED
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
-from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE, WAITING
+from mainspring.store.collections import BUMP, BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE, WAITING
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys
 
-_BUMP = {"rev": {"$add": ["$rev", 1]}}
 _IN_LINE = {"$gt": ["$line", None]}
 # A job that is changed comes to the gates of limits anew.
 _OUT_OF_LINE = {
@@ -120,7 +119,7 @@ class Jobs:
         now = self._connection.clock.expression()
         reason = cut(reason, MAX_MESSAGE)
         ended: dict[str, Any] = {
-            **_BUMP,
+            **BUMP,
             "state": CANCELLED,
             "finished_at": now,
             "ready": "$$REMOVE",
@@ -144,7 +143,7 @@ class Jobs:
     async def run_now(self, job_id: DocumentId) -> Document:
         """Make a pending job due at once."""
         now = self._connection.clock.expression()
-        due = {**_BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}
+        due = {**BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}
         changed = await self._change(job_id, (PENDING,), due)
         return await self._changed(job_id, changed, "run_now()", "pending")
 
@@ -158,7 +157,7 @@ class Jobs:
             ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", "burst", *HOLDING),
             "$$REMOVE",
         )
-        again = {**_BUMP, **fresh, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED}
+        again = {**BUMP, **fresh, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED}
         now = self._connection.clock.expression()
         changed = await self._update(job_id, _AGAIN, [{"$set": again}, {"$set": again_at(now, 0)}])
         if key is not None:
@@ -204,7 +203,7 @@ def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = 
     if "priority" in fields:
         literal |= NOT_AGED
     again = {"start_by": start_by_of("$run_at"), **_OUT_OF_LINE}
-    return [{"$set": {**literal, **(computed or {}), **_BUMP}}, {"$set": again}]
+    return [{"$set": {**literal, **(computed or {}), **BUMP}}, {"$set": again}]
 
 
 def _plans(

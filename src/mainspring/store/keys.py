@@ -24,9 +24,8 @@ from mainspring.errors import Unavailable
 from mainspring.model.job import FINISHED
 from mainspring.store.codec import DocumentId
 from mainspring.store.collections import BY_ID
-from mainspring.store.connection import Connection, Document
+from mainspring.store.connection import DUPLICATE, Connection, Document
 
-_DUPLICATE = 11000
 # An insert takes its operation's deadline at most; a key whose job is still missing after this is abandoned.
 _IN_FLIGHT = timedelta(seconds=60)
 _ROUNDS = 20
@@ -119,7 +118,7 @@ class Keys:
                 await self._connection.keys.insert_many([self._document(want) for want in wanted], ordered=False)
         except BulkWriteError as error:
             failures = error.details["writeErrors"]
-            if any(failure["code"] != _DUPLICATE for failure in failures):
+            if any(failure["code"] != DUPLICATE for failure in failures):
                 raise
             there = {wanted[failure["index"]].key for failure in failures}
         return {want.key for want in wanted} - there

@@ -18,12 +18,11 @@ from mainspring.model.job import FAILED, PENDING
 from mainspring.model.limits import FAIR, SEQUENCE, Fair, Gate, Limit, Shut, Turn
 from mainspring.store.claim import ORDER
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import BY_ID, CLAIM, LINE, LIVE, OPEN, SEQ, TURNS
+from mainspring.store.collections import BUMP, BY_ID, CLAIM, LINE, LIVE, OPEN, SEQ, TURNS
 from mainspring.store.connection import Connection, Document
 
 BY_LIMIT = "limit"
 _MADE = [("created_at", 1), ("_id", 1)]
-_BUMP = {"rev": {"$add": ["$rev", 1]}}
 _AT_ONCE = 5000
 
 
@@ -41,7 +40,7 @@ class Lines:
         statements = [
             UpdateMany(
                 {"_id": {"$in": list(ids)}, "ready": True},
-                [{"$set": {**_BUMP, "ready": "$$REMOVE", "line": {"$literal": name}, "held": _held(notes[name], now)}}],
+                [{"$set": {**BUMP, "ready": "$$REMOVE", "line": {"$literal": name}, "held": _held(notes[name], now)}}],
                 hint=BY_ID,
             )
             for name, ids in jobs.items()
@@ -115,7 +114,7 @@ class Lines:
         """Let jobs that were scheduled by somebody who did not know of it belong to their sequences."""
         statements = [
             UpdateMany(
-                {"_id": {"$in": list(ids)}, "ready": True}, [{"$set": {**_BUMP, "seq": {"$literal": name}}}], hint=BY_ID
+                {"_id": {"$in": list(ids)}, "ready": True}, [{"$set": {**BUMP, "seq": {"$literal": name}}}], hint=BY_ID
             )
             for name, ids in jobs.items()
         ]
@@ -272,7 +271,7 @@ class Lines:
                 found = [document["_id"] for document in await cursor.to_list(_AT_ONCE)]
                 if found:
                     outcome = await self._connection.jobs.update_many(
-                        {"_id": {"$in": found}, "line": line}, [{"$set": {**_BUMP, **fields}}], hint=BY_ID
+                        {"_id": {"$in": found}, "line": line}, [{"$set": {**BUMP, **fields}}], hint=BY_ID
                     )
                     number += outcome.modified_count
         return number

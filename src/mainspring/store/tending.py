@@ -25,17 +25,16 @@ from mainspring.model.job import (
     RUNNING,
 )
 from mainspring.store.codec import DocumentId, Undecodable, check_fields
-from mainspring.store.collections import BY_ID, FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
+from mainspring.store.collections import BUMP, BY_ID, FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.finish import start_by_of, undecodable_fields
 
 NO_HANDLER = "handler"
-_BUMP = {"rev": {"$add": ["$rev", 1]}}
 
 _RELEASE = [
     {
         "$set": {
-            **_BUMP,
+            **BUMP,
             "held": "$$REMOVE",
             "line": "$$REMOVE",
             "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
@@ -87,7 +86,7 @@ class Tending:
         with self._connection.deadline():
             result = await self._connection.jobs.update_many(
                 {"_id": {"$in": list(ids)}, "ready": True},
-                [{"$set": {**_BUMP, "held": held, "ready": "$$REMOVE"}}],
+                [{"$set": {**BUMP, "held": held, "ready": "$$REMOVE"}}],
                 hint=BY_ID,
             )
         return result.modified_count
@@ -134,7 +133,7 @@ class Tending:
                     [
                         {
                             "$set": {
-                                **_BUMP,
+                                **BUMP,
                                 "state": EXPIRED,
                                 "finished_at": now,
                                 "ready": "$$REMOVE",
