@@ -1,0 +1,1 @@
+"""The HTTP service. Needs the extra `mainspring[api]`."""

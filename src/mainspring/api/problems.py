@@ -1,0 +1,133 @@
+"""Errors as answers: one shape for all of them, RFC 9457 problem details, with the field and the cure.
+
+Whatever a client sends, it gets an answer of 4xx that says what to do; what MongoDB cannot do at present is a 503. The
+paths that come from the seeds also carry `success: false`, which their clients look at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from mainspring.errors import (
+    CalendarNotFound,
+    ConfigurationError,
+    JobNotFound,
+    JobStateError,
+    MainspringError,
+    QueueFull,
+    ScheduleNotFound,
+    ScheduleStateError,
+    Unavailable,
+    UnsupportedServer,
+)
+
+logger = logging.getLogger("mainspring.api")
+
+MEDIA_TYPE = "application/problem+json"
+_BACK_SOON = 2
+
+# The most special first: the first that fits is taken.
+_STATUSES: Sequence[tuple[type[Exception], int]] = (
+    (JobNotFound, 404),
+    (ScheduleNotFound, 404),
+    (CalendarNotFound, 404),
+    (JobStateError, 409),
+    (ScheduleStateError, 409),
+    (QueueFull, 429),
+    (Unavailable, 503),
+    (UnsupportedServer, 501),
+    (ConfigurationError, 422),
+)
+
+
+class Problem(Exception):
+    """An answer that is an error: the status, what is wrong, and where."""
+
+    def __init__(
+        self, status: int, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.field = field
+        self.headers = dict(headers or {})
+
+
+def document(status: int, detail: str, errors: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The body of a problem."""
+    title = HTTPStatus(status).phrase
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    # What clients of the seeds look at.
+    body |= {"success": False, "error": detail}
+    return body | ({"errors": list(errors)} if errors else {})
+
+
+def answer(problem: Problem) -> JSONResponse:
+    """A problem as a response."""
+    errors = [] if problem.field is None else [{"field": problem.field, "detail": problem.detail}]
+    return JSONResponse(
+        document(problem.status, problem.detail, errors), problem.status, problem.headers, media_type=MEDIA_TYPE
+    )
+
+
+def as_problem(error: MainspringError) -> Problem:
+    """What an error of the library is to a client."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    soon = {"Retry-After": str(_BACK_SOON)} if status in (429, 503) else {}
+    if status == 503:
+        return Problem(503, "MongoDB cannot be reached at present; try again in a moment.", headers=soon)
+    return Problem(status, str(error), headers=soon)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let every error of an app be answered as a problem."""
+
+    @app.exception_handler(Problem)
+    async def _problem(request: Request, error: Problem) -> JSONResponse:
+        return answer(error)
+
+    @app.exception_handler(MainspringError)
+    async def _library(request: Request, error: MainspringError) -> JSONResponse:
+        return answer(as_problem(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return _refused(error)
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        return answer(Problem(error.status_code, str(error.detail), headers=error.headers))
+
+    @app.exception_handler(Exception)
+    async def _bug(request: Request, error: Exception) -> JSONResponse:
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return answer(Problem(500, "This is a fault of Mainspring's; its log says more."))
+
+
+def _refused(error: RequestValidationError) -> JSONResponse:
+    """What is wrong with a request, field by field. The values are not repeated: they may be secrets."""
+    errors = [{"field": _place(one["loc"]), "detail": _cure(one)} for one in error.errors()]
+    if any(one["type"] == "json_invalid" for one in error.errors()):
+        return JSONResponse(document(400, "The body is no valid JSON.", errors), 400, media_type=MEDIA_TYPE)
+    first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
+    detail = f"{first['field']}: {first['detail']}" if first["field"] else str(first["detail"])
+    return JSONResponse(document(422, detail, errors), 422, media_type=MEDIA_TYPE)
+
+
+def _place(location: Sequence[Any]) -> str:
+    """Where in the request something is wrong: `body.url`, `query.limit`."""
+    return ".".join(str(step) for step in location if step != "body") or "body"
+
+
+def _cure(error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "There is no such field; leave it out, or look for its right name in /docs."
+    return str(error["msg"]).removeprefix("Value error, ")

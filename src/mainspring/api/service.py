@@ -1,0 +1,88 @@
+"""What the endpoints are given: the scheduler, the settings, and who makes the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from mainspring.api.principals import Doorkeeper, Principal
+from mainspring.api.problems import Problem
+from mainspring.api.settings import ServiceSettings
+from mainspring.model.access import ADMIN, OPERATOR, VIEWER
+from mainspring.model.audit import Entry
+from mainspring.scheduler import Scheduler
+
+
+class Service:
+    """One running service."""
+
+    def __init__(self, scheduler: Scheduler, settings: ServiceSettings) -> None:
+        self.scheduler = scheduler
+        self.settings = settings
+        hosts = {name.strip().lower() for name in settings.hosts.split(",") if name.strip()}
+        self.doorkeeper = Doorkeeper(scheduler, frozenset(hosts))
+
+    def now(self) -> datetime:
+        """The database's clock, as far as it is known."""
+        return self.scheduler.now()
+
+
+@dataclass(slots=True)
+class Caller:
+    """A request that may be answered: by which service, for whom."""
+
+    service: Service
+    principal: Principal
+    address: str | None
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self.service.scheduler
+
+    @property
+    def actor(self) -> str:
+        return self.principal.actor
+
+    def check_reach(self, queue: str | None, name: str | None, what: str = "job") -> None:
+        """Refuse what is out of a key's scope, as if it were not there: that it is there is nobody else's business."""
+        if not self.principal.scope.allows(queue, name):
+            raise Problem(404, f"There is no such {what}.")
+
+    def check_everything(self) -> None:
+        """Refuse a key with a scope what concerns more than its jobs."""
+        if not self.principal.scope.everything:
+            raise Problem(403, "This key reaches some queues or names only; this needs one that reaches everything.")
+
+    async def note(self, action: str, target: str, *, before: Any = None, after: Any = None) -> None:
+        """Write a change down in the audit log."""
+        await self.scheduler.note_change(Entry(self.actor, action, target, self.address, before, after))
+
+
+def caller(role: str) -> Callable[[Request], Any]:
+    """The dependency of an endpoint that needs a role."""
+
+    async def known(request: Request) -> Caller:
+        service: Service = request.app.state.service
+        principal: Principal = request.state.principal
+        if not principal.may(role):
+            raise Problem(403, f"This needs the role {role}; this key has the role {principal.role}.")
+        address = None if request.client is None else request.client.host
+        return Caller(service, principal, address)
+
+    return known
+
+
+Viewer = Annotated[Caller, Depends(caller(VIEWER))]
+Operator = Annotated[Caller, Depends(caller(OPERATOR))]
+Admin = Annotated[Caller, Depends(caller(ADMIN))]
+
+
+def shown_instant(value: datetime | None) -> str | None:
+    """An instant as JSON has it here: UTC, milliseconds, ending in Z."""
+    if value is None:
+        return None
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

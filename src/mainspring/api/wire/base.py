@@ -1,0 +1,58 @@
+"""What all bodies have in common: camelCase on the wire, nothing unknown let in, milliseconds and instants ending in Z."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+LONGEST_MS = 100 * 365 * 86_400_000
+T = TypeVar("T")
+
+
+class In(BaseModel):
+    """The body of a request. A field that nobody knows is refused."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, hide_input_in_errors=True, frozen=True
+    )
+
+
+class Out(BaseModel):
+    """The body of a response."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+
+class Answer(Out, Generic[T]):
+    """What a call has to say. `next` leads to the next page, where there is one."""
+
+    success: bool = True
+    data: T
+    next: str | None = None
+
+
+def _aware(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("has no time zone; end it with Z or an offset such as +02:00")
+    return value.astimezone(UTC)
+
+
+def shown_instant(value: datetime) -> str:
+    """An instant as JSON has it here: UTC, milliseconds, ending in Z."""
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Instant = Annotated[datetime, PlainSerializer(shown_instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])]
+InstantIn = Annotated[datetime, AfterValidator(_aware), Field(examples=["2026-12-24T18:00:00.000Z"])]
+Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MS)]
+
+
+def to_ms(value: timedelta | float | None) -> int | None:
+    """A duration as whole milliseconds."""
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return round(seconds * 1000)

@@ -1,0 +1,92 @@
+"""The body of a webhook request: from what its author wrote to the bytes that are signed and sent. Pure.
+
+A text's Content-Type says how values are escaped in it: for JSON, for forms, for XML and HTML; in any other text they
+stand as they are. A text that is JSON must be so before values are put in: then templates can stand in its strings
+only, where no value can break out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from mainspring.jobtypes.http.templates import (
+    Facts,
+    Hole,
+    TemplateError,
+    check_json,
+    check_template,
+    dump_json,
+    for_markup,
+    parse_template,
+    render,
+    render_json,
+)
+
+JSON_TYPE = "application/json"
+TEXT_TYPE = "text/plain; charset=utf-8"
+BYTES_TYPE = "application/octet-stream"
+
+
+def check_body(body: Any, content_type: str | None, templates: bool, data: Mapping[str, Any] | None) -> int:
+    """Refuse a body that cannot be sent, or holds templates that cannot be filled. Returns its size as it stands."""
+    parsed = body
+    if isinstance(body, str):
+        size = len(_encode(body))
+        if not templates:
+            return size
+        if not _is_json(content_type):
+            check_template(body, data)
+            return size
+        parsed = _parse(body)
+    if templates:
+        check_json(parsed, data)
+    return len(dump_json(parsed))
+
+
+def build_body(body: Any, content_type: str | None, facts: Facts | None) -> tuple[bytes, str]:
+    """The bytes of a body, with values put in where there are facts, and the type it has where none is given."""
+    if not isinstance(body, str):
+        return dump_json(render_json(body, facts) if facts else body), JSON_TYPE
+    if facts is None or not any(isinstance(part, Hole) for part in parse_template(body)):
+        return _encode(body), TEXT_TYPE
+    if _is_json(content_type):
+        return dump_json(render_json(_parse(body), facts)), TEXT_TYPE
+    return _encode(render(body, facts, _escape_for(content_type))), TEXT_TYPE
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def _is_json(content_type: str | None) -> bool:
+    media = _media_type(content_type)
+    return media == JSON_TYPE or media.endswith("+json")
+
+
+def _escape_for(content_type: str | None) -> Any:
+    media = _media_type(content_type)
+    if media == "application/x-www-form-urlencoded":
+        return lambda text: quote(text, safe="")
+    if media.endswith(("/xml", "+xml", "/html")):
+        return for_markup
+    return str
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise TemplateError(
+            "A body with a JSON content type must be JSON before templates are filled: put them in strings. "
+            '"{{data.count}}" alone becomes the value with its type.'
+        ) from None
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise TemplateError("The body is no valid text: it holds half of a character.") from None

@@ -1,0 +1,48 @@
+"""What an answer's status means for a job: done, try again, or give up; and when to try again. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+Status = int | str
+NETWORK = "network"
+"""Stands in `retry_on` for all that ends without an answer: no connection, a broken one, no answer in time."""
+DEFAULT_SUCCESS: tuple[Status, ...] = ("2xx",)
+DEFAULT_RETRY_ON: tuple[Status, ...] = (408, 425, 429, "5xx", NETWORK)
+LONGEST_RETRY_AFTER = 86400.0
+_GONE = 410
+_CLASS = re.compile(r"[1-5]xx")
+_SECONDS = re.compile(r"[0-9]{1,10}")
+
+
+def check_statuses(statuses: tuple[Status, ...]) -> tuple[Status, ...]:
+    """Statuses as users give them: numbers, classes such as "5xx", and "network"."""
+    for status in statuses:
+        good = 100 <= status <= 599 if isinstance(status, int) else status == NETWORK or _CLASS.fullmatch(status)
+        if not good:
+            raise ValueError(f'must hold statuses from 100 to 599, classes such as "5xx", or "{NETWORK}".')
+    return statuses
+
+
+def is_among(status: int, statuses: tuple[Status, ...]) -> bool:
+    """Whether a status is in a list, by itself or by its class. 410 says that the target is gone for good: it is meant
+    only where it is named.
+    """
+    return status in statuses or (status != _GONE and f"{status // 100}xx" in statuses)
+
+
+def retry_after(value: str | None, now: datetime) -> float | None:
+    """The seconds that a Retry-After header asks to wait, in either of its forms, within a day; None for no sense."""
+    if value is None:
+        return None
+    value = value.strip()
+    if _SECONDS.fullmatch(value):
+        return min(float(value), LONGEST_RETRY_AFTER)
+    try:
+        until = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    return min(max((aware - now).total_seconds(), 0.0), LONGEST_RETRY_AFTER)

@@ -1,0 +1,268 @@
+"""Webhook jobs: one attempt is one call of `send`, on the session that the worker shares among all of them.
+
+`send` returns the answer if its status counts as success. Otherwise it raises: `WebhookFailed` if another try may
+help, `WebhookRejected` if none will. Both carry the answer, where there was one. No message, and nothing that is kept
+of an answer, holds a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from http import HTTPStatus
+
+from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientResponseError, ClientSession, ClientTimeout
+from yarl import URL
+
+from mainspring.clock import monotonic
+from mainspring.errors import ConfigurationError, MainspringError
+from mainspring.jobtypes.http.bodies import BYTES_TYPE, build_body
+from mainspring.jobtypes.http.request import WebhookRequest, parse_request
+from mainspring.jobtypes.http.response import WebhookResponse, keep_body, keep_headers, read_body
+from mainspring.jobtypes.http.scrubbing import Scrubber, fill_secrets
+from mainspring.jobtypes.http.signing import PREFIX, signature_headers
+from mainspring.jobtypes.http.statuses import NETWORK, is_among, retry_after
+from mainspring.jobtypes.http.templates import Facts, Hole, TemplateError, parse_template, stringify
+from mainspring.jobtypes.http.urls import build_url, name_target, target_of
+
+__all__ = [
+    "Facts",
+    "WebhookError",
+    "WebhookFailed",
+    "WebhookRejected",
+    "WebhookRequest",
+    "WebhookResponse",
+    "parse_request",
+    "send",
+    "target_of",
+]
+
+TOKEN_HEADER = "Mainspring-Fencing-Token"
+_CONNECT_TIMEOUT = 10.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TRAVELLING = ("content-type", "accept", "accept-encoding", "accept-language", "user-agent")
+"""Headers that may follow a redirect to another server; any other may be a credential."""
+_PLAIN = re.compile(r"[\t\x20-\x7e]*")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+SecretLookup = Callable[[str], Awaitable[str]]
+"""Gives the value of a secret by its name; raises LookupError if there is none."""
+
+
+class WebhookError(MainspringError):
+    """A webhook did not succeed. `response` is the answer, None where there was none."""
+
+    def __init__(self, message: str, response: WebhookResponse | None = None) -> None:
+        super().__init__(message)
+        self.response = response
+
+    def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
+        return type(self), (str(self), self.response)
+
+
+class WebhookRejected(WebhookError):
+    """Another try would end the same way: the job has failed for good."""
+
+
+class WebhookFailed(WebhookError):
+    """Another try may help; `retry_after` is how many seconds the target asks to wait, None where it does not say."""
+
+    def __init__(self, message: str, response: WebhookResponse | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, response)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
+        return type(self), (str(self), self.response, self.retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request as it goes out: filled in, signed, and with what is needed to clean what comes back."""
+
+    method: str
+    url: URL
+    headers: dict[str, str]
+    body: bytes | None
+    scrubber: Scrubber
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came back: what is kept of it, and where it leads if it is a redirect."""
+
+    kept: WebhookResponse
+    location: str | None
+    wait: str | None
+
+
+async def send(session: ClientSession, request: WebhookRequest, facts: Facts, secret: SecretLookup) -> WebhookResponse:
+    """Make one attempt on a session from `guard.open_session`."""
+    started = monotonic()
+    values = await _look_up(request, secret)
+    scrubber = Scrubber([*values.values(), *(value.removeprefix(PREFIX) for value in values.values())])
+    try:
+        call = _prepare(request, facts, values, scrubber)
+        async with asyncio.timeout(request.timeout):
+            answer = await _follow(session, request, call, started)
+    except ConfigurationError as error:  # a template, a secret or a target that cannot be used
+        raise WebhookRejected(scrubber.clean_text(str(error))) from None
+    except (ClientError, OSError) as error:
+        raise _broken(request, error, scrubber) from None
+    return _judge(request, answer, facts, started)
+
+
+async def _look_up(request: WebhookRequest, secret: SecretLookup) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name in sorted(request.secret_names()):
+        try:
+            values[name] = await secret(name)
+        except LookupError:
+            raise WebhookRejected(f"There is no secret {name!r}; store it, and run the job again.") from None
+        if not values[name] or not _PLAIN.fullmatch(values[name]):
+            raise WebhookRejected(f"The secret {name!r} is empty, or has a line break or something else in it that is "
+                                  "not plain ASCII text; store it anew.")  # fmt: skip
+    return values
+
+
+def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, str], scrubber: Scrubber) -> _Call:
+    filling = facts if request.templates else None
+    headers = {"User-Agent": "Mainspring", "Accept": "*/*", "Accept-Encoding": "identity"}
+    body: bytes | None = None
+    if request.body_base64 is not None:
+        body, headers["Content-Type"] = request.body_bytes(), BYTES_TYPE
+    elif request.body is not None:
+        body, headers["Content-Type"] = build_body(request.body, request.content_type, filling)
+    if facts.traceparent and _TRACEPARENT.fullmatch(facts.traceparent):
+        headers["traceparent"] = facts.traceparent
+    given = {name: _fill_header(name, value, filling, values) for name, value in request.headers.items()}
+    headers = {**_without(headers, given), **given, TOKEN_HEADER: str(facts.token)}
+    secrets = [values[name] for name in request.sign_with]
+    headers.update(signature_headers(secrets, facts.job_id, facts.now, body or b""))
+    return _Call(request.method, build_url(request.url, request.query, filling), headers, body, scrubber)
+
+
+def _without(headers: dict[str, str], names: Iterable[str]) -> dict[str, str]:
+    lower = {name.lower() for name in names}
+    return {name: value for name, value in headers.items() if name.lower() not in lower}
+
+
+def _fill_header(name: str, value: str, facts: Facts | None, secrets: dict[str, str]) -> str:
+    """References are filled in the author's own text only, and in one pass with the templates."""
+    parts = parse_template(value) if facts else (value,)
+    filled = "".join(
+        stringify(part, facts) if isinstance(part, Hole) and facts else fill_secrets(str(part), secrets)
+        for part in parts
+    )
+    if not _PLAIN.fullmatch(filled):
+        raise TemplateError(f"The value for the header {name} has a line break or something else in it that is not "
+                            "plain ASCII text; no request was made.")  # fmt: skip
+    return filled
+
+
+async def _follow(session: ClientSession, request: WebhookRequest, call: _Call, started: float) -> _Answer:
+    hops = 0
+    while True:
+        answer = await _exchange(session, request, call, started)
+        if answer.location is None or not request.redirects:
+            return answer
+        if hops >= request.redirects:
+            raise _astray(call, answer, f"again, after {hops} redirects; no more are followed.")
+        call = _redirected(call, answer)
+        hops += 1
+
+
+def _astray(call: _Call, answer: _Answer, how: str) -> WebhookRejected:
+    return WebhookRejected(call.scrubber.clean_text(f"{name_target(call.url)} redirects {how}"), answer.kept)
+
+
+async def _exchange(session: ClientSession, request: WebhookRequest, call: _Call, started: float) -> _Answer:
+    async with session.request(
+        call.method,
+        call.url,
+        headers=call.headers,
+        data=call.body,
+        allow_redirects=False,
+        skip_auto_headers=("User-Agent", "Content-Type"),
+        timeout=ClientTimeout(total=None, sock_connect=min(_CONNECT_TIMEOUT, request.timeout)),
+    ) as response:
+        data = await read_body(response, request.max_response + call.scrubber.reach + 1)
+        kept = _keep(response, data, request.max_response, call, started)
+        location = response.headers.get("Location") if response.status in _REDIRECTS else None
+        return _Answer(kept, location, response.headers.get("Retry-After"))
+
+
+def _keep(response: ClientResponse, data: bytes, limit: int, call: _Call, started: float) -> WebhookResponse:
+    text, note = keep_body(data, response.headers, limit, call.scrubber)
+    return WebhookResponse(
+        response.status,
+        keep_headers(response.headers.items(), call.scrubber),
+        text,
+        note,
+        _milliseconds(started),
+        call.scrubber.clean_text(str(call.url)),
+    )
+
+
+def _redirected(call: _Call, answer: _Answer) -> _Call:
+    """The next request. On another server only what is harmless goes along; and none goes from https to http."""
+    try:
+        url = build_url(str(call.url.join(URL(answer.location or "")).with_fragment(None)), {}, None)
+    except ValueError as error:
+        why = f": {error}" if isinstance(error, ConfigurationError) else "."  # others may repeat what they were given
+        raise _astray(call, answer, f"to where no request can go{why}") from None
+    if call.url.scheme == "https" and url.scheme != "https":
+        raise _astray(call, answer, "from https to http, which is not followed.")
+    headers = call.headers
+    if name_target(url) != name_target(call.url):
+        headers = {name: value for name, value in headers.items() if name.lower() in _TRAVELLING}
+    status = answer.kept.status
+    if status == 303 or (status in (301, 302) and call.method == "POST"):  # as browsers do
+        method = "HEAD" if call.method == "HEAD" else "GET"
+        return replace(call, method=method, url=url, headers=_without(headers, ["Content-Type"]), body=None)
+    return replace(call, url=url, headers=headers)
+
+
+def _judge(request: WebhookRequest, answer: _Answer, facts: Facts, started: float) -> WebhookResponse:
+    kept = answer.kept
+    if is_among(kept.status, request.success):
+        return kept
+    said = f"{target_of(request.url)} answered {kept.status}{_phrase(kept.status)}."
+    if is_among(kept.status, request.retry_on):
+        now = facts.now + timedelta(seconds=monotonic() - started)
+        raise WebhookFailed(said, kept, retry_after(answer.wait, now))
+    hint = (
+        " Redirects are not followed; set redirects to allow some." if answer.location and not request.redirects else ""
+    )
+    raise WebhookRejected(said + hint, kept)
+
+
+def _broken(request: WebhookRequest, error: Exception, scrubber: Scrubber) -> WebhookError:
+    if isinstance(error, TimeoutError):
+        said = f"{target_of(request.url)} did not answer in full within {request.timeout:g} s."
+    else:
+        said = f"The request to {target_of(request.url)} broke: {scrubber.clean_text(_reason(error))}."
+    return (WebhookFailed if NETWORK in request.retry_on else WebhookRejected)(said)
+
+
+def _reason(error: Exception) -> str:
+    """What happened, without the URL or the bytes of the answer that some messages repeat."""
+    if isinstance(error, ClientResponseError):
+        return "the answer is no valid HTTP"
+    if isinstance(error, ClientPayloadError):
+        return "the answer's body ended early, or is no valid HTTP"
+    cause = getattr(error, "os_error", error)
+    return (getattr(cause, "strerror", None) or str(cause) or type(error).__name__)[:200].rstrip(".")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+def _milliseconds(started: float) -> int:
+    return round((monotonic() - started) * 1000)

@@ -1,0 +1,213 @@
+"""One attempt at sending a mail, and how it ended.
+
+`MailRejected` says that the server will not take this mail, now or later: trying again is of no use. `MailFailed` says
+that something else was in the way: the connection, the login, a server that is busy. A mail that some recipients were
+refused for is sent: the others have it, and would get it twice if it were tried again; the result names those refused.
+
+A connection that breaks while the server's last word is awaited leaves open whether the mail was taken. It counts as
+failed, so that the mail may arrive twice, with the same Message-ID, but is not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mainspring.errors import ConfigurationError, MainspringError
+from mainspring.jobtypes.mail.addresses import read_address
+from mainspring.jobtypes.mail.message import EmailRequest, MailFacts
+from mainspring.jobtypes.mail.settings import AUTO, FROM_VARIABLE, IMPLICIT, OFF, REQUIRED, URL_VARIABLE, SmtpSettings
+
+if TYPE_CHECKING:
+    from aiosmtplib import SMTP
+
+_PERMANENT = 500
+_LONGEST_REPLY = 500
+# The mail is sent when the server has said so; saying goodbye may fail, and must not take long.
+_GOODBYE = 2.0
+
+
+class MailRejected(MainspringError):
+    """The server refused this mail for good."""
+
+
+class MailFailed(MainspringError):
+    """The mail could not be handed over this time; it may be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A recipient whom the server refused, and what it said. A temporary one may be taken later."""
+
+    address: str
+    code: int
+    reply: str
+
+    @property
+    def temporary(self) -> bool:
+        return self.code < _PERMANENT
+
+
+@dataclass(frozen=True, slots=True)
+class MailResult:
+    """A mail that the server has taken, for at least one recipient."""
+
+    message_id: str
+    accepted: tuple[str, ...]
+    refused: tuple[Refusal, ...]
+    reply: str
+    """What the server said, often with the name of the mail in its queue."""
+
+    def to_document(self) -> dict[str, Any]:
+        """The result as plain data."""
+        refused = [{"address": one.address, "code": one.code, "reply": one.reply} for one in self.refused]
+        document = {"message_id": self.message_id, "accepted": list(self.accepted), "reply": self.reply}
+        return {**document, **({"refused": refused} if refused else {})}
+
+
+def why_unsendable(settings: SmtpSettings | None, request: EmailRequest) -> str | None:
+    """What has to be set before this mail can be sent; None when nothing is missing."""
+    if settings is None:
+        return f"There is no SMTP server to send mail by; set {URL_VARIABLE}."
+    if request.sender is None and settings.sender is None:
+        return f"The mail does not say who it is from; set {FROM_VARIABLE}, or give it a from."
+    return None
+
+
+async def send_mail(settings: SmtpSettings, request: EmailRequest, facts: MailFacts) -> MailResult:
+    """Send one mail, in one attempt. Raises `MailRejected` or `MailFailed`."""
+    missing = why_unsendable(settings, request)
+    if missing is not None:
+        raise MailFailed(missing)
+    message = request.to_message(facts, settings.sender)
+    sender = read_address(request.sender or settings.sender or "", "from").addr_spec
+    recipients = request.recipients
+    refused, reply = await _attempt(settings, sender, recipients, message.as_bytes())
+    return MailResult(
+        message_id=str(message["Message-ID"]),
+        accepted=tuple(one for one in recipients if one not in refused),
+        refused=tuple(Refusal(one, code, _shown(text, settings)) for one, (code, text) in refused.items()),
+        reply=_shown(reply, settings),
+    )
+
+
+Refused = Mapping[str, tuple[int, str]]
+
+
+async def _attempt(
+    settings: SmtpSettings, sender: str, recipients: tuple[str, ...], message: bytes
+) -> tuple[Refused, str]:
+    """Connect, log in and hand over. What the driver raises is told in our words, without its own traceback: frames of
+    the login hold the password.
+    """
+    failure: MainspringError
+    client = _client(settings)
+    try:
+        async with asyncio.timeout(settings.timeout):
+            await _open(client, settings)
+            refused, reply = await client.sendmail(sender, recipients, message)
+    except TimeoutError:
+        failure = MailFailed(f"{settings.address} did not take the mail within {settings.timeout:g} s.")
+    except (OSError, ValueError, _driver().SMTPException) as error:
+        failure = _told(error, settings)
+    else:
+        await _say_goodbye(client)
+        return refused, reply
+    finally:
+        client.close()
+    raise failure
+
+
+def _client(settings: SmtpSettings) -> SMTP:
+    client: SMTP = _driver().SMTP(
+        hostname=settings.host,
+        port=settings.port,
+        local_hostname=settings.hello,
+        timeout=settings.timeout,
+        use_tls=settings.tls == IMPLICIT,
+        start_tls=False,
+        tls_context=None if settings.tls == OFF else settings.tls_context(),
+    )
+    return client
+
+
+async def _open(client: SMTP, settings: SmtpSettings) -> None:
+    """Connect, encrypt and log in. A password is never sent where TLS was hoped for and not offered."""
+    await client.connect()
+    await client.ehlo()
+    if settings.tls == REQUIRED or (settings.tls == AUTO and client.supports_extension("starttls")):
+        await client.starttls()
+    elif settings.tls == AUTO and settings.password is not None:
+        raise ConnectionError("it offers no TLS, without which the password is not sent (starttls=off allows it)")
+    if settings.username is not None and settings.password is not None:
+        await client.login(settings.username, settings.password)
+
+
+async def _say_goodbye(client: SMTP) -> None:
+    try:
+        async with asyncio.timeout(_GOODBYE):
+            await client.quit()
+    except (OSError, _driver().SMTPException):
+        pass
+
+
+def _told(error: Exception, settings: SmtpSettings) -> MainspringError:
+    """The driver's error as ours. Only the server's word on the mail itself can be final, not one on the way there."""
+    smtp = _driver()
+    if isinstance(error, smtp.SMTPRecipientsRefused):
+        said = {one.recipient: (one.code, one.message) for one in error.recipients}
+        words = "; ".join(f"{one}: {code} {text}" for one, (code, text) in said.items())
+        kind = _kind(min(code for code, _ in said.values()))
+        return kind(_shown(f"{settings.address} refused all recipients. {words}", settings))
+    if isinstance(error, smtp.SMTPSenderRefused | smtp.SMTPDataError):
+        text = f"{settings.address} refused the mail: {error.code} {error.message}"
+        return _kind(error.code)(_shown(text, settings))
+    if isinstance(error, smtp.SMTPAuthenticationError):
+        text = f"{settings.address} refused the user or the password in {URL_VARIABLE}: {error.code} {error.message}"
+        return MailFailed(_shown(text, settings))
+    return MailFailed(_shown(f"{settings.address} could not be used: {_words(error)}", settings))
+
+
+def _kind(code: int) -> type[MailRejected] | type[MailFailed]:
+    return MailRejected if code >= _PERMANENT else MailFailed
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); name the one to trust with ca=FILE"
+    if isinstance(error, _driver().SMTPResponseException):
+        return f"{error.code} {error.message}"
+    return str(error) or type(error).__name__
+
+
+def _shown(text: str, settings: SmtpSettings) -> str:
+    """What a server says, as it may be kept: without the password, in one line, and not too long. Masked first, since a
+    text that was cut may end in half of it.
+    """
+    for secret in _spellings(settings):
+        text = text.replace(secret, "…")
+    line = re.sub(r"\s+", " ", text)
+    line = "".join(one if one.isprintable() else "�" for one in line)
+    return line if len(line) <= _LONGEST_REPLY else f"{line[: _LONGEST_REPLY - 1]}…"
+
+
+def _spellings(settings: SmtpSettings) -> tuple[str, ...]:
+    """The password as it goes over the wire."""
+    if not settings.password:
+        return ()
+    plain, user = settings.password, settings.username or ""
+    whole = b64encode(f"\0{user}\0{plain}".encode()).decode()
+    return whole, b64encode(plain.encode()).decode(), plain
+
+
+def _driver() -> Any:
+    try:
+        import aiosmtplib
+    except ModuleNotFoundError:
+        raise ConfigurationError("Mail needs the extra email: pip install 'mainspring[email]'.") from None
+    return aiosmtplib

@@ -1,0 +1,181 @@
+"""Where mail is handed over: the settings that a URL says, such as `smtps://user:password@mail.example.com:465`.
+
+TLS is required wherever there is a password, and certificates are checked, unless the URL says otherwise in so many
+words. The password is in no repr, message or log line; errors of this module never show a part of the URL that could be
+one.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from mainspring.errors import ConfigurationError
+from mainspring.jobtypes.mail.addresses import read_address
+
+URL_VARIABLE, FROM_VARIABLE = "MAINSPRING_SMTP_URL", "MAINSPRING_SMTP_FROM"
+IMPLICIT, REQUIRED, AUTO, OFF = "implicit", "required", "auto", "off"
+DEFAULT_TIMEOUT = 60.0
+_PORTS = {"smtp": 587, "smtps": 465}
+_OPTIONS = ("starttls", "verify", "ca", "timeout", "hello")
+_LONGEST_TIMEOUT = 3600.0
+_FORM = "smtps://user:password@host:465 or smtp://host:587"
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpSettings:
+    """An SMTP server. `tls` is implicit (from the first byte), required, auto (when it is offered) or off."""
+
+    host: str
+    port: int
+    tls: str = REQUIRED
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sender: str | None = None
+    """Who mail is from when it does not say."""
+    verify: bool = True
+    ca: str | None = None
+    """A file with the certificates to trust instead of the system's."""
+    timeout: float = DEFAULT_TIMEOUT
+    """How many seconds an attempt may take from the connection to the server's last word."""
+    hello: str | None = None
+    """What to call this machine; its own name when missing."""
+
+    @classmethod
+    def parse(cls, url: str, sender: str | None = None) -> SmtpSettings:
+        """The settings that a URL says. In its query: starttls=required|auto|off, verify=off, ca=FILE, timeout=60,
+        hello=NAME. Letters of the password that mean something in URLs are written as %40 and so on.
+        """
+        parts, port = _split(url)
+        options = _options(parts)
+        username, password = _credentials(parts)
+        return cls(
+            host=parts.hostname or "",
+            port=port or _PORTS[parts.scheme],
+            tls=_tls(parts.scheme, options.get("starttls"), password is not None),
+            username=username,
+            password=password,
+            sender=None if sender is None else _sender(sender),
+            verify=_verify(options.get("verify", "on")),
+            ca=_ca(options.get("ca")),
+            timeout=_timeout(options.get("timeout", f"{DEFAULT_TIMEOUT:g}")),
+            hello=_hello(options.get("hello")),
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SmtpSettings | None:
+        """The settings in MAINSPRING_SMTP_URL and MAINSPRING_SMTP_FROM; None where there is no URL."""
+        url = environment.get(URL_VARIABLE)
+        return cls.parse(url, environment.get(FROM_VARIABLE) or None) if url else None
+
+    @property
+    def address(self) -> str:
+        """The server as it may be shown."""
+        return f"{self.host}:{self.port}"
+
+    def tls_context(self) -> ssl.SSLContext:
+        """What connections are encrypted with. Made once: it reads all certificates of the system."""
+        return _context(self.ca, self.verify)
+
+
+@lru_cache(maxsize=8)
+def _context(ca: str | None, verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _split(url: str) -> tuple[SplitResult, int | None]:
+    """The URL's parts. The parser's own errors quote what may be a password, so that they are not passed on."""
+    if url.isascii() and url.isprintable() and " " not in url:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            pass
+        else:
+            if parts.scheme in _PORTS and parts.hostname and parts.path in ("", "/") and not parts.fragment:
+                return parts, port
+    raise ConfigurationError(
+        f"{URL_VARIABLE} is no URL of an SMTP server; write it as {_FORM}, with letters of the password other than "
+        "letters, digits, '-', '.' and '_' as %40 and so on."
+    )
+
+
+def _options(parts: SplitResult) -> dict[str, str]:
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(pairs)
+    if not set(options) <= set(_OPTIONS):
+        # A ? in a password makes the rest of it an option; nothing of it is shown.
+        raise ConfigurationError(f"{URL_VARIABLE} has an option that is not known; known are {', '.join(_OPTIONS)}.")
+    if len(pairs) != len(options):
+        raise ConfigurationError(f"{URL_VARIABLE} has an option twice.")
+    return options
+
+
+def _credentials(parts: SplitResult) -> tuple[str | None, str | None]:
+    if parts.username is None and parts.password is None:
+        return None, None
+    if not parts.username or not parts.password:
+        raise ConfigurationError(f"{URL_VARIABLE} needs both a user and a password, or neither; write it as {_FORM}.")
+    return unquote(parts.username), unquote(parts.password)
+
+
+def _tls(scheme: str, starttls: str | None, secret: bool) -> str:
+    if scheme == "smtps":
+        if starttls is not None:
+            raise ConfigurationError(f"{URL_VARIABLE}: smtps:// is encrypted from the start; leave starttls out.")
+        return IMPLICIT
+    if starttls is None:
+        return REQUIRED if secret else AUTO
+    if starttls not in (REQUIRED, AUTO, OFF):
+        raise ConfigurationError(f"{URL_VARIABLE}: starttls must be {REQUIRED}, {AUTO} or {OFF}, not {starttls!r:.50}.")
+    return starttls
+
+
+def _sender(text: str) -> str:
+    try:
+        return str(read_address(text, FROM_VARIABLE))
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.") from None
+
+
+def _verify(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ConfigurationError(f"{URL_VARIABLE}: verify must be on or off, not {text!r:.50}.")
+    return text == "on"
+
+
+def _ca(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        ssl.create_default_context(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        why = "is not there" if not Path(path).is_file() else f"cannot be used: {error}"
+        raise ConfigurationError(f"{URL_VARIABLE}: the file of certificates {path!r:.200} {why}.") from None
+    return path
+
+
+def _timeout(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= _LONGEST_TIMEOUT:
+        raise ConfigurationError(f"{URL_VARIABLE}: timeout must be from 1 to {_LONGEST_TIMEOUT:,.0f} seconds.")
+    return value
+
+
+def _hello(name: str | None) -> str | None:
+    if name is not None and not (name.isascii() and name.isprintable() and name and " " not in name):
+        raise ConfigurationError(f"{URL_VARIABLE}: hello must be a host's name.")
+    return name

@@ -1,0 +1,183 @@
+"""Storing API keys: one document each, under the key's id, with the hash of its secret and never the secret.
+
+A revoked key stays, marked, so that the audit log can name whose it was. The collection is `jobs.access`. In
+`jobs.access.secrets` is what the sessions of the dashboard are signed with: whoever can read it can make a session for
+any key, so that it is worth as much as an admin's key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from mainspring.clock import truncate
+from mainspring.errors import MainspringError, Unavailable
+from mainspring.model.access import EVERYTHING, Key, Scope, new_key, rotated_key
+from mainspring.model.sessions import new_session_secret
+from mainspring.store.collections import BY_ID, LAYOUT
+from mainspring.store.connection import Connection, Document
+
+_ROUNDS = 20
+_MOST_KEYS = 10_000
+# When a key was used last is noted this often at most.
+_TOUCH_EVERY = timedelta(minutes=1)
+# How long a process goes by the secret of sessions that it has read.
+_SECRET_KNOWN = timedelta(minutes=1)
+_SESSIONS = "sessions"
+_TIMES = ("expires_at", "last_used_at", "revoked_at", "rotated_at", "old_until")
+
+
+class KeyNotFound(MainspringError):
+    """No API key has this id, or it is revoked."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"There is no API key {key_id!r:.50} in force; list those that are there.")
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.key_id,)
+
+
+class Access:
+    """The store's verbs for API keys."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._keys = connection.db[f"{connection.jobs.name}.access"]
+        self._secrets = connection.db[f"{connection.jobs.name}.access.secrets"]
+        self._touched: dict[str, datetime] = {}
+        self._session_secret: tuple[datetime, bytes] | None = None
+
+    async def create(
+        self,
+        name: str,
+        role: str,
+        *,
+        scope: Scope = EVERYTHING,
+        expires_at: datetime | None = None,
+        actor: str | None = None,
+    ) -> tuple[str, Key]:
+        """Make a key; returns the text to show, this once, and what is kept."""
+        end = None if expires_at is None else truncate(expires_at)
+        for _ in range(_ROUNDS):
+            text, key = new_key(name, role, self._now(), scope=scope, expires_at=end, actor=actor)
+            try:
+                with self._connection.deadline():
+                    await self._keys.insert_one(_encode(key))
+            except DuplicateKeyError:
+                continue
+            return text, key
+        raise Unavailable("No free id for a new key was found; try once more.")
+
+    async def get(self, key_id: str) -> Key | None:
+        """A key by its id, revoked or expired as it may be."""
+        with self._connection.deadline():
+            document = await self._keys.find_one({"_id": key_id})
+        return None if document is None else _decode(document)
+
+    async def find(self) -> list[Key]:
+        """All keys, the oldest first."""
+        with self._connection.deadline():
+            documents = await self._keys.find({}, hint=BY_ID, limit=_MOST_KEYS).to_list(_MOST_KEYS)
+        return sorted((_decode(document) for document in documents), key=lambda key: (key.created_at, key.id))
+
+    async def any_exists(self) -> bool:
+        """Whether a key was ever made. A revoked one counts: taking the last one back must not open the door."""
+        with self._connection.deadline():
+            return await self._keys.find_one({}, {"_id": 1}, hint=BY_ID) is not None
+
+    async def revoke(self, key_id: str) -> Key:
+        """End a key at once. One that is revoked already stays as it is."""
+        with self._connection.deadline():
+            document = await self._keys.find_one_and_update(
+                {"_id": key_id},
+                [{"$set": {"revoked_at": {"$ifNull": ["$revoked_at", self._connection.clock.expression()]}}}],
+                return_document=ReturnDocument.AFTER,
+            )
+        if document is None:
+            raise KeyNotFound(key_id)
+        return _decode(document)
+
+    async def rotate(self, key_id: str, grace: timedelta = timedelta(0)) -> tuple[str, Key]:
+        """Give a key a new secret; the old one counts for the grace time. Returns the text to show, and the key."""
+        for _ in range(_ROUNDS):
+            before = await self.get(key_id)
+            now = self._now()
+            if before is None or not before.is_live(now):
+                raise KeyNotFound(key_id)
+            text, after = rotated_key(before, now, grace)
+            if await self._replace_secret(before, after):
+                return text, after
+        raise Unavailable("The key was changed by others all the time; try once more.")
+
+    async def touch(self, key: Key) -> None:
+        """Note that a key was just used, at most once a minute."""
+        now = self._now()
+        last = max(filter(None, (key.last_used_at, self._touched.get(key.id))), default=None)
+        if last is not None and now - last < _TOUCH_EVERY:
+            return
+        self._touched = {one: at for one, at in self._touched.items() if now - at < _TOUCH_EVERY} | {key.id: now}
+        with self._connection.deadline():
+            await self._keys.update_one({"_id": key.id}, {"$max": {"last_used_at": now}})
+
+    async def session_secret(self) -> bytes:
+        """What sessions are signed with, the same for all processes; made when it is first asked for. A new one, which
+        ends all sessions, is made when it is deleted; others know that within a minute.
+        """
+        now = self._now()
+        if self._session_secret is None or not timedelta(0) <= now - self._session_secret[0] < _SECRET_KNOWN:
+            self._session_secret = now, await self._read_session_secret()
+        return self._session_secret[1]
+
+    async def _read_session_secret(self) -> bytes:
+        for _ in range(_ROUNDS):
+            with self._connection.deadline():
+                document = await self._secrets.find_one({"_id": _SESSIONS})
+                if document is not None:
+                    return bytes(document["secret"])
+                try:
+                    fresh = {"_id": _SESSIONS, "secret": new_session_secret(), "created_at": self._now()}
+                    await self._secrets.insert_one(fresh)
+                except DuplicateKeyError:
+                    pass
+        raise Unavailable("The secret that sessions are signed with could not be read; try once more.")
+
+    async def _replace_secret(self, before: Key, after: Key) -> bool:
+        """Compares the secret that was read, so that of two rotations at once the second one sees the first."""
+        fields = _encode(after)
+        change: Document = {"$set": {name: fields[name] for name in ("hash", "rotated_at")}}
+        old = {name: fields[name] for name in ("old_hash", "old_until") if name in fields}
+        change |= {"$unset": {"old_hash": "", "old_until": ""}} if not old else {}
+        change["$set"] |= old
+        with self._connection.deadline():
+            outcome = await self._keys.update_one({"_id": before.id, "hash": before.hash, "revoked_at": None}, change)
+        return outcome.matched_count == 1
+
+    def _now(self) -> datetime:
+        return truncate(self._connection.clock.now())
+
+
+def _encode(key: Key) -> Document:
+    document: Document = {
+        "_id": key.id,
+        "v": LAYOUT,
+        "name": key.name,
+        "role": key.role,
+        "hash": key.hash,
+        "created_at": key.created_at,
+        **key.scope.to_document(),
+        "actor": key.actor,
+        "old_hash": key.old_hash,
+        **{name: getattr(key, name) for name in _TIMES},
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _decode(document: Document) -> Key:
+    key = Key(document["_id"], document["name"], document["role"], document["hash"], document["created_at"])
+    found = {name: document.get(name) for name in ("actor", "old_hash", *_TIMES)}
+    return replace(key, scope=Scope.from_document(document), **found)  # type: ignore[arg-type]
