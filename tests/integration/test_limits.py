@@ -293,6 +293,24 @@ async def test_keys_with_very_different_backlogs_get_equal_shares_while_all_have
     assert all(abs(share - mean) <= max(0.1 * mean, 5) for share in shares.values()), shares
 
 
+async def test_a_more_urgent_job_goes_first_however_often_its_key_was_served(
+    make_scheduler: Make, db: Database
+) -> None:
+    scheduler = make_scheduler(concurrency=1)
+    done: list[str] = []
+
+    @scheduler.job("import", fair="tenant")
+    async def handler(tenant: str) -> None:
+        done.append(tenant)
+
+    await scheduler.schedule_bulk([{"name": "import", "data": {"tenant": f"t{n % 40}"}} for n in range(80)])
+    await scheduler.schedule("import", {"tenant": "urgent"}, priority=1)
+    await db["jobs.gates"].update_one({"_id": {"$regex": "urgent"}}, {"$set": {"served": 1000}})
+    await scheduler.start()
+    await eventually(lambda: len(done) == 81, timeout=60)
+    assert done[0] == "urgent"
+
+
 async def test_a_rate_lets_a_burst_start_and_then_so_many_a_second(make_scheduler: Make, db: Database) -> None:
     scheduler = make_scheduler()
     started: list[float] = []

@@ -22,6 +22,7 @@ from mainspring.config import Settings
 from mainspring.engine.detours import Detours
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
+from mainspring.engine.refusals import Refusals
 from mainspring.model.limits import CONCURRENCY, FAIR, RATE, Fair, Gate, Limit, Rate, Shut, Turn
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
@@ -32,6 +33,8 @@ from mainspring.store.lines import line_note
 _KEPT_IDLE = 1.0
 _OPEN_LINES = 100
 _LINES_AT_ONCE = 50
+_FEWEST_TURNS, _MOST_TURNS = 10, 250
+_MANY = 1000
 
 
 @dataclass(slots=True)
@@ -68,7 +71,6 @@ class Gatekeeper:
         self._asking = asyncio.Lock()
         """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
         self._first: dict[str, DocumentId] = {}
-        self._groups: dict[str, str] = {}
         self._fair: list[str] = []
         self.more = False
         """Whether lines of keys that take turns hold more than was read of them."""
@@ -120,7 +122,7 @@ class Gatekeeper:
         async with self._asking:
             await self._take_more(candidates, gates, free)
         admitted: list[Document] = []
-        refused: dict[str, list[DocumentId]] = defaultdict(list)
+        refused = Refusals()
         astray: dict[tuple[str, str], list[DocumentId]] = defaultdict(list)
         closed: dict[str, str] = {}
         for document in candidates:
@@ -133,15 +135,23 @@ class Gatekeeper:
             if document.get("line", blocking.name) != blocking.name:
                 astray[document["line"], blocking.name].append(document["_id"])
             elif "line" not in document:
-                refused[blocking.name].append(document["_id"])
-                if isinstance(blocking.rule, Fair):
-                    self._groups[blocking.name] = blocking.rule.group
-        if refused:
-            await self._detours.fetch_alike(refused, candidates)
-            await self._put_in_line(refused, closed)
+                refused.add(blocking, document)
+        if refused.jobs:
+            await self._detours.fetch_alike(refused.jobs, candidates)
+            if 2 * refused.in_turns > len(candidates):
+                await self._add_those_behind(refused, candidates)
+            await self._put_in_line(refused)
         for (line, gate), ids in astray.items():
             await self._change_line(line, gate, closed[gate], ids)
         return admitted
+
+    async def _add_those_behind(self, refused: Refusals, read: Sequence[Document]) -> None:
+        """Where keys that take turns came without being in line, the many behind them are put in line at once, too."""
+        known = {document["_id"] for document in read}
+        for document in await self._store.claims.candidates(read[0]["queue"], _MANY):
+            gate = next((gate for gate in self._limits.gates(document) if isinstance(gate.rule, Fair | Shut)), None)
+            if gate is not None and isinstance(gate.rule, Fair) and document["_id"] not in known:
+                refused.add(gate, document)
 
     async def _change_line(self, line: str, gate: str, note: str, ids: list[DocumentId]) -> None:
         """A job waits where it is kept back: in another line it would keep those behind it from what is free there."""
@@ -286,12 +296,11 @@ class Gatekeeper:
         self._open.add(name)
         self._wake()
 
-    async def _put_in_line(self, refused: dict[str, list[DocumentId]], notes: dict[str, str]) -> None:
-        groups = {name: self._groups[name] for name in refused if name in self._groups}
-        await self._store.gates.put_in_line(refused, notes, groups)
+    async def _put_in_line(self, refused: Refusals) -> None:
+        await self._store.gates.put_in_line(refused.jobs, refused.notes, refused.groups, refused.firsts)
         # A slot that became free while these were put in line woke nobody: look once more.
-        limited = [name for name in refused if name[:2] in (f"{CONCURRENCY}:", f"{RATE}:")]
-        if len(limited) < len(refused):
+        limited = [name for name in refused.jobs if name[:2] in (f"{CONCURRENCY}:", f"{RATE}:")]
+        if len(limited) < len(refused.jobs):
             self._wake()
         for name, taken in (await self._store.gates.look(self._worker, limited) if limited else {}).items():
             share = self._shares.setdefault(name, Share())
@@ -332,17 +341,18 @@ class Gatekeeper:
         for group in self._fair:
             if self._limits.is_paused(group):
                 continue
-            turns = await self._store.gates.turns(group, _LINES_AT_ONCE)
-            share = -(-want // max(1, len(turns)))
-            fields = self._store.claims.fields
-            read = await asyncio.gather(
-                *(self._store.gates.heads(name, [group], share + 1, fields) for name, _ in turns)
-            )
-            for (name, served), jobs in zip(turns, read, strict=True):
-                if not jobs:
-                    await self._end_line(name)
-                self.more |= len(jobs) > share
-                found += [((job["priority"], served + place, job["run_at"]), job) for place, job in enumerate(jobs)]
+            most = min(max(want, _FEWEST_TURNS), _MOST_TURNS)
+            share = -(-want // most)
+            lines = await self._store.gates.turns(group, most, share + 1, self._store.claims.fields)
+            ended = {line.name: line.rev for line in lines if not line.jobs}
+            if ended:
+                await self._store.gates.end_lines(ended)
+            self.more |= len(lines) == most or any(len(line.jobs) > share for line in lines)
+            found += [
+                ((job["priority"], line.served + place, job["run_at"]), job)
+                for line in lines
+                for place, job in enumerate(line.jobs)
+            ]
         found.sort(key=lambda pair: pair[0])
         self.more |= len(found) > want
         return [job for _, job in found[:want]]
@@ -380,7 +390,7 @@ class Gatekeeper:
     async def _end_line(self, name: str) -> None:
         share = self._shares.get(name)
         rev = share.rev if share is not None else (await self._store.gates.look(self._worker, [name]))[name].rev
-        await self._store.gates.end_line(name, rev)
+        await self._store.gates.end_lines({name: rev})
         if share is not None:
             share.line = False
 

@@ -242,7 +242,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         renewals = await loop.run_in_executor(None, self._store.renewals)
         asked = monotonic()
-        await loop.run_in_executor(None, renewals.beat, self.id, self._facts())
+        await loop.run_in_executor(None, lambda: renewals.beat(self.id, self._facts(), first=True))
         self._gatekeeper.extend(asked)
         await self._peers.refresh()
         await self._controls.refresh()

@@ -85,6 +85,7 @@ jobs are deleted only by processes that have an archive hook.
 | rev           | int      | rises whenever jobs are put in line; who ends a line compares it |
 | open_at       | date     | jobs wait here and there is room from then on: whoever has free slots looks |
 | group, served | string, int | of a key that takes turns: among which, and how many of its jobs were claimed |
+| first         | int      | of a key that takes turns: no job in its line is more urgent than this priority |
 | keep_until    | date     | when it may be deleted if nobody uses it |
 
 The kinds: "c" for jobs at once and "r" for starts in a stretch of time, then "name" or "queue" and which one; "s" for a
@@ -196,7 +197,7 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, WAITING, SCHEDULE = (
     "waiting",
     "schedule",
 )
-LINE, SEQ, GOING, OPEN, HOLDERS, TURNS, UNUSED = "line", "seq", "going", "open", "holders", "turns", "unused"
+LINE, SEQ, GOING, OPEN, HOLDERS, IN_TURN, UNUSED = "line", "seq", "going", "open", "holders", "in_turn", "unused"
 DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
@@ -241,7 +242,7 @@ GATE_INDEXES = [
     _partial(OPEN, {"open_at": {"$type": "date"}}, "open_at"),
     IndexModel([("grants.w", ASCENDING)], name=HOLDERS),
     IndexModel([("keep_until", ASCENDING)], name=UNUSED),
-    _partial(TURNS, {"group": {"$exists": True}, "line": True}, "group", "served"),
+    _partial(IN_TURN, {"group": {"$exists": True}, "line": True}, "group", "first", "served"),
 ]
 # Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
 SCHEDULE_INDEXES = [

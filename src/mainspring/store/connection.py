@@ -223,7 +223,8 @@ class Connection:
         limit = int(self.settings.renew_timeout * 1000)
         options: dict[str, Any] = {
             "maxPoolSize": 2,
-            "serverSelectionTimeoutMS": limit,
+            # Every beat has a shorter deadline of its own but the first, before which nothing is held.
+            "serverSelectionTimeoutMS": int(self.settings.operation_timeout * 1000),
             "connectTimeoutMS": limit,
             "heartbeatFrequencyMS": _LOOK_AT_SERVERS,
         }

@@ -34,7 +34,7 @@ from mainspring.model.standing import (
 )
 from mainspring.store.claim import PRIORITIES
 from mainspring.store.codec import DocumentId, decode_job
-from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, LEASE, LINE, LIVE, SEQ, TURNS
+from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, IN_TURN, LEASE, LINE, LIVE, SEQ
 from mainspring.store.connection import Connection, Document
 from mainspring.store.workers import Workers, keys_of, versions_of
 
@@ -181,8 +181,8 @@ class Explaining:
             return None
         waiting = {"group": job.queue, "line": True}
         with self._connection.deadline():
-            first = await self._connection.gates.find_one(waiting, {"served": 1}, sort=[("served", 1)], hint=TURNS)
-            keys = await self._connection.gates.count_documents(waiting, limit=_KEYS_COUNTED + 1, hint=TURNS)
+            first = await self._connection.gates.find_one(waiting, {"served": 1}, sort=[("served", 1)], hint=IN_TURN)
+            keys = await self._connection.gates.count_documents(waiting, limit=_KEYS_COUNTED + 1, hint=IN_TURN)
         return replace(turns, keys=_bounded(keys, _KEYS_COUNTED), least=_whole(first, "served"))
 
     async def _sequence(self, document: Document, sequence: InSequence | None) -> InSequence | None:

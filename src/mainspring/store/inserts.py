@@ -31,7 +31,7 @@ from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import DUPLICATE, Connection, Document
 from mainspring.store.debounce import Debounces
 from mainspring.store.keys import Keys, Taken, Wanted
-from mainspring.store.lining import Lining
+from mainspring.store.lining import Lining, Waiting
 from mainspring.store.passage import Item, OpenPassage, Passage
 from mainspring.store.sealing import Sealer
 
@@ -103,7 +103,7 @@ class Inserts:
         document = self.document(draft)
         if draft.debounce is not None:
             return await self._debounces.put(draft, document)
-        waiting = await self._lining.choose([(draft, document)], document["created_at"]) if draft.gates else {}
+        waiting = await self._lining.choose([(draft, document)], document["created_at"]) if draft.gates else Waiting()
         if draft.dedupe_key is not None:
             taken = await self._keys.take(self._wanted(draft, document))
             (outcome,) = await self._insert_taken([document], [taken])
@@ -187,7 +187,9 @@ class Inserts:
         plain = [entry for entry in chunk if entry[1].dedupe_key is None]
         keyed = [entry for entry in chunk if entry[1].dedupe_key is not None]
         now = chunk[0][2]["created_at"] if chunk else None
-        waiting = {} if now is None else await self._lining.choose([(draft, doc) for _, draft, doc in chunk], now)
+        waiting = (
+            Waiting() if now is None else await self._lining.choose([(draft, doc) for _, draft, doc in chunk], now)
+        )
         for entries, insert in ((plain, self._insert_plain), (keyed, self._insert_keyed)):
             try:
                 if entries:

@@ -55,10 +55,13 @@ class Renewals:
             )
             return {document["_id"]: (document["token"], cancel_reason(document["cancel"])) for document in asked}
 
-    def beat(self, worker: str, facts: dict[str, Any]) -> None:
-        """Say that a worker lives, and what it does; renews its hold on the slots that it has of limits."""
+    def beat(self, worker: str, facts: dict[str, Any], *, first: bool = False) -> None:
+        """Say that a worker lives, and what it does; renews its hold on the slots that it has of limits.
+
+        Nothing is held before the `first` beat, which may take as long as any operation.
+        """
         now = self._clock.expression()
-        with deadline(self._settings.renew_timeout):
+        with deadline(self._settings.operation_timeout if first else self._settings.renew_timeout):
             self._workers.update_one(
                 {"_id": worker},
                 [
