@@ -48,6 +48,8 @@ class Node:
             *("--dbpath", str(self._folder / "data"), "--port", str(self.port), "--bind_ip", "127.0.0.1"),
             *("--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--networkMessageCompressors", "disabled"),
             *("--setParameter", "enableTestCommands=1", "--setParameter", "diagnosticDataCollectionEnabled=false"),
+            # Dropped collections are kept open that long; a thousand tests would use up the file descriptors.
+            *("--setParameter", "minSnapshotHistoryWindowInSeconds=5"),
             *("--logpath", str(self._folder / "mongod.log"), "--logappend"),
             *self._arguments,
         ]
