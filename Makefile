@@ -24,10 +24,9 @@ $(READY): pyproject.toml constraints.txt
 up: $(READY) ## run the product on the embedded MongoDB and watch it work
 	@$(BIN)/mainspring up
 
-test: $(READY) check ## check the code and run all tests (about twelve minutes on two cores)
+test: $(READY) check ## check the code and run all tests (about ten minutes on two cores)
 	@$(BIN)/pytest -n 2 tests/unit tests/integration
-	@$(BIN)/pytest -n 2 --dist loadfile tests/acceptance tests/mongod
-	@$(BIN)/pytest tests/cluster
+	@$(BIN)/pytest -n 2 --dist loadfile tests/cluster tests/acceptance tests/mongod
 
 check: $(READY) ## format, lint, types, import contracts, dependencies
 	@$(BIN)/ruff format --check .

@@ -8,7 +8,8 @@ of the attempts say, and includes the lateness of the start. That every job was 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bench import floor
@@ -36,6 +37,8 @@ class Drained:
     workers_cpu: float
     mongod_cpu: float
     claimed_again: int
+    metered: float = 0.0
+    """By how much a meter has risen meanwhile."""
 
     @property
     def rate(self) -> float:
@@ -86,17 +89,30 @@ def describe(results: list[Drained]) -> str:
     return f"{text}; {again} jobs claimed more than once" if again else text
 
 
-def drain(ground: Ground, place: Place, processes: int, options: Options, name: str = "noop") -> Drained:
+def drain(
+    ground: Ground,
+    place: Place,
+    processes: int,
+    options: Options,
+    name: str = "noop",
+    meter: Callable[[], float] = lambda: 0.0,
+) -> Drained:
     """Drain a fresh load of jobs of this name with so many worker processes."""
     for head_start in _HEAD_STARTS:
-        drained = _drain(ground, place, processes, options, head_start, name)
+        drained = _drain(ground, place, processes, options, head_start, name, meter)
         if drained is not None:
             return drained
     raise RuntimeError("the machine is too busy to measure on: jobs were due before the workers were up")
 
 
 def _drain(
-    ground: Ground, place: Place, processes: int, options: Options, head_start: float, name: str
+    ground: Ground,
+    place: Place,
+    processes: int,
+    options: Options,
+    head_start: float,
+    name: str,
+    meter: Callable[[], float],
 ) -> Drained | None:
     """One try; None when the jobs were due before all workers were up."""
     jobs = options.drain_jobs
@@ -105,11 +121,13 @@ def _drain(
         crew.go()
         left = (due - place.now()).total_seconds()
         time.sleep(max(0.0, left))
-        before = crew.cpu(), used(ground.mongod)
+        before = crew.cpu(), used(ground.mongod), meter()
         wall = _wait_drained(place, due, jobs)
         if left < 0:
             return None
-        return _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], jobs)
+        metered = meter() - before[2]
+        drained = _drained(place, due, wall, crew.cpu() - before[0], used(ground.mongod) - before[1], jobs)
+        return replace(drained, metered=metered)
 
 
 def _profile(options: Options, processes: int) -> str | None:

@@ -17,6 +17,7 @@ class Options:
     floor_jobs: int = 15_000
     others: int = 1_000_000
     in_line: int = 100_000
+    prunable: int = 1_000_000
     pickups: int = 300
     idle_seconds: float = 25.0
     idle_settle: float = 5.0
@@ -38,6 +39,7 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         floor_jobs=5_000,
         others=100_000,
         in_line=20_000,
+        prunable=100_000,
         pickups=60,
         idle_seconds=4.0,
         idle_settle=2.0,

@@ -1,8 +1,10 @@
 """Mainspring: a distributed job scheduler for Python on MongoDB."""
 
 from mainspring.cron import Cron
+from mainspring.dead_letters import Redrive
 from mainspring.engine.context import JobContext
 from mainspring.errors import (
+    ArchiveError,
     BulkError,
     CalendarNotFound,
     Cancel,
@@ -18,11 +20,13 @@ from mainspring.errors import (
     JobStateError,
     MainspringError,
     QueueFull,
+    RedriveNotFound,
     RetryAfter,
     ScheduleNotFound,
     ScheduleStateError,
     Signal,
     Snooze,
+    StepError,
     Unavailable,
     UnsupportedServer,
     WaitTimeout,
@@ -30,20 +34,24 @@ from mainspring.errors import (
 from mainspring.model.breaker import Breaker, BreakerStatus
 from mainspring.model.calendar import Calendar
 from mainspring.model.controls import GateUse, LimitOverride, LimitStatus, Paused
+from mainspring.model.dead_letters import DeadLetterGroup
 from mainspring.model.explanation import ExplainedGate, Explanation
-from mainspring.model.job import Attempt, Held, Job, JobError, Progress
+from mainspring.model.job import Attempt, Held, Job, JobError, Progress, Step
 from mainspring.model.ledger import Entry as LedgerEntry
 from mainspring.model.ledger import Notice
 from mainspring.model.limits import Limit, Rate, Sequence
+from mainspring.model.retention import Keep
 from mainspring.model.retry import Retry
 from mainspring.model.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.model.schedule import Firing, Pause
+from mainspring.model.sealing import Sealed
 from mainspring.scheduler import Scheduler
 from mainspring.schedules import Schedule
 from mainspring.store.ledger import Backfill
 
 __all__ = [
     "AnyOf",
+    "ArchiveError",
     "At",
     "Attempt",
     "Backfill",
@@ -56,6 +64,7 @@ __all__ = [
     "ClaimLost",
     "ConfigurationError",
     "Cron",
+    "DeadLetterGroup",
     "EmbeddedError",
     "Every",
     "Except",
@@ -74,6 +83,7 @@ __all__ = [
     "JobError",
     "JobNotFound",
     "JobStateError",
+    "Keep",
     "LedgerEntry",
     "Limit",
     "LimitOverride",
@@ -86,6 +96,8 @@ __all__ = [
     "QueueFull",
     "RRule",
     "Rate",
+    "Redrive",
+    "RedriveNotFound",
     "Retry",
     "RetryAfter",
     "Rule",
@@ -93,9 +105,12 @@ __all__ = [
     "ScheduleNotFound",
     "ScheduleStateError",
     "Scheduler",
+    "Sealed",
     "Sequence",
     "Signal",
     "Snooze",
+    "Step",
+    "StepError",
     "Unavailable",
     "UnsupportedServer",
     "WaitTimeout",

@@ -46,6 +46,8 @@ class Settings:
     app: str = "default"
     undeclared: str = "report"
     aging: float | None = None
+    encrypt: bool | tuple[str, ...] = False
+    redact: tuple[str, ...] | None = None
 
     @property
     def renew_every(self) -> float:
@@ -84,6 +86,9 @@ def make_settings(options: Mapping[str, object]) -> Settings:
             _number(values, key, low)
     for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("prefetch", 0)):
         _whole(values, key, least)
+    for key in ("encrypt", "redact"):
+        if isinstance(values.get(key), list):
+            values[key] = tuple(values[key])  # type: ignore[arg-type]
     _names(values)
     _app(values)
     return Settings(**values)  # type: ignore[arg-type]

@@ -11,9 +11,12 @@
     ├── ScheduleNotFound        no schedule has this id
     ├── ScheduleStateError      the schedule's state does not allow what was asked of it
     ├── CalendarNotFound        no calendar has this name
+    ├── RedriveNotFound         no redrive has this id
     ├── QueueFull               the queue has as many pending jobs as it may
     ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
+    ├── ArchiveError            finished jobs were not deleted, since they could not be archived
     ├── ClaimLost               the claim ran out or was taken; whatever this holder did is not recorded
+    ├── StepError               a step of a handler cannot be run or kept: its name, its result, its place
     ├── WaitTimeout             the job did not end in the time given to `wait()`
     ├── Unavailable             MongoDB cannot be reached, or did not answer in time
     ├── UnsupportedServer       the server is too old, or lacks what was asked for (transactions on a standalone)
@@ -115,6 +118,17 @@ class CalendarNotFound(MainspringError, LookupError):
         return type(self), (self.name,)
 
 
+class RedriveNotFound(MainspringError, LookupError):
+    """No redrive has this id: it never existed, or was kept long enough."""
+
+    def __init__(self, redrive_id: str) -> None:
+        super().__init__(f"No redrive has the id {redrive_id!r}; it never existed, or was kept long enough.")
+        self.redrive_id = redrive_id
+
+    def __reduce__(self) -> tuple[type[RedriveNotFound], tuple[str]]:
+        return type(self), (self.redrive_id,)
+
+
 class QueueFull(MainspringError):
     """The queue has as many pending jobs as `limit_queue(max_pending=…)` allows. Nothing was stored."""
 
@@ -150,8 +164,16 @@ class BulkError(MainspringError):
         return type(self), (self.jobs, self.errors)
 
 
+class ArchiveError(MainspringError):
+    """Finished jobs were not deleted: the archive hook has raised, or only other processes have it."""
+
+
 class ClaimLost(MainspringError):
     """The claim on this job ran out or was taken by somebody else; this holder's result was not recorded."""
+
+
+class StepError(MainspringError):
+    """A step cannot be run or kept as it was asked for. The job fails at once: the next attempt would meet the same."""
 
 
 class WaitTimeout(MainspringError, TimeoutError):

@@ -6,7 +6,7 @@ from mainspring.model.explanation import Explanation
 from mainspring.model.job import BLOCKED, PENDING
 from mainspring.model.known_limits import Declared
 from mainspring.model.reasons import explain, state_gate
-from mainspring.store.codec import decode_job, document_id
+from mainspring.store.codec import document_id
 from mainspring.verbs import Verbs
 
 
@@ -20,11 +20,13 @@ class ExplainVerbs(Verbs):
         """
         store = await self._store()
         document = await store.jobs.get(document_id(job_id))
-        job = decode_job(document)
+        job = store.sealer.decode(document)
         if job.state in (PENDING, BLOCKED) or document.get("v") is None:
-            return explain(await store.explaining.standing(document, self._declared_for(job.name, job.queue)))
+            standing = await store.explaining.standing(document, self._declared_for(job.name, job.queue))
+            return self._secrecy.explained(explain(standing))
         now = store.explaining.now()
-        return Explanation.of(job, now, [state_gate(job, now, ahead=bool(document.get("ahead")))])
+        gates = [state_gate(job, now, ahead=bool(document.get("ahead")))]
+        return self._secrecy.explained(Explanation.of(job, now, gates))
 
     def _declared_for(self, name: str, queue: str) -> Declared:
         """What this process's code says of the limits of a name and a queue."""

@@ -37,6 +37,7 @@ from mainspring.model.limits import (
     check_rate,
 )
 from mainspring.model.retry import Seconds
+from mainspring.model.sealing import refuse_keys
 from mainspring.store import Store
 from mainspring.store.breakers import Moved
 from mainspring.store.controls import breakers_in, limits_in, pauses_in
@@ -63,6 +64,7 @@ class FlowVerbs(Verbs):
         """Start no more jobs of a queue, or of a name, until it is resumed; with `key`, such as `{"tenant": "acme"}`,
         only none of those that have this value in their data. What runs goes on."""
         target = make_target(name, queue, key)
+        refuse_keys(self._secrecy.encrypt(name or ""), list(key or ()), "A pause by key")
         reason, actor = check_reason(reason), check_actor(actor)
         paused = await (await self._store()).controls.put_pause(target, reason, actor)
         self._controls_changed()
@@ -103,6 +105,7 @@ class FlowVerbs(Verbs):
         allowance = Allowance(check_concurrency(concurrency), check_rate(rate))
         if not allowance:
             raise ConfigurationError("Give the limit that is to count: concurrency=…, rate=… or both.")
+        refuse_keys(self._secrecy.encrypt(name or ""), allowance.paths, "A limit by key")
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         override = await store.controls.put_limit(target, allowance, reason, actor)

@@ -18,9 +18,13 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from mainspring.config import check_name
-from mainspring.errors import ConfigurationError, HandlerError, InvalidJob
+from mainspring.errors import ConfigurationError, HandlerError, InvalidJob, Signal
+from mainspring.model.dead_letters import Alert
+from mainspring.model.guarantee import check_one_attempt, most_attempts
 from mainspring.model.limits import Allowance
 from mainspring.model.retry import Retry
+from mainspring.model.sealing import Encrypt, refuse_keys
+from mainspring.model.versions import FIRST_VERSION, Lift, LiftFailed, check_lifts, lifted
 
 ISOLATIONS = ("auto", "thread", "process")
 _SIMPLE: dict[Any, type | tuple[type, ...]] = {str: str, dict: dict, list: list, bytes: bytes}
@@ -53,11 +57,16 @@ class Handler:
         function: Callable[..., Any],
         *,
         retry: Retry | None = None,
+        executes: str | None = None,
         timeout: float | None = None,
         isolation: str = "auto",
         queue: str | None = None,
         priority: int | None = None,
         allowance: Allowance = Allowance(),  # noqa: B008 - a frozen value
+        version: int = FIRST_VERSION,
+        lift: Mapping[int, Lift] | None = None,
+        encrypt: Encrypt | None = None,
+        redact: tuple[str, ...] = (),
     ) -> None:
         if not callable(function):
             raise HandlerError(f"The handler of {name!r} must be a function, not {function!r}.")
@@ -66,10 +75,17 @@ class Handler:
         self.name = check_name(name, "a job's name")
         self.function = function
         self.retry = retry
+        self.executes = executes
+        if retry is not None:
+            check_one_attempt(executes, most_attempts(retry))
         self.timeout = timeout
         self.queue = None if queue is None else check_name(queue, "a queue's name")
         self.priority = priority
         self.allowance = allowance
+        self.encrypt = encrypt
+        self.redact = redact
+        refuse_keys(encrypt, allowance.paths, f"A limit, a sequence or the fairness of {name!r}")
+        self.version, self._lifts = check_lifts(name, version, lift)
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
@@ -101,6 +117,10 @@ class Handler:
             self._check_missing(arguments)
         return arguments
 
+    def lift(self, data: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+        """Data that was written for an earlier version as this handler takes it; other data as it is."""
+        return data if version >= self.version else lifted(self.name, data, version, self.version, self._lifts)
+
     def _convert(self, parameter: Parameter | None, value: Any) -> Any:
         assert parameter is not None and parameter.adapter is not None
         simple = _SIMPLE.get(parameter.annotation)
@@ -130,6 +150,8 @@ class Handlers:
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
         self.catch_all: Handler | None = None
+        self.alerts: dict[str, Alert] = {}
+        """Those that are told of dead letters."""
 
     def add(self, handler: Handler) -> None:
         existing = self._by_name.get(handler.name)
@@ -148,6 +170,30 @@ class Handlers:
         """The handler of a name, without the catch-all."""
         return self._by_name.get(name)
 
+    def takes(self, name: str, version: int) -> bool:
+        """Whether data of this version can be run here. The catch-all takes data as it is, whatever its version."""
+        handler = self._by_name.get(name)
+        return self.catch_all is not None if handler is None else version <= handler.version
+
+    @property
+    def versions(self) -> dict[int, list[str]]:
+        """The names that have a handler of their own, by its version."""
+        found: dict[int, list[str]] = {}
+        for name, handler in sorted(self._by_name.items()):
+            found.setdefault(handler.version, []).append(name)
+        return found
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What others are to know of the handlers: the versions above the first, or all where a catch-all takes any."""
+        told = [
+            {"name": name, "version": version}
+            for version, names in self.versions.items()
+            for name in names
+            if version > FIRST_VERSION or self.catch_all is not None
+        ]
+        return {"versions": told}
+
     @property
     def own_names(self) -> list[str]:
         """The names that have a handler of their own."""
@@ -159,6 +205,10 @@ class Handlers:
 
     def remove(self, name: str) -> None:
         self._by_name.pop(name, None)
+
+    def executing(self, guarantee: str) -> list[str]:
+        """The names whose handlers have chosen this guarantee."""
+        return sorted(name for name, handler in self._by_name.items() if handler.executes == guarantee)
 
     @property
     def fair(self) -> bool:
@@ -252,15 +302,23 @@ def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     return _place(one) == _place(other)
 
 
-def check_data(handler: Handler | None, data: Any) -> None:
-    """Refuse data that the handler, where it is known, could not be called with."""
-    if handler is None:
+def stored_version(handler: Handler) -> int | None:
+    """What is stored with data that is written for a handler as it is now; nothing for the first version."""
+    return handler.version if handler.version > FIRST_VERSION else None
+
+
+def check_data(handler: Handler | None, data: Any, version: int | None = None) -> None:
+    """Refuse data that the handler, where it is known, could not be called with. Data of an older `version` is lifted
+    first; of that of a newer one nothing is known here."""
+    if handler is None or (version is not None and version > handler.version):
         return
     if data is not None and not isinstance(data, Mapping):
         raise InvalidJob(f"data must be a mapping of argument names to values, not {type(data).__name__}.")
     try:
-        handler.bind(data or {})
+        handler.bind(handler.lift(data or {}, version or handler.version))
     except InvalidJob:
         raise
+    except (LiftFailed, Signal) as error:
+        raise InvalidJob(str(error)) from error
     except ConfigurationError as error:
         raise InvalidJob(str(error)) from None

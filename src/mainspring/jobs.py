@@ -9,11 +9,12 @@ from typing import Any
 
 from mainspring.engine.waiting import Waiting
 from mainspring.errors import ConfigurationError, WaitTimeout
-from mainspring.handlers import check_data
+from mainspring.handlers import check_data, stored_version
 from mainspring.model.draft import check_instant, check_tags, make_draft
 from mainspring.model.job import STATES, Job
 from mainspring.model.retry import Retry, Seconds, seconds
-from mainspring.store.codec import decode_job, document_id, encode_data
+from mainspring.model.sealing import encrypt_like
+from mainspring.store.codec import document_id, encode_data
 from mainspring.store.connection import Document
 from mainspring.verbs import Verbs
 
@@ -26,7 +27,7 @@ class JobVerbs(Verbs):
     async def get_job(self, job_id: str) -> Job:
         """The job as it is stored now. Raises JobNotFound."""
         store = await self._store()
-        return decode_job(await store.jobs.get(document_id(job_id)))
+        return store.sealer.decode(await store.jobs.get(document_id(job_id)))
 
     async def jobs(
         self,
@@ -46,7 +47,7 @@ class JobVerbs(Verbs):
             raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
         store = await self._store()
         async for document in store.jobs.find(state, name, queue, tag, schedule_id, limit):
-            yield decode_job(document)
+            yield store.sealer.decode(document)
 
     async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
         """Wait until a job has ended, in whatever way, and return it. Raises WaitTimeout, and JobNotFound."""
@@ -66,7 +67,7 @@ class JobVerbs(Verbs):
         """
         store = await self._store()
         document, ended = await store.jobs.cancel(document_id(job_id), reason)
-        job = decode_job(document)
+        job = store.sealer.decode(document)
         if ended:
             self._events.emit("job:cancel", job)
         return job
@@ -97,8 +98,8 @@ class JobVerbs(Verbs):
         """Change a pending job. What is not given stays as it is."""
         store = await self._store()
         if data is not None:
-            job = await self.get_job(job_id)
-            check_data(self._handlers.own(job.name), data)
+            handler = self._handlers.own((await self.get_job(job_id)).name)
+            check_data(handler, data)
         draft = make_draft(
             "update",
             None,
@@ -125,10 +126,23 @@ class JobVerbs(Verbs):
         }
         changed = {key: fields[key] for key, value in given.items() if value is not None}
         if data is not None:
-            changed["data"] = encode_data(data, store.connection.settings.max_data)
+            encoded = encode_data(data, store.connection.settings.max_data)
+            changed |= self._seal_like(await store.jobs.get(document_id(job_id)), encoded)
+            if handler is not None:
+                changed["data_v"] = stored_version(handler)
         if not changed:
             return await self.get_job(job_id)
         return await self._again(store.jobs.edit(document_id(job_id), changed))
+
+    def _seal_like(self, stored: Document, data: Mapping[str, Any]) -> Document:
+        """New data for a stored job as it is to be stored: what was encrypted before is encrypted again."""
+        encrypt = self._secrecy.encrypt(str(stored.get("name")), encrypt_like(stored.get("data")))
+        document = {"_id": stored["_id"], "name": stored.get("name"), "data": data, "sealed": encrypt}
+        if encrypt is None:
+            return {"data": data}
+        self._secrecy.sealer.check(document)
+        sealed = self._secrecy.sealer.sealed(document)
+        return {"data": sealed["data"], "sealed": sealed.get("sealed")}
 
     async def delete(self, job_id: str) -> None:
         """Delete a job that is not running."""
@@ -139,7 +153,7 @@ class JobVerbs(Verbs):
         document = await change
         if document.get("ready"):
             self._due(document)
-        return decode_job(document)
+        return self._secrecy.sealer.decode(document)
 
     def _due(self, document: Document) -> None:
         """This process knows of a job that may be due: its worker, if it has one, need not be told by others."""

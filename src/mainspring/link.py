@@ -19,6 +19,7 @@ from mainspring.config import EMBEDDED, Settings
 from mainspring.errors import ConfigurationError, MainspringError
 from mainspring.store import Store
 from mainspring.store.connection import Connection, check_client
+from mainspring.store.sealing import Sealer
 
 logger = logging.getLogger("mainspring")
 
@@ -28,13 +29,16 @@ _LOOK_EVERY = 1.0
 class Link:
     """One Scheduler's connection. `store()` gives the store, connecting first if need be."""
 
-    def __init__(self, uri: str | None, client: Any, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, uri: str | None, client: Any, settings: Settings, clock: Clock, sealer: Sealer | None = None
+    ) -> None:
         if client is not None:
             check_client(client)
         self._given_uri = uri
         self._client = client
         self._settings = settings
         self._clock = clock
+        self._sealer = sealer
         self._embedded: Any = None
         self._folder = Path(uri[len(EMBEDDED) :]).expanduser().absolute() if uri and uri.startswith(EMBEDDED) else None
         if uri == EMBEDDED:
@@ -52,8 +56,8 @@ class Link:
     def changed(self, settings: Settings, uri: str | None) -> Link:
         """A link like this one with other settings, and to another place if a URI is given."""
         if uri is None:
-            return Link(self._given_uri, self._client, settings, self._clock)
-        return Link(uri, None, settings, self._clock)
+            return Link(self._given_uri, self._client, settings, self._clock, self._sealer)
+        return Link(uri, None, settings, self._clock, self._sealer)
 
     @property
     def uri(self) -> str | None:
@@ -79,7 +83,7 @@ class Link:
         assert self._opening is not None
         async with self._opening:
             if self._opened is None:
-                self._opened = Store(await self._connect())
+                self._opened = Store(await self._connect(), self._sealer)
         return self._opened
 
     async def close(self) -> None:

@@ -10,13 +10,16 @@ from typing import Any, TypeVar, overload
 from mainspring.config import check_name
 from mainspring.cron import Cron
 from mainspring.cron.zone import Fold, Gap
+from mainspring.engine.archive import Archive
 from mainspring.engine.events import Callback, Events
 from mainspring.engine.executor import Middleware
+from mainspring.engine.secrecy import Secrecy
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
 from mainspring.model.bound import Bound, check_bound
 from mainspring.model.breaker import Breaker, check_breaker
 from mainspring.model.draft import check_priority, check_retry, check_timeout
+from mainspring.model.guarantee import check_executes
 from mainspring.model.limits import (
     Allowance,
     Limit,
@@ -27,8 +30,11 @@ from mainspring.model.limits import (
     check_rate,
     check_sequence,
 )
+from mainspring.model.redaction import check_redact
 from mainspring.model.retry import Retry, Seconds
 from mainspring.model.rules import Every, Rule
+from mainspring.model.sealing import check_encrypt
+from mainspring.model.versions import FIRST_VERSION, Lift
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,9 +54,13 @@ class Declared:
 class Registration:
     """The registering half of the Scheduler."""
 
+    _secrecy: Secrecy
+    """What of jobs may be seen."""
+
     def __init__(self) -> None:
         self._handlers = Handlers()
         self._events = Events()
+        self._archive = Archive()
         self._middleware: list[Middleware] = []
         self._queue_limits: dict[str, Allowance] = {}
         self._bounds: dict[str, Bound] = {}
@@ -69,6 +79,7 @@ class Registration:
         name: str | None = None,
         *,
         retry: Retry | int | None = None,
+        executes: str | None = None,
         timeout: Seconds | None = None,
         isolation: str = "auto",
         queue: str | None = None,
@@ -78,15 +89,23 @@ class Registration:
         sequence: str | Sequence | None = None,
         fair: str | None = None,
         breaker: Breaker | None = None,
+        version: int = FIRST_VERSION,
+        lift: Mapping[int, Lift] | None = None,
+        encrypt: bool | list[str] | tuple[str, ...] | None = None,
+        redact: list[str] | tuple[str, ...] | None = None,
     ) -> Callable[[F], F]:
         """Register a function as the handler of a job name (its own name by default). It stays callable as it is.
 
         Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
         of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
+        `executes` chooses a guarantee: "at_least_once" (the default), "at_most_once" or "exactly_once".
         `concurrency` limits how many of them run at once, `rate` how many start in a stretch of time, across all
         processes; a `Limit` or a `Rate` with a key does so for each value of it. With `sequence`, the path of a key in
         the data, jobs of one value run strictly in order, one at a time; with `fair`, the values take turns.
-        A `breaker` keeps its jobs back for a while when too many attempts fail.
+        A `breaker` keeps its jobs back for a while when too many attempts fail. `version` counts the forms that its
+        data has had, and `lift` has a function from each earlier one to the next: `version=3, lift={1: f, 2: g}`.
+        With `encrypt`, all data, or the values at these paths, and what the handler returns are stored encrypted;
+        `redact` names fields that are not shown.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -98,6 +117,7 @@ class Registration:
                     name if name is not None else str(getattr(function, "__name__", "")),
                     function,
                     retry=None if retry is None else check_retry(retry),
+                    executes=None if executes is None else check_executes(executes),
                     timeout=None if timeout is None else check_timeout(timeout),
                     isolation=isolation,
                     queue=queue,
@@ -109,11 +129,19 @@ class Registration:
                         check_fair(fair),
                         check_breaker(breaker),
                     ),
+                    version=version,
+                    lift=lift,
+                    encrypt=check_encrypt(encrypt),
+                    redact=check_redact(redact),
                 )
             )
+            self._check_encrypted()
             return function
 
         return register
+
+    def _check_encrypted(self) -> None:
+        """Refuse limits by values that are encrypted because all jobs are."""
 
     def limit_queue(
         self,
@@ -140,6 +168,7 @@ class Registration:
             self._queue_limits[queue] = allowance
         if bound is not None:
             self._bounds[queue] = bound
+        self._check_encrypted()
 
     def cron(
         self,
@@ -241,6 +270,14 @@ class Registration:
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every run: `async def around(ctx, run): …; result = await run(); …; return result`."""
         self._middleware.append(function)
+        return function
+
+    def archive(self, function: F) -> F:
+        """Have finished jobs archived before they are deleted: a function, plain or async, of a list of jobs.
+
+        Where it raises, they stay and are given to it again later. It may be given a job more than once.
+        """
+        self._archive.register(function)
         return function
 
     def on_start(self, function: F) -> F:

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -21,10 +21,14 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings, suggestion
+from mainspring.dead_letters import DeadLetterVerbs
+from mainspring.encryption import EncryptionVerbs
+from mainspring.engine.agent import Enqueuer
 from mainspring.engine.backlog import Backlogs
 from mainspring.engine.chores.rescue_lost import announce_rescue
 from mainspring.engine.limits import Limits
 from mainspring.engine.policy import Policies
+from mainspring.engine.secrecy import Secrecy
 from mainspring.engine.worker import Worker
 from mainspring.errors import (
     BulkError,
@@ -34,31 +38,37 @@ from mainspring.errors import (
     QueueFull,
     ScheduleNotFound,
     Unavailable,
+    UnsupportedServer,
 )
 from mainspring.explaining import ExplainVerbs
 from mainspring.flow import FlowVerbs
-from mainspring.handlers import Handler, check_data
+from mainspring.handlers import Handler, check_data, stored_version
 from mainspring.jobs import JobVerbs
+from mainspring.keyring import find_keys
 from mainspring.link import Link
 from mainspring.model.draft import (
     OPTIONS,
     Draft,
+    check_attempts,
     check_in_transaction,
     check_retry,
     make_draft,
 )
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
 from mainspring.model.limits import Shut, Turn
+from mainspring.model.retention import Keep, Retention, check_retention
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules import Rule
 from mainspring.model.schedule import ScheduleOptions, Spec, check_repeated, make_spec
+from mainspring.model.versions import check_version
 from mainspring.registration import Declared
 from mainspring.schedules import Schedule, new_schedule_id
 from mainspring.store import Store
-from mainspring.store.codec import decode_job, encode_data, new_job
+from mainspring.store.codec import encode_data, new_job
 from mainspring.store.connection import Document
-from mainspring.store.transaction import Transaction
+from mainspring.store.sealing import Sealer
 from mainspring.store.watch import Hint
+from mainspring.transactions import TransactionVerbs
 
 logger = logging.getLogger("mainspring")
 
@@ -72,12 +82,14 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
+class Scheduler(JobVerbs, TransactionVerbs, ExplainVerbs, FlowVerbs, DeadLetterVerbs, EncryptionVerbs, CalendarVerbs):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
     `./.mainspring` (`embedded:PATH` chooses another folder). An AsyncMongoClient of yours may be handed in instead.
-    `handler` receives every job that has no handler of its own. The other options are listed in `config.Settings`.
+    `handler` receives every job that has no handler of its own. `keys` are those for encrypted data, by their ids; the
+    first one seals, and without them MAINSPRING_KEYS and MAINSPRING_KEYS_FILE count. The other options are listed in
+    `config.Settings`.
     """
 
     def __init__(
@@ -87,14 +99,20 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         client: Any = None,
         handler: Callable[..., Any] | None = None,
         retry: Retry | int | None = None,
+        retention: Sequence[Keep] = (),
+        keys: Mapping[str, bytes | str] | None = None,
         clock: Clock | None = None,
         **options: Any,
     ) -> None:
         self.settings: Settings = make_settings(options)
         self._clock: Clock = clock or ServerClock()
-        self._link = Link(uri if client is not None else choose_uri(uri), client, self.settings, self._clock)
+        sealer = Sealer(find_keys(keys))
+        self._link = Link(uri if client is not None else choose_uri(uri), client, self.settings, self._clock, sealer)
         super().__init__()
+        self._secrecy = Secrecy(self._handlers, sealer, self.settings)
+        self._events.fit = self._secrecy.announced
         self._retry = check_retry(retry) if retry is not None else Retry()
+        self._retention = check_retention(retention)
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         self._limits = Limits(self._handlers, self._queue_limits)
         self._backlogs = Backlogs(self._bounds)
@@ -111,6 +129,8 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         if self._worker is not None or self._link.connected:
             raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
         self.settings = make_settings({**asdict(self.settings), **options})
+        self._secrecy.configure(self.settings)
+        self._check_encrypted()
         self._link = self._link.changed(self.settings, None if uri is None else choose_uri(uri))
         self._policies = Policies(self._handlers, self._retry, self.settings.timeout)
         return self
@@ -136,7 +156,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         start_within: Seconds | None = None,
         timeout: Seconds | None = None,
         retry: Retry | int | None = None,
+        executes: str | None = None,
         tags: Sequence[str] | None = None,
+        version: int | None = None,
+        encrypt: bool | Sequence[str] | None = None,
         session: Any = None,
         parent_id: str | None = None,
         repeat: None = None,
@@ -154,7 +177,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         start_within: Seconds | None = None,
         timeout: Seconds | None = None,
         retry: Retry | int | None = None,
+        executes: str | None = None,
         tags: Sequence[str] | None = None,
+        version: int | None = None,
+        encrypt: bool | Sequence[str] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule: ...
     async def schedule(
@@ -175,7 +201,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         start_within: Seconds | None = None,
         timeout: Seconds | None = None,
         retry: Retry | int | None = None,
+        executes: str | None = None,
         tags: Sequence[str] | None = None,
+        version: int | None = None,
+        encrypt: bool | Sequence[str] | None = None,
         session: Any = None,
         parent_id: str | None = None,
         repeat: Rule | None = None,
@@ -187,7 +216,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
         its `deduplicated` is True. `throttle` is such a window, by the job's name where no key is given. With
         `debounce`, the last of a burst of calls runs, that long after it: each call changes the job that waits, and
-        returns it. With `session`, the job exists if and only if your transaction commits.
+        returns it. With `session`, the job exists if and only if your transaction commits. `version` is that of the
+        handler that the data is written for, where this process does not have the handler itself. `executes` chooses
+        a guarantee for this job: "at_least_once", "at_most_once" or "exactly_once". With `encrypt`, all data or the
+        values at these paths are stored encrypted, beside what the handler has encrypted anyway.
 
         With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, store a schedule that makes such jobs, and
         return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
@@ -212,22 +244,28 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
                 "start_within": start_within,
                 "timeout": timeout,
                 "retry": retry,
+                "executes": executes,
                 "tags": tags,
+                "version": version,
+                "encrypt": encrypt,
                 "parent_id": parent_id,
             },
         )
         if repeat is not None:
             check_repeated(draft, session)
+            self._check_guarantee(await self._store(), draft)
             identity = new_schedule_id(name) if schedule_id is None else schedule_id
             return await self._put_schedule(make_spec(identity, draft, repeat, options))
         store = await self._store()
+        self._check_guarantee(store, draft)
         if session is not None:
+            store.transactions.check_session(session)
             check_in_transaction(draft)
             await self._backlogs.check(store, draft)
-            ((document, fresh),) = await store.inserts.insert_in(store.transactions.check_session(session), [draft])
-            return _stored(document, draft, fresh)
+            (job,) = await self._insert_in(store, session, [draft], self._stored)
+            return job
         document, fresh = await self._backlogs.insert(store, draft)
-        job = _stored(document, draft, fresh)
+        job = self._stored(document, draft, fresh)
         if fresh:
             self._announce(document, job)
         return job
@@ -238,10 +276,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         When some are refused, the others are stored all the same and BulkError tells, item by item, what became of
         each. With `session`, all are checked first and nothing is stored when one is refused.
         """
-        drafts = (self._draft_item(item) for item in items)
         store = await self._store()
+        drafts = (self._draft_item(item, store) for item in items)
         if session is not None:
-            return await self._schedule_in(session, list(drafts))
+            return await self._schedule_in(store, session, list(drafts))
         outcomes = await self._backlogs.insert_many(store, drafts)
         errors = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
         jobs = outcomes if not errors else [None if isinstance(o, Exception) else o for o in outcomes]
@@ -255,9 +293,9 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
             raise BulkError(list(jobs), errors)
         return jobs  # type: ignore[return-value]
 
-    async def _schedule_in(self, session: Any, drafts: list[Draft | Exception]) -> list[Job]:
+    async def _schedule_in(self, store: Store, session: Any, drafts: list[Draft | Exception]) -> list[Job]:
         """All or nothing: what cannot be stored is refused before anything is."""
-        store = await self._store()
+        store.transactions.check_session(session)
         errors: dict[int, Exception] = {}
         checked: list[Draft] = []
         for place, draft in enumerate(drafts):
@@ -268,37 +306,55 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
                 encode_data(draft.data, self.settings.max_data)
                 await self._backlogs.check(store, draft)
                 checked.append(draft)
-            except (ConfigurationError, QueueFull) as error:
+            except (ConfigurationError, QueueFull, UnsupportedServer) as error:
                 errors[place] = error
         if errors:
             raise BulkError([None] * len(drafts), errors)
-        stored = await store.inserts.insert_in(store.transactions.check_session(session), checked)
-        return [_stored(document, draft, fresh) for (document, fresh), draft in zip(stored, checked, strict=True)]
+        return await self._insert_in(store, session, checked, self._stored)
 
-    def _draft_item(self, item: Mapping[str, Any]) -> Draft | Exception:
+    def _stored(self, document: Document, draft: Draft, fresh: bool) -> Job:
+        if fresh:
+            return new_job(document, dict(draft.data or {}))
+        return self._secrecy.sealer.decode(document, deduplicated=True)
+
+    async def _draft_of_child(self, name: str, data: Any, options: dict[str, Any]) -> Draft:
+        """The draft of a job that a handler stores in the transaction of its own process."""
+        draft = self._draft(name, data, options)
+        check_in_transaction(draft)
+        await self._backlogs.check(await self._store(), draft)
+        return replace(draft, gates=())
+
+    def _draft_item(self, item: Mapping[str, Any], store: Store) -> Draft | Exception:
         """The draft of a bulk's item, or what is wrong with it."""
         try:
             if not isinstance(item, Mapping) or "name" not in item:
-                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {item!r}.")
+                found = f"a mapping of {list(item)}" if isinstance(item, Mapping) else repr(item)
+                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {found}.")
             name, data = item["name"], item.get("data")
             if len(item) == 1 + ("data" in item):
-                return self._plain_draft(name, data)
-            options = {key: value for key, value in item.items() if key not in ("name", "data")}
-            return self._draft(name, data, options)
-        except ConfigurationError as error:
+                draft = self._plain_draft(name, data)
+            else:
+                options = {key: value for key, value in item.items() if key not in ("name", "data")}
+                draft = self._draft(name, data, options)
+            if not store.connection.supports_transactions:
+                self._check_guarantee(store, draft)
+            return draft
+        except (ConfigurationError, UnsupportedServer) as error:
             return error
 
     def _plain_draft(self, name: str, data: Any) -> Draft:
         """The draft of a job without options; what most of a large bulk is."""
         handler = self._handlers.own(name) if isinstance(name, str) else None
         if handler is None:
-            return Draft(check_name(name, "a job's name"), data, has_options=False)
+            return self._encrypted(Draft(check_name(name, "a job's name"), data, has_options=False))
         check_data(handler, data)
         queue, priority = handler.queue or DEFAULT_QUEUE, handler.priority or DEFAULT_PRIORITY
-        return self._gated(Draft(name, data, queue, priority, has_options=False))
+        data_v = stored_version(handler)
+        return self._gated(Draft(name, data, queue, priority, data_v=data_v, has_options=data_v is not None))
 
     def _gated(self, draft: Draft) -> Draft:
         """The draft with the limits in its way, as far as this process knows of any."""
+        self._encrypted(draft)
         if self._limits:
             document = {"name": draft.name, "queue": draft.queue, "data": draft.data, "seq": draft.seq}
             draft.gates = [gate for gate in self._limits.gates(document) if not isinstance(gate.rule, Shut)]
@@ -309,8 +365,9 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
 
     def _draft(self, name: str, data: Any, options: dict[str, Any]) -> Draft:
         handler = self._handlers.own(name) if isinstance(name, str) else None
+        version = options.get("version")
         if handler is not None:
-            check_data(handler, data)
+            check_data(handler, data, None if version is None else check_version(version))
         unknown = options.keys() - OPTIONS
         if unknown:
             raise InvalidJob(_unknown_option(min(unknown)))
@@ -325,6 +382,9 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
                 draft.queue = handler.queue or DEFAULT_QUEUE
             if options.get("priority") is None:
                 draft.priority = handler.priority or DEFAULT_PRIORITY
+            _check_attempts(draft, handler)
+            if version is None:
+                draft.data_v = stored_version(handler)
         return self._gated(draft)
 
     def _announce(self, document: Document, job: Job) -> None:
@@ -336,7 +396,7 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         if self._worker is not None:
             self._worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
 
-    # -- transactions and the connection ---------------------------------------------------------------------------
+    # -- the connection --------------------------------------------------------------------------------------------
 
     async def connect(self) -> Self:
         """Connect now instead of at the first use."""
@@ -353,16 +413,6 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         """The AsyncMongoClient in use; for `session=`, and to look inside."""
         return self._link.open_store().connection.client
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then `tx.session`."""
-        return self._transaction()
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Transaction]:
-        store = await self._store()
-        async with store.transactions.open() as transaction:
-            yield transaction
-
     async def _store(self) -> Store:
         self._leave_parent()
         store = await self._link.store()
@@ -376,6 +426,10 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         if self._worker is not None:
             self._worker.schedules_changed()
 
+    def _look(self) -> None:
+        if self._worker is not None:
+            self._worker.look()
+
     def _controls_changed(self) -> None:
         if self._worker is not None:
             self._worker.controls_changed()
@@ -384,9 +438,11 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
         """Store the schedules that are declared in code, and tell of those that were and are no more."""
         app = self.settings.app
         specs = [self._declared_spec(declared) for declared in self._declared]  # all are checked first
+        store = await self._store()
+        for spec in specs:
+            self._check_guarantee(store, spec.draft)
         for spec in specs:
             await self._put_schedule(spec, app)
-        store = await self._store()
         for schedule_id in await store.schedules.undeclared(app, [spec.id for spec in specs]):
             if self.settings.undeclared == "remove":
                 with suppress(ScheduleNotFound):  # another process of this app was faster
@@ -430,7 +486,9 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
 
     async def _start_worker(self) -> Worker:
         store = await self._store()
+        self._check_handlers(store)
         await self._store_declared()
+        await store.alerts.open(self._handlers.alerts)
         for hook in self._on_start:
             await _maybe_await(hook())
         worker = Worker(
@@ -439,8 +497,13 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
             handlers=self._handlers,
             policies=self._policies,
             events=self._events,
-            schedule=lambda name, data, options: self.schedule(name, data, **options),
+            enqueuer=Enqueuer(
+                lambda name, data, options: self.schedule(name, data, **options), self._draft_of_child, self._announce
+            ),
             limits=self._limits,
+            retention=Retention(self._retention, self.settings.keep_finished, self.settings.keep_failed),
+            archive=self._archive,
+            secrecy=self._secrecy,
             middleware=self._middleware,
             version=_version(),
             id=os.environ.get("MAINSPRING_WORKER_ID"),
@@ -492,7 +555,7 @@ class Scheduler(JobVerbs, ExplainVerbs, FlowVerbs, CalendarVerbs):
             announce_rescue(self._events, one)
         await store.workers.leave(worker_id)
         await store.gates.take_back(worker_id)
-        return [decode_job(one.document) for one in rescued]
+        return [store.sealer.decode(one.document) for one in rescued]
 
     async def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
@@ -541,10 +604,11 @@ async def _maybe_await(outcome: Any) -> None:
         await outcome
 
 
-def _stored(document: Document, draft: Draft, fresh: bool) -> Job:
-    if not fresh:
-        return decode_job(document, deduplicated=True)
-    return new_job(document, dict(draft.data or {}))
+def _check_attempts(draft: Draft, handler: Handler) -> None:
+    try:
+        check_attempts(draft, handler.executes)
+    except ConfigurationError as error:
+        raise InvalidJob(str(error)) from None
 
 
 def _not_repeated(options: Sequence[str]) -> str:

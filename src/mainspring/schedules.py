@@ -16,9 +16,9 @@ from mainspring.clock import truncate
 from mainspring.config import check_actor, check_name, check_reason
 from mainspring.engine.timekeeper import announce_fired
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
-from mainspring.handlers import check_data
+from mainspring.handlers import check_data, stored_version
 from mainspring.model.calendar import Calendar
-from mainspring.model.draft import check_instant, make_draft
+from mainspring.model.draft import check_attempts, check_instant, make_draft
 from mainspring.model.job import Job
 from mainspring.model.ledger import Entry
 from mainspring.model.plan import OVERLAPS
@@ -34,9 +34,9 @@ from mainspring.model.schedule import (
     check_removed,
     make_spec,
 )
+from mainspring.model.sealing import encrypt_like
 from mainspring.model.times import Times, is_after_end
 from mainspring.store import Store
-from mainspring.store.codec import decode_job
 from mainspring.store.connection import Document
 from mainspring.store.ledger import NOT_RUN, WHICH, Backfill, decode_backfill
 from mainspring.store.schedule_codec import decode_schedule, draft_of, options_of
@@ -179,7 +179,7 @@ class ScheduleVerbs(Verbs):
         changed = await store.schedules.pause(_id(schedule_id), check_reason(reason), check_actor(actor))
         schedule = self._changed(changed)
         if changed.changed:
-            self._events.emit("schedule:pause", schedule)
+            self._events.emit("schedule:pause", Schedule(**decode_schedule(changed.document), _verbs=self))
         return schedule
 
     async def resume_schedule(self, schedule_id: str) -> Schedule:
@@ -209,7 +209,7 @@ class ScheduleVerbs(Verbs):
             _id(schedule_id), overlap, check_reason(reason), check_actor(actor)
         )
         self._changed(changed)
-        return decode_job(await store.jobs.get(job_id))
+        return store.sealer.decode(await store.jobs.get(job_id))
 
     async def edit_schedule(
         self,
@@ -222,6 +222,7 @@ class ScheduleVerbs(Verbs):
         tags: Sequence[str] | None = None,
         timeout: Seconds | None = None,
         retry: Retry | int | None = None,
+        executes: str | None = None,
         start_within: Seconds | None = None,
         remove: Sequence[str] = (),
         **options: Unpack[ScheduleOptions],
@@ -233,7 +234,7 @@ class ScheduleVerbs(Verbs):
         check_removed(remove)
         store = await self._store()
         given = {"queue": queue, "priority": priority, "tags": tags, "timeout": timeout, "retry": retry}
-        given |= {"start_within": start_within}
+        given |= {"executes": executes, "start_within": start_within}
 
         changed: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
 
@@ -328,7 +329,8 @@ class ScheduleVerbs(Verbs):
         return self._schedule(changed.document)
 
     def _schedule(self, document: Document) -> Schedule:
-        return Schedule(**decode_schedule(document), _verbs=self)
+        facts = decode_schedule(document) | {"data": self._secrecy.sealer.open_template(document)}
+        return Schedule(**facts, _verbs=self)
 
     def _respec(
         self,
@@ -343,9 +345,12 @@ class ScheduleVerbs(Verbs):
         chosen = {key: value for key, value in given.items() if value is not None}
         fresh = make_draft(draft.name, data, **chosen)
         draft = replace(draft, **{key: getattr(fresh, key) for key in chosen})
+        check_attempts(draft)
         if data is not None:
-            check_data(self._handlers.own(draft.name), data)
-            draft = replace(draft, data=data)
+            handler = self._handlers.own(draft.name)
+            check_data(handler, data)
+            draft = replace(draft, data=data, data_v=draft.data_v if handler is None else stored_version(handler))
+            draft.encrypt = self._secrecy.encrypt(draft.name, encrypt_like(document["job"].get("data")))
         kept = {**options_of(document), **options}
         return make_spec(document["_id"], draft, repeat or rule_from_document(document["rule"]), kept)
 

@@ -16,31 +16,37 @@ here waits for it. There is no second implementation.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import update_wrapper, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from mainspring.dead_letters import Redrive as AsyncRedrive
 from mainspring.engine.context import BlockingJobContext, BlockingTransaction
 from mainspring.engine.portal import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
+from mainspring.model.dead_letters import RedriveFacts
 from mainspring.model.job import Job
+from mainspring.model.retry import Seconds, seconds
 from mainspring.model.rules import Rule
 from mainspring.model.schedule import ScheduleFacts
 from mainspring.scheduler import Scheduler as AsyncScheduler
 from mainspring.schedules import Schedule as AsyncSchedule
 from mainspring.store.blocking import Blocking, unwrap
+from mainspring.store.transaction import Reruns
 
 JobContext = BlockingJobContext
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["JobContext", "Schedule", "Scheduler"]
+__all__ = ["JobContext", "Redrive", "Schedule", "Scheduler"]
 
 
 def _blocking(
@@ -65,6 +71,31 @@ def _blocking_schedule(
     @wraps(method)
     def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         return Schedule.of(self, self._call(method(self.inner, *args, **kwargs)))
+
+    return call
+
+
+def _blocking_redrive(
+    method: Callable[Concatenate[AsyncScheduler, P], Awaitable[AsyncRedrive]],
+) -> Callable[Concatenate[Scheduler, P], Redrive]:
+    """The blocking form of one of the scheduler's methods that return a redrive."""
+
+    @wraps(method)
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> Redrive:
+        return Redrive.of(self, self._call(method(self.inner, *args, **kwargs)))
+
+    return call
+
+
+def _on_redrive(
+    method: Callable[Concatenate[AsyncRedrive, P], Awaitable[AsyncRedrive]],
+) -> Callable[Concatenate[Redrive, P], Redrive]:
+    """The blocking form of one of a redrive's methods."""
+
+    @wraps(method)
+    def call(self: Redrive, /, *args: P.args, **kwargs: P.kwargs) -> Redrive:
+        scheduler, inner = self._origin()
+        return Redrive.of(scheduler, scheduler._call(method(inner, *args, **kwargs)))
 
     return call
 
@@ -125,6 +156,28 @@ class Schedule(ScheduleFacts):
     backfill = _on_schedule(AsyncSchedule.backfill)
 
 
+@dataclass(frozen=True)
+class Redrive(RedriveFacts):
+    """An order to retry or to discard dead letters, as it was when it was read."""
+
+    _from: tuple[Scheduler, AsyncRedrive] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, inner: AsyncRedrive) -> Redrive:
+        """The blocking form of a redrive."""
+        values = {one.name: getattr(inner, one.name) for one in fields(RedriveFacts)}
+        return cls(**values, _from=(scheduler, inner))
+
+    def _origin(self) -> tuple[Scheduler, AsyncRedrive]:
+        if self._from is None:
+            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+        return self._from
+
+    refresh = _on_redrive(AsyncRedrive.refresh)
+    wait = _on_redrive(AsyncRedrive.wait)
+    cancel = _on_redrive(AsyncRedrive.cancel)
+
+
 class Scheduler:
     """Schedules jobs on MongoDB and, once started, runs them. Takes what `mainspring.Scheduler` takes."""
 
@@ -142,6 +195,10 @@ class Scheduler:
         self.on = self.inner.on
         self.off = self.inner.off
         self.middleware = self.inner.middleware
+        self.dead_letter_handler = self.inner.dead_letter_handler
+        self.archive = self.inner.archive
+        self.shown = self.inner.shown
+        self.set_keys = self.inner.set_keys
         self.on_start = self.inner.on_start
         self.on_stop = self.inner.on_stop
         self.configure = self.inner.configure
@@ -172,6 +229,11 @@ class Scheduler:
     breakers = _blocking(AsyncScheduler.breakers)
     open_breaker = _blocking(AsyncScheduler.open_breaker)
     close_breaker = _blocking(AsyncScheduler.close_breaker)
+    dead_letter_groups = _blocking(AsyncScheduler.dead_letter_groups)
+    retry_dead_letters = _blocking_redrive(AsyncScheduler.retry_dead_letters)
+    discard_dead_letters = _blocking_redrive(AsyncScheduler.discard_dead_letters)
+    get_redrive = _blocking_redrive(AsyncScheduler.get_redrive)
+    cancel_redrive = _blocking_redrive(AsyncScheduler.cancel_redrive)
     wait = _blocking(AsyncScheduler.wait)
     cancel = _blocking(AsyncScheduler.cancel)
     retry = _blocking(AsyncScheduler.retry)
@@ -179,6 +241,8 @@ class Scheduler:
     update = _blocking(AsyncScheduler.update)
     delete = _blocking(AsyncScheduler.delete)
     rescue_worker = _blocking(AsyncScheduler.rescue_worker)
+    keys_in_use = _blocking(AsyncScheduler.keys_in_use)
+    reseal = _blocking(AsyncScheduler.reseal)
     get_schedule = _blocking_schedule(AsyncScheduler.get_schedule)
     pause_schedule = _blocking_schedule(AsyncScheduler.pause_schedule)
     resume_schedule = _blocking_schedule(AsyncScheduler.resume_schedule)
@@ -210,6 +274,14 @@ class Scheduler:
         """Jobs that match, one after the other; takes what `mainspring.Scheduler.jobs` takes."""
         return self._open_portal().iterate(self.inner.jobs(**filters))
 
+    def dead_letters(self, **filters: Any) -> Iterator[Job]:
+        """Failed jobs that match, the latest first; takes what `mainspring.Scheduler.dead_letters` takes."""
+        return self._open_portal().iterate(self.inner.dead_letters(**filters))
+
+    def redrives(self, limit: int = 100) -> list[Redrive]:
+        """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are."""
+        return [Redrive.of(self, redrive) for redrive in self._call(self.inner.redrives(limit))]
+
     def schedules(self, **filters: Any) -> Iterator[Schedule]:
         """Schedules that match, one after the other; takes what `mainspring.Scheduler.schedules` takes."""
         found = self._open_portal().iterate(self.inner.schedules(**filters))
@@ -233,9 +305,28 @@ class Scheduler:
 
     def transaction(self) -> BlockingContext[BlockingTransaction]:
         """A transaction: `with scheduler.transaction() as tx`, then `tx.db` and `session=tx.session`."""
+        return self._transaction()
+
+    def in_transaction(self, function: Callable[[BlockingTransaction], T], *, timeout: Seconds = 60) -> T:
+        """Run `def function(tx)`, in this thread, in a transaction, commit it, and return what it has returned.
+
+        It is run again as `mainspring.Scheduler.in_transaction` does it.
+        """
+        if inspect.iscoroutinefunction(function):
+            raise ConfigurationError("in_transaction() of mainspring.sync takes a plain function, not an async one.")
+        reruns = Reruns(seconds(timeout, "timeout"))
+        while True:
+            try:
+                with self._transaction(reruns.left) as transaction:
+                    return function(transaction)
+            except Exception as error:
+                pause = reruns.pause_after(error)
+            time.sleep(pause)
+
+    def _transaction(self, patience: float | None = None) -> BlockingContext[BlockingTransaction]:
         self.connect()
         portal = self._open_portal()
-        return BlockingContext(portal, self.inner.transaction(), lambda tx: BlockingTransaction(tx, portal))
+        return BlockingContext(portal, self.inner._transaction(patience), lambda tx: BlockingTransaction(tx, portal))
 
     def stop(self, graceful: bool = True, timeout: float = 30) -> None:
         """Stop claiming, let handlers finish within `timeout`, release the rest; close."""

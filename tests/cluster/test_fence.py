@@ -18,6 +18,7 @@ from mainspring.store import Store
 from mainspring.store.claim import Batch
 from mainspring.store.connection import Connection
 from mainspring.store.finish import Finish
+from mainspring.store.leases import Note
 
 LEASE = 10.0
 ENDINGS: list[Ending] = [
@@ -64,7 +65,7 @@ async def test_no_verb_of_a_stale_holder_changes_a_job_that_another_one_holds(
     assert await asyncio.to_thread(renewals.renew, [stale.claim], [id]) == {id}
     assert await store.claims.renew_one(id, 1, LEASE) is False
     assert (await store.claims.resolve(stale)).documents == []
-    await store.notes.write([(id, 1, {"percent": 99.0, "note": "stale"}, ["stale"])], 100)
+    await store.notes.write([Note(id, 1, {"percent": 99.0, "note": "stale"}, ["stale"])], 100)
     await store.notes.started([id], [stale.claim])
     finishes = [Finish(id, 1, 1, "stale", now, now, ending) for ending in ENDINGS]
     for finish in finishes:

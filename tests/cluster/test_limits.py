@@ -60,8 +60,8 @@ async def test_a_rate_is_kept_over_every_window_by_all_processes_together_and_us
     starts = sorted(run.started for run in fleet.history.runs())
     assert len(starts) == count
     # A start is written down a little after the token was spent: a start that was held up, followed by one that was
-    # not, may seem to be nearer to it than they were allowed.
-    slack = 3
+    # not, may seem to be nearer to it than they were allowed. On a busy machine that is up to a sixth of a second.
+    slack = 8
     for first in range(len(starts)):
         for last in range(first, len(starts)):
             allowed = a_second * (starts[last] - starts[first]) + burst + slack

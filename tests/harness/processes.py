@@ -19,6 +19,7 @@ TESTS = Path(__file__).resolve().parents[1]
 HISTORY_VARIABLE = "TEST_HISTORY"
 OPTIONS_VARIABLE = "TEST_OPTIONS"
 SKEW_VARIABLE = "TEST_SKEW"
+APP_VARIABLE = "TEST_APP"
 
 
 def start_program(module: str, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:

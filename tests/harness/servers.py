@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,15 @@ def free_port() -> int:
 class Node:
     """One mongod."""
 
-    def __init__(self, folder: Path, *, replica_set: str | None, tablescans: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, replica_set: str | None, tablescans: bool = False, arguments: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._folder = folder
         self._replica_set = replica_set
         self._tablescans = tablescans
+        self._arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True, exist_ok=True)
 
@@ -45,7 +48,10 @@ class Node:
             *("--dbpath", str(self._folder / "data"), "--port", str(self.port), "--bind_ip", "127.0.0.1"),
             *("--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--networkMessageCompressors", "disabled"),
             *("--setParameter", "enableTestCommands=1", "--setParameter", "diagnosticDataCollectionEnabled=false"),
+            # Dropped collections are kept open that long; a thousand tests would use up the file descriptors.
+            *("--setParameter", "minSnapshotHistoryWindowInSeconds=5"),
             *("--logpath", str(self._folder / "mongod.log"), "--logappend"),
+            *self._arguments,
         ]
         if self._replica_set:
             command += ["--replSet", self._replica_set, "--oplogSize", "128"]
@@ -81,11 +87,13 @@ class Node:
 class Servers:
     """A standalone server (`nodes=0`) or a replica set of one or more nodes."""
 
-    def __init__(self, nodes: int = 1, *, name: str = "test", tablescans: bool = False) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-"))
+    def __init__(
+        self, nodes: int = 1, *, name: str = "test", tablescans: bool = False, arguments: Sequence[str] = ()
+    ) -> None:
+        self.folder = self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-"))
         self.name = name if nodes else None
         self.nodes = [
-            Node(self._folder / str(index), replica_set=self.name, tablescans=tablescans)
+            Node(self._folder / str(index), replica_set=self.name, tablescans=tablescans, arguments=arguments)
             for index in range(max(1, nodes))
         ]
 

@@ -357,15 +357,15 @@ async def test_a_huge_error_and_huge_logs_are_kept_in_part_and_say_so(scheduler:
     assert log[-1].endswith("… (1,000 more characters cut)") and len(log) == 201
 
 
-async def test_the_last_twenty_attempts_are_kept_and_the_others_counted(scheduler: Scheduler) -> None:
-    @scheduler.job("fail", retry=Retry(attempts=25, delay=0))
+async def test_the_last_hundred_attempts_are_kept_and_the_others_counted(scheduler: Scheduler) -> None:
+    @scheduler.job("fail", retry=Retry(attempts=105, delay=0, jitter=0))
     async def fail() -> None:
         raise ValueError
 
     await scheduler.start()
     done = await ended(scheduler, "fail")
-    assert (done.tries, len(done.attempts), done.attempts_cut) == (25, 20, 5)
-    assert [attempt.number for attempt in done.attempts] == list(range(6, 26))
+    assert (done.tries, len(done.attempts), done.attempts_cut) == (105, 100, 5)
+    assert [attempt.number for attempt in done.attempts] == list(range(6, 106))
 
 
 # -- what an attempt keeps -----------------------------------------------------------------------------------------

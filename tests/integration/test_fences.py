@@ -31,6 +31,7 @@ from mainspring.model.job import JobError
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import Finish
+from mainspring.store.leases import Note
 
 LEASE = 60.0
 ERROR = JobError("ValueError", "no")
@@ -259,7 +260,7 @@ async def test_notes_of_a_holder_that_has_lost_its_job_are_passed_over(store: St
     await store.finishing.finish([end(zombie, Released(), clock)])
     await claimed(store, "B")
     before = await stored(store, zombie)
-    await store.notes.write([(zombie["_id"], 1, {"percent": 50.0}, ["line"])], 200)
+    await store.notes.write([Note(zombie["_id"], 1, {"percent": 50.0}, ["line"])], 200)
     assert await stored(store, zombie) == before
 
 

@@ -29,6 +29,7 @@ from harness.firing import (
 )
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
+from harness.pruning import prune
 from harness.waiting import eventually
 from mainspring import Calendar, Cron, Every, Except, Notice, Retry, Schedule, Scheduler
 from mainspring.clock import ManualClock
@@ -37,7 +38,6 @@ from mainspring.store import firing as firing_module
 from mainspring.store import schedules as schedules_module
 from mainspring.store import zones
 from mainspring.store.firing import FEW, Firing
-from mainspring.store.tending import keep_times
 
 Make = Callable[..., Scheduler]
 
@@ -219,11 +219,10 @@ async def test_finished_jobs_of_firings_are_kept_for_a_while_whatever_was_set(
     await fire(timed)
     await end_run(db, "s@2030-01-01T01:00:00Z", at=clock.now())
     clock.advance(9 * MINUTE)
-    keep = keep_times(0, 0)
-    assert await store_of(timed).tending.prune(keep) == 1
+    assert await prune(timed, keep_finished=0, keep_failed=0) == 1
     assert len(await jobs_of(db, "s")) == 1
     clock.advance(2 * MINUTE)
-    assert await store_of(timed).tending.prune(keep) == 1
+    assert await prune(timed, keep_finished=0, keep_failed=0) == 1
     assert await count_jobs(db) == 0
 
 

@@ -23,11 +23,11 @@ from harness.servers import Servers
 from mainspring import Scheduler
 from mainspring.model.ending import Completed, Retried
 from mainspring.model.job import JobError
+from mainspring.model.retention import Retention, Share
 from mainspring.store import Store
 from mainspring.store.claim import Batch
 from mainspring.store.collections import JOB_INDEXES
 from mainspring.store.finish import Finish
-from mainspring.store.tending import keep_times
 
 Document = dict[str, Any]
 
@@ -141,6 +141,10 @@ async def world(used_world: World, large: tuple[str, list[Document]]) -> World:
     return used_world
 
 
+def named(name: str) -> Document:
+    return {"name": {"$in": [name]}}
+
+
 def is_tight(cost: Cost, matched: int, *, spare: int = 2) -> None:
     """It matched so many, and read little more."""
     assert cost.matched == matched, cost
@@ -173,9 +177,9 @@ async def test_reading_candidates_stops_at_the_first_job_that_is_not_due(world: 
 
 
 async def test_reading_candidates_of_some_names_reads_no_more_when_all_have_them(world: World) -> None:
-    cost = await world.cost(lambda: world.store.claims.candidates("mail", 50, names=["work"]), "find")
+    cost = await world.cost(lambda: world.store.claims.candidates("mail", 50, where=named("work")), "find")
     is_tight(cost, 50, spare=12)
-    is_tight(await world.cost(lambda: world.store.claims.due_ids("mail", ["work"], 50), "find"), 50, spare=12)
+    is_tight(await world.cost(lambda: world.store.claims.due("mail", named("work"), 50), "find"), 50, spare=12)
 
 
 @pytest.mark.parametrize("read_before", [3, 15])
@@ -281,18 +285,21 @@ async def test_expiring_reads_only_what_is_late(world: World) -> None:
 
 
 async def test_pruning_reads_only_what_is_old(world: World) -> None:
-    keep = keep_times(keep_finished=86400.0, keep_failed=None)
-    costs = await world.costs(lambda: world.store.tending.prune(keep, 50), "find")
-    assert len(costs) == 3
-    for cost in costs:
-        is_tight(cost, 50)
+    share, since = Share("completed", age=86400.0), NOW - timedelta(days=30)
+    is_tight(await world.cost(lambda: world.store.removal.read(share, None, NOW, 50), "find"), 50)
+    is_tight(await world.cost(lambda: world.store.removal.read(share, since, NOW, 50), "find"), 50)
+    by_count = Share("completed", count=70)
+    found, *_ = await world.costs(lambda: world.store.removal.cut(by_count, Retention()), "find")
+    assert (found.matched, found.keys, found.documents) == (1, 71, 0), found
 
 
 async def test_adopting_and_releasing_read_only_what_they_change(world: World) -> None:
     is_tight(await world.cost(world.store.tending.adopt, "find"), 0)
-    released = await world.cost(lambda: world.store.tending.release("handler", ["unknown"]), "update")
+    released = await world.cost(lambda: world.store.tending.release("handler", named("unknown")), "update")
     is_tight(released, HELD)
-    is_tight(await world.cost(lambda: world.store.tending.release("handler", ["work"]), "update"), 0)
+    is_tight(await world.cost(lambda: world.store.tending.release("handler", named("work")), "update"), 0)
+    fit = named("work") | {"data_v": {"$not": {"$gt": 2}}}
+    is_tight(await world.cost(lambda: world.store.tending.release("version", fit), "update"), 0)
 
 
 async def test_aging_reads_only_what_has_waited_long(world: World) -> None:

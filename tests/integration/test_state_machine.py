@@ -313,7 +313,7 @@ class Jobs(RuleBasedStateMachine):
         assert self.run(self.store.tending.hold(list(some), "pause", "held back")) == self.model.hold(some)
 
     def release(self, data: Data) -> None:
-        assert self.run(self.store.tending.release("pause", None)) == self.model.release()
+        assert self.run(self.store.tending.release("pause")) == self.model.release()
 
     def expire(self, data: Data) -> None:
         expired = self.run(self.store.tending.expire())

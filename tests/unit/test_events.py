@@ -19,6 +19,7 @@ def test_the_events_are_those_that_are_promised() -> None:
     promised |= {"scheduler:start", "scheduler:stop", "scheduler:error", "worker:start", "worker:stop"}
     promised |= {f"schedule:{name}" for name in ("late", "missed", "skipped", "pause", "undeclared")}
     promised |= {f"breaker:{name}" for name in ("open", "probe", "close")}
+    promised |= {"archive:fail"}
     assert set(EVENTS) == promised and len(EVENTS) == len(promised)
 
 

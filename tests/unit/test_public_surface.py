@@ -13,6 +13,7 @@ from mainspring import errors
 from mainspring.model.schedule import ScheduleOptions
 
 SCHEDULER_VERBS = {
+    "archive": "(self, function: 'F') -> 'F'",
     "backfill": (
         "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run', limit: 'int' "
         "= 1000, actor: 'str | None' = None, backfill_id: 'str | None' = None) -> 'Backfill'"
@@ -20,6 +21,7 @@ SCHEDULER_VERBS = {
     "breakers": "(self) -> 'list[BreakerStatus]'",
     "calendars": "(self) -> 'list[StoredCalendar]'",
     "cancel": "(self, job_id: 'str', reason: 'str' = '') -> 'Job'",
+    "cancel_redrive": "(self, redrive_id: 'str') -> 'Redrive'",
     "close_breaker": (
         "(self, *, name: 'str | None' = None, queue: 'str | None' = None, reason: 'str' = '', actor: 'str | None' "
         "= None) -> 'BreakerStatus'"
@@ -31,13 +33,28 @@ SCHEDULER_VERBS = {
         "name: 'str | None' = None, data: 'Mapping[str, Any] | None' = None, schedule_id: 'str | None' = None, "
         "**options: 'Any') -> 'Callable[[F], F]'"
     ),
+    "dead_letter_groups": "(self, **filter: 'Unpack[DeadLetterFilter]') -> 'list[DeadLetterGroup]'",
+    "dead_letter_handler": (
+        "(self, name: 'str' = 'mainspring:dead-letter', *, every: 'timedelta | str | float | None' = None, retry: "
+        "'Retry | int | None' = None, timeout: 'Seconds | None' = None, queue: 'str | None' = None, priority: 'int "
+        "| None' = None) -> 'Callable[[F], F]'"
+    ),
+    "dead_letters": (
+        "(self, *, limit: 'int | None' = None, after: 'Job | None' = None, **filter: 'Unpack[DeadLetterFilter]') "
+        "-> 'AsyncIterator[Job]'"
+    ),
     "delete": "(self, job_id: 'str') -> 'None'",
     "delete_calendar": "(self, name: 'str') -> 'None'",
     "delete_schedule": "(self, schedule_id: 'str') -> 'None'",
+    "discard_dead_letters": (
+        "(self, ids: 'Sequence[str] | str | None' = None, *, everything: 'bool' = False, reason: 'str' = '', "
+        "actor: 'str | None' = None, **filter: 'Unpack[DeadLetterFilter]') -> 'Redrive'"
+    ),
     "edit_schedule": (
         "(self, schedule_id: 'str', *, repeat: 'Rule | None' = None, data: 'Mapping[str, Any] | None' = None, "
         "queue: 'str | None' = None, priority: 'int | None' = None, tags: 'Sequence[str] | None' = None, timeout: "
-        "'Seconds | None' = None, retry: 'Retry | int | None' = None, start_within: 'Seconds | None' = None, "
+        "'Seconds | None' = None, retry: 'Retry | int | None' = None, executes: 'str | None' = None, start_within: "
+        "'Seconds | None' = None, "
         "remove: 'Sequence[str]' = (), **options: 'Unpack[ScheduleOptions]') -> 'Schedule'"
     ),
     "every": (
@@ -48,22 +65,28 @@ SCHEDULER_VERBS = {
     "explain": "(self, job_id: 'str') -> 'Explanation'",
     "get_calendar": "(self, name: 'str') -> 'StoredCalendar'",
     "get_job": "(self, job_id: 'str') -> 'Job'",
+    "get_redrive": "(self, redrive_id: 'str') -> 'Redrive'",
     "get_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
     "hurry": "(self) -> 'None'",
     "import_calendar": (
         "(self, name: 'str', ics: 'str | bytes', *, timezone: 'str | None' = None, actor: 'str | None' = None) -> "
         "'StoredCalendar'"
     ),
+    "in_transaction": ("(self, function: 'Callable[[Transaction], Awaitable[T]]', *, timeout: 'Seconds' = 60) -> 'T'"),
     "job": (
-        "(self, name: 'str | None' = None, *, retry: 'Retry | int | None' = None, timeout: 'Seconds | None' = "
-        "None, isolation: 'str' = 'auto', queue: 'str | None' = None, priority: 'int | None' = None, concurrency: "
-        "'int | Limit | None' = None, rate: 'str | Rate | None' = None, sequence: 'str | Sequence | None' = None, "
-        "fair: 'str | None' = None, breaker: 'Breaker | None' = None) -> 'Callable[[F], F]'"
+        "(self, name: 'str | None' = None, *, retry: 'Retry | int | None' = None, executes: 'str | None' = None, "
+        "timeout: 'Seconds | None' = None, isolation: 'str' = 'auto', queue: 'str | None' = None, priority: 'int | "
+        "None' = None, concurrency: 'int | Limit | None' = None, rate: 'str | Rate | None' = None, sequence: 'str | "
+        "Sequence | None' = None, "
+        "fair: 'str | None' = None, breaker: 'Breaker | None' = None, version: 'int' = 1, lift: 'Mapping[int, Lift] | "
+        "None' = None, encrypt: 'bool | list[str] | tuple[str, ...] | None' = None, redact: 'list[str] | "
+        "tuple[str, ...] | None' = None) -> 'Callable[[F], F]'"
     ),
     "jobs": (
         "(self, *, state: 'str | None' = None, name: 'str | None' = None, queue: 'str | None' = None, tag: 'str | "
         "None' = None, schedule_id: 'str | None' = None, limit: 'int | None' = None) -> 'AsyncIterator[Job]'"
     ),
+    "keys_in_use": "(self) -> 'dict[str, int]'",
     "ledger": "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, limit: 'int' = 1000) -> 'list[Entry]'",
     "limit_queue": (
         "(self, queue: 'str', *, concurrency: 'int | Limit | None' = None, rate: 'str | Rate | None' = None, "
@@ -101,7 +124,9 @@ SCHEDULER_VERBS = {
         "= 1000) -> 'list[Entry]'"
     ),
     "put_calendar": "(self, name: 'str', calendar: 'Calendar', *, actor: 'str | None' = None) -> 'StoredCalendar'",
+    "redrives": "(self, limit: 'int' = 100) -> 'list[Redrive]'",
     "remove_override": "(self, *, name: 'str | None' = None, queue: 'str | None' = None) -> 'LimitOverride | None'",
+    "reseal": "(self) -> 'int'",
     "rescue_worker": "(self, worker_id: 'str') -> 'list[Job]'",
     "resume": (
         "(self, *, queue: 'str | None' = None, name: 'str | None' = None, key: 'Mapping[str, Any] | None' = None) "
@@ -109,6 +134,11 @@ SCHEDULER_VERBS = {
     ),
     "resume_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
     "retry": "(self, job_id: 'str') -> 'Job'",
+    "retry_dead_letters": (
+        "(self, ids: 'Sequence[str] | str | None' = None, *, everything: 'bool' = False, data: 'Mapping[str, Any] "
+        "| None' = None, remove: 'Sequence[str]' = (), reason: 'str' = '', actor: 'str | None' = None, **filter: "
+        "'Unpack[DeadLetterFilter]') -> 'Redrive'"
+    ),
     "run": "(self) -> 'None'",
     "run_now": "(self, job_id: 'str') -> 'Job'",
     "schedule": (
@@ -117,7 +147,10 @@ SCHEDULER_VERBS = {
         "None' = None, dedupe_window: 'Seconds | None' = None, debounce: 'Seconds | None' = None, debounce_max: "
         "'Seconds | None' = None, throttle: 'Seconds | None' = None, expires_at: 'datetime | None' = None, "
         "start_within: 'Seconds | None' = None, timeout: 'Seconds | None' = None, retry: 'Retry | int | None' = "
-        "None, tags: 'Sequence[str] | None' = None, session: 'Any' = None, parent_id: 'str | None' = None, "
+        "None, executes: 'str | None' = None, tags: 'Sequence[str] | None' = None, version: 'int | None' = None, "
+        "encrypt: 'bool | "
+        "Sequence[str] | None' = None, session: 'Any' = None, parent_id: "
+        "'str | None' = None, "
         "repeat: 'Rule | None' = None, schedule_id: 'str | None' = None, **options: 'Unpack[ScheduleOptions]') -> "
         "'Job | Schedule'"
     ),
@@ -126,6 +159,8 @@ SCHEDULER_VERBS = {
         "(self, *, state: 'str | None' = None, name: 'str | None' = None, tag: 'str | None' = None) -> "
         "'AsyncIterator[Schedule]'"
     ),
+    "set_keys": "(self, keys: 'Mapping[str, bytes | str]') -> 'None'",
+    "shown": "(self, job: 'Job') -> 'Job'",
     "skip_next": "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
     "start": "(self) -> 'None'",
     "stop": "(self, graceful: 'bool' = True, timeout: 'Seconds' = 30) -> 'None'",
@@ -170,6 +205,7 @@ def _properties(face: type) -> set[str]:
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert mainspring.__all__ == [
         "AnyOf",
+        "ArchiveError",
         "At",
         "Attempt",
         "Backfill",
@@ -182,6 +218,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "ClaimLost",
         "ConfigurationError",
         "Cron",
+        "DeadLetterGroup",
         "EmbeddedError",
         "Every",
         "Except",
@@ -200,6 +237,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "JobError",
         "JobNotFound",
         "JobStateError",
+        "Keep",
         "LedgerEntry",
         "Limit",
         "LimitOverride",
@@ -212,6 +250,8 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "QueueFull",
         "RRule",
         "Rate",
+        "Redrive",
+        "RedriveNotFound",
         "Retry",
         "RetryAfter",
         "Rule",
@@ -219,15 +259,18 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "ScheduleNotFound",
         "ScheduleStateError",
         "Scheduler",
+        "Sealed",
         "Sequence",
         "Signal",
         "Snooze",
+        "Step",
+        "StepError",
         "Unavailable",
         "UnsupportedServer",
         "WaitTimeout",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
-    assert mainspring.sync.__all__ == ["JobContext", "Schedule", "Scheduler"]
+    assert mainspring.sync.__all__ == ["JobContext", "Redrive", "Schedule", "Scheduler"]
 
 
 def test_the_scheduler_has_these_verbs_with_these_signatures() -> None:
@@ -246,7 +289,9 @@ def test_the_blocking_face_has_the_same_verbs() -> None:
     assert _properties(mainspring.sync.Scheduler) == PROPERTIES
 
 
-@pytest.mark.parametrize("verb", sorted(set(SCHEDULER_VERBS) - {"jobs", "schedules", "transaction", "connect"}))
+@pytest.mark.parametrize(
+    "verb", sorted(set(SCHEDULER_VERBS) - {"jobs", "schedules", "dead_letters", "transaction", "connect"})
+)
 def test_a_verb_takes_the_same_arguments_in_both_faces(verb: str) -> None:
     ours = inspect.signature(getattr(mainspring.Scheduler("mongodb://127.0.0.1:1/x"), verb))
     theirs = inspect.signature(getattr(mainspring.sync.Scheduler("mongodb://127.0.0.1:1/x"), verb))
@@ -289,6 +334,19 @@ def test_a_schedule_takes_these_options() -> None:
     }
 
 
+def test_a_redrive_has_what_was_promised_in_both_faces() -> None:
+    promised = "id kind state matched done skipped started_at finished_at actor reason skips"
+    for kind in (mainspring.Redrive, mainspring.sync.Redrive):
+        assert promised.split() == [name for name in kind.__dataclass_fields__ if not name.startswith("_")]
+        assert _methods(kind) == {"refresh", "wait", "cancel"}
+        assert _properties(kind) == {"finished", "progress"}
+
+
+def test_a_group_of_dead_letters_has_what_was_promised() -> None:
+    promised = "fingerprint name error_type message count first_seen last_seen sample_job_id"
+    assert list(mainspring.DeadLetterGroup.__dataclass_fields__) == promised.split()
+
+
 @pytest.mark.parametrize("kind", [mainspring.Cron, mainspring.Every, mainspring.At, mainspring.RRule])
 def test_a_rule_answers_what_was_promised(kind: type) -> None:
     promised = "next previous between count describe notes zones calendars bind to_document from_document skipped"
@@ -311,13 +369,14 @@ def test_what_the_verbs_of_schedules_return_has_what_was_promised(kind: Any, fie
 
 def test_a_scheduler_takes_these_options() -> None:
     parameters = inspect.signature(mainspring.Scheduler.__init__).parameters
-    assert list(parameters) == ["self", "uri", "client", "handler", "retry", "clock", "options"]
+    assert list(parameters) == [*("self", "uri", "client", "handler", "retry", "retention", "keys", "clock", "options")]
     assert set(mainspring.config.Settings.__dataclass_fields__) == {
         "aging",
         "app",
         "collection",
         "concurrency",
         "database",
+        "encrypt",
         "grace",
         "keep_failed",
         "keep_finished",
@@ -329,6 +388,7 @@ def test_a_scheduler_takes_these_options() -> None:
         "poll_interval",
         "prefetch",
         "queues",
+        "redact",
         "timeout",
         "undeclared",
     }
@@ -337,13 +397,14 @@ def test_a_scheduler_takes_these_options() -> None:
 def test_a_job_has_what_was_promised() -> None:
     promised = (
         "id name data state queue priority run_at created_at attempts result error tags progress token schedule_id "
-        "scheduled_for deduplicated finished"
+        "scheduled_for steps data_version encrypted key_ids deduplicated finished"
     )
     assert set(promised.split()) <= {*dir(mainspring.Job), *mainspring.Job.__dataclass_fields__}
 
 
 def test_a_context_has_what_was_promised_in_both_faces() -> None:
-    promised = "id name data queue priority attempt token progress log is_cancelled schedule transaction"
+    promised = "id name data queue priority attempt token progress log is_cancelled schedule step transaction"
+    promised += " idempotency_key"
     assert set(promised.split()) <= set(dir(mainspring.JobContext))
     assert set(promised.split()) <= set(dir(mainspring.sync.JobContext))
 
@@ -361,9 +422,12 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.CalendarNotFound, (errors.MainspringError, LookupError)),
         (errors.JobNotFound, (errors.MainspringError, LookupError)),
         (errors.JobStateError, (errors.MainspringError,)),
+        (errors.RedriveNotFound, (errors.MainspringError, LookupError)),
         (errors.QueueFull, (errors.MainspringError,)),
         (errors.BulkError, (errors.MainspringError,)),
+        (errors.ArchiveError, (errors.MainspringError,)),
         (errors.ClaimLost, (errors.MainspringError,)),
+        (errors.StepError, (errors.MainspringError,)),
         (errors.WaitTimeout, (errors.MainspringError, TimeoutError)),
         (errors.Unavailable, (errors.MainspringError, ConnectionError)),
         (errors.UnsupportedServer, (errors.MainspringError,)),

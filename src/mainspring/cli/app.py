@@ -11,6 +11,7 @@ import typer
 from dotenv import load_dotenv
 
 from mainspring.cli.failures import exit_code, report
+from mainspring.cli.keys import keys
 from mainspring.cli.up import up
 from mainspring.cli.version import describe_versions, version
 from mainspring.cli.worker import worker
@@ -45,6 +46,7 @@ def _options(
 app.command()(up)
 app.command()(worker)
 app.command()(version)
+app.add_typer(keys, name="keys")
 
 
 def run() -> int:

@@ -16,7 +16,7 @@ from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
 from mainspring.model.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerStatus
 from mainspring.model.controls import Probe, Target, breaker_gate
-from mainspring.model.ending import Committed, Completed, Ending, Failed, Retried
+from mainspring.model.ending import Abandoned, Committed, Completed, Ending, Failed, Retried
 from mainspring.model.limits import NAME, QUEUE, Gate
 from mainspring.store import Store
 from mainspring.store.breakers import Moved
@@ -49,7 +49,8 @@ class Breakers:
 
     def attempt_ended(self, holding: Holding, ending: Ending) -> None:
         """The end of an attempt is stored: count it, and take a probe's word."""
-        good, bad = isinstance(ending, Completed | Committed), isinstance(ending, Retried | Failed)
+        good = isinstance(ending, Completed | Committed)
+        bad = isinstance(ending, Retried | Failed) and not isinstance(ending, Abandoned)
         if good or bad:
             for scope, target in ((NAME, holding.document["name"]), (QUEUE, holding.document["queue"])):
                 rule = self._limits.breaker(scope, target)

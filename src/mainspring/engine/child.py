@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
@@ -26,14 +26,20 @@ from mainspring.config import Settings
 from mainspring.engine.context import BlockingJobContext, JobContext
 from mainspring.engine.failure import describe
 from mainspring.engine.portal import Portal
+from mainspring.engine.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.errors import MainspringError
 from mainspring.handlers import Handler
-from mainspring.model.ending import Completed
+from mainspring.keyring import Keyring
+from mainspring.model.draft import Draft
+from mainspring.model.ending import Completed, Ending
+from mainspring.model.guarantee import idempotency_key
 from mainspring.model.job import Job
+from mainspring.model.redaction import NO_VEIL, Veil
 from mainspring.store import Store
-from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result
+from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result, new_job
 from mainspring.store.connection import Connection
 from mainspring.store.finish import Finish
+from mainspring.store.sealing import RESULT, Sealer
 from mainspring.store.transaction import Transaction
 
 _PR_SET_PDEATHSIG = 1
@@ -49,6 +55,10 @@ class ChildJob:
     uri: str | None
     database: str
     settings: Settings
+    veil: Veil = NO_VEIL
+    seals: bool = False
+    keys: dict[str, bytes] = field(default_factory=dict, repr=False)
+    """For what is stored by this process itself, in its handler's transaction."""
 
 
 def serve(pipe: Pipe[Any, Any]) -> None:
@@ -120,28 +130,56 @@ class PipeAgent:
         self._lock = threading.Lock()
         self._requests = itertools.count()
         self._asking = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._opened: Store | None = None
+        self._sealer = Sealer(Keyring(job.keys))
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
+        self._logged = 0
         self._progress: dict[str, Any] | None = None
+        self.steps = Steps(job.document, job.settings.max_result, self._keep_step)
 
     def send(self, *message: Any) -> None:
         with self._lock:
             self._pipe.send(message)
 
     def note_progress(self, percent: float, note: str | None) -> None:
-        self._progress = encode_progress(percent, note)
+        self._progress = encode_progress(percent, None if note is None else self._job.veil.text(note))
         self.send("progress", percent, note)
 
     def note_log(self, line: str) -> None:
-        self._log.append(cut(line, MAX_LOG_LINE))
+        self._log.append(cut(self._job.veil.text(line), MAX_LOG_LINE))
+        self._logged += 1
         self.send("log", line)
 
     def is_stopping(self) -> bool:
         return False  # a child that should stop is killed
 
+    @property
+    def idempotency_key(self) -> str:
+        return idempotency_key(self._job.document["_id"], f"{self._job.database}.{self._job.settings.collection}")
+
     async def schedule(self, name: str, data: Any, options: dict[str, Any]) -> Job:
+        session = options.pop("session", None)
+        if session is not None:
+            return await self._schedule_in(session, name, data, options)
         job: Job = await self._ask("schedule", name, data, options)
         return job
+
+    async def _schedule_in(self, session: Any, name: str, data: Any, options: dict[str, Any]) -> Job:
+        """Store a child job in this process's own transaction; the worker checks it before, and hears of it after."""
+        store = await self._store()
+        checked = store.transactions.check_session(session)
+        draft: Draft = await self._ask("draft", name, data, options)
+        ((document, fresh),) = await store.inserts.insert_in(checked, [draft])
+        job = new_job(document, dict(draft.data or {})) if fresh else self._sealer.decode(document, deduplicated=True)
+        transaction = store.transactions.of(checked)
+        if fresh and transaction is not None:
+            told = {key: document[key] for key in ("_id", "queue", "run_at")}
+            transaction.on_commit(lambda: self.send("made", told, job))
+        return job
+
+    async def _keep_step(self, name: str, result: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = await self._ask("step", name, result)
+        return entry
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         return self._transaction()
@@ -150,21 +188,23 @@ class PipeAgent:
     async def _transaction(self) -> AsyncIterator[Transaction]:
         store = await self._store()
         await self._ask("freeze")
-        completed: Completed | None = None
+        completed: Ending | None = None
+        self.steps.closed = IN_TRANSACTION
         try:
-            async with store.transactions.open() as transaction:
+            async with store.transactions.completing(self._finish) as transaction:
                 yield transaction
-                finish = self._finish(transaction, store)
-                await store.transactions.complete_in(transaction, finish)
-            assert isinstance(finish.ending, Completed)
-            completed = finish.ending
+            completed = transaction.completion
         finally:
+            self.steps.closed = None if completed is None else COMPLETED
             self.send("thaw", completed)
 
-    def _finish(self, transaction: Transaction, store: Store) -> Finish:
+    def _finish(self, transaction: Transaction) -> Finish:
         document = self._job.document
         result, note = encode_result(transaction.result, self._job.settings.max_result)
-        now = store.clock.now()
+        if self._job.seals and result is not None:
+            result = self._sealer.seal(document, (RESULT,), result)
+        assert self._opened is not None
+        now = self._opened.clock.now()
         return Finish(
             document["_id"],
             document["token"],
@@ -175,11 +215,12 @@ class PipeAgent:
             Completed(result, note),
             tuple(self._log),
             self._progress,
+            log_cut=self._logged - len(self._log),
         )
 
     async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        if self._opened is not None:
+            await self._opened.connection.close()
 
     async def _store(self) -> Store:
         if self._job.uri is None:
@@ -187,13 +228,18 @@ class PipeAgent:
                 "transaction() in a process of its own needs the server's address; "
                 "give Scheduler the uri beside the client."
             )
-        if self._connection is None:
+        if self._opened is None:
             settings = replace(self._job.settings, database=self._job.database)
-            self._connection = await Connection.open(settings, ServerClock(), uri=self._job.uri)
-        return Store(self._connection)
+            connection = await Connection.open(settings, ServerClock(), uri=self._job.uri)
+            self._opened = Store(connection, self._sealer)
+        return self._opened
 
     async def _ask(self, kind: str, *arguments: Any) -> Any:
-        """Put a request to the worker and wait for its answer; one at a time, so that answers come in order."""
+        """Put a request to the worker and wait for its answer, which leaves the pipe also if nobody wants it."""
+        return await asyncio.shield(self._exchange(kind, *arguments))
+
+    async def _exchange(self, kind: str, *arguments: Any) -> Any:
+        """One request and its answer at a time, so that answers come in order."""
         async with self._asking:
             request = next(self._requests)
             self.send(kind, request, *arguments)

@@ -19,7 +19,8 @@ from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
 from mainspring.model.controls import Probe
-from mainspring.model.ending import Committed, Ending, Lost, Released, Retried, Snoozed
+from mainspring.model.ending import Abandoned, Committed, Ending, Lost, Released, Retried, Snoozed
+from mainspring.model.guarantee import AT_MOST_ONCE, may_have_run
 from mainspring.model.limits import Gate, Turn
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
@@ -77,6 +78,9 @@ class Completer:
 
     def add(self, holding: Holding, ending: Ending) -> None:
         """Store this ending as soon as possible."""
+        if isinstance(ending, Released) and ending.started and holding.executes == AT_MOST_ONCE:
+            stopped = "Its worker was stopped, or lost its claim, before the handler had finished."
+            ending = Abandoned(may_have_run(stopped, holding.id))
         slots = [gate for gate in holding.gates if not isinstance(gate.rule, Turn | Probe)]
         if slots:
             holding.gates = [gate for gate in holding.gates if isinstance(gate.rule, Turn | Probe)]
@@ -159,9 +163,6 @@ class Completer:
         started = holding.started_at or ended
         if crowd:
             started, ended = _on_grid(started), _on_grid(ended)
-        log = tuple(holding.log)
-        if holding.log_cut:
-            log = (f"… ({holding.log_cut} earlier lines cut)", *log)
         return Finish(
             document["_id"],
             document["token"],
@@ -170,8 +171,10 @@ class Completer:
             started,
             ended,
             ending,
-            log,
+            tuple(holding.log),
             holding.progress if holding.progress_new else None,
+            document["name"],
+            holding.log_cut,
         )
 
     def _done(self, holding: Holding, ending: Ending, finish: Finish) -> None:
@@ -187,10 +190,10 @@ class Completer:
         elif holding.document.get("tracked") and not isinstance(ending, Released):
             self.run_ended(holding.document["schedule_id"])
         if finish.progress is not None and not isinstance(ending, Lost | Snoozed | Released):
-            self._events.emit("job:progress", decode_job({**holding.document, "progress": finish.progress}))
+            self._events.emit("job:progress", decode_job({**holding.as_stored, "progress": finish.progress}))
         if ending.event is None or not self._events.wanted(ending.event):
             return
-        document = holding.document
+        document = holding.as_stored
         if not isinstance(ending, Lost):
             document = as_finished(document, replace(finish, ending=ending))
         self._events.emit(ending.event, decode_job(document))

@@ -6,12 +6,13 @@ itself, or, in a process of its own, the pipe to the worker.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
 from mainspring.engine.portal import BlockingContext, Portal
+from mainspring.engine.steps import Steps
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import ContextMarker
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
@@ -28,9 +29,15 @@ class Agent(Protocol):
 
     def is_stopping(self) -> bool: ...
 
+    @property
+    def idempotency_key(self) -> str: ...
+
     async def schedule(self, name: str, data: Any, options: dict[str, Any]) -> Job: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    @property
+    def steps(self) -> Steps: ...
 
 
 class Noted:
@@ -87,6 +94,11 @@ class _Facts(ContextMarker):
         return token
 
     @property
+    def idempotency_key(self) -> str:
+        """A key for the outside to know this job by: the same over all attempts, and when it is run again by hand."""
+        return self._agent.idempotency_key
+
+    @property
     def tags(self) -> tuple[str, ...]:
         return tuple(self._document.get("tags") or ())
 
@@ -130,6 +142,14 @@ class JobContext(_Facts):
         """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
         return await self._agent.schedule(name, data, options)
 
+    async def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+
+        The function may be async; a plain one is called on the event loop, as any call would be. The result is stored
+        by a majority when this returns, and is what was stored: a tuple comes back as a list, always.
+        """
+        return await self._agent.steps.run(name, function, args, kwargs)
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""
         return self._agent.transaction()
@@ -165,6 +185,14 @@ class BlockingJobContext(_Facts):
         """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
         plain = {key: unwrap(value) for key, value in options.items()}
         return self._portal.call(self._agent.schedule(name, data, plain))
+
+    def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+
+        The function runs in the handler's thread. The result is stored by a majority when this returns, and is what
+        was stored: a tuple comes back as a list, always.
+        """
+        return self._agent.steps.run_blocking(name, function, args, kwargs, self._portal.call)
 
     def transaction(self) -> BlockingContext[BlockingTransaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""

@@ -26,6 +26,8 @@ class Events:
 
     def __init__(self) -> None:
         self._callbacks: dict[str, list[Callback]] = defaultdict(list)
+        self.fit: Callable[[Any], Any] = lambda payload: payload
+        """Makes of a job what may be shown of it: callbacks print, log and send what they are given."""
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def on(self, event: str, callback: Callback) -> None:
@@ -47,9 +49,11 @@ class Events:
         return any(self._callbacks.get(event) for event in events)
 
     def emit(self, event: str, *payload: Any) -> None:
-        for callback in list(self._callbacks.get(event, ())):
+        callbacks = list(self._callbacks.get(event, ()))
+        told = [self.fit(one) for one in payload] if callbacks else []
+        for callback in callbacks:
             try:
-                outcome = callback(*payload)
+                outcome = callback(*told)
                 if inspect.isawaitable(outcome):
                     self._follow(event, outcome)
             except Exception:

@@ -16,16 +16,18 @@ from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config import Settings
-from mainspring.engine.agent import LocalAgent, Schedule
+from mainspring.engine.agent import Enqueuer, LocalAgent
 from mainspring.engine.context import BlockingJobContext, JobContext
 from mainspring.engine.events import Events
 from mainspring.engine.failure import HandlerTimeout, RemoteError, describe
 from mainspring.engine.holdings import Holding
+from mainspring.engine.payload import unpack
 from mainspring.engine.policy import Policies
 from mainspring.engine.portal import Portal
 from mainspring.engine.processes import Processes
+from mainspring.engine.secrecy import Secrecy, conceal
 from mainspring.engine.threads import Threads
-from mainspring.errors import Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze
+from mainspring.errors import Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze, StepError
 from mainspring.handlers import BadArguments
 from mainspring.model.ending import (
     PROCESS_DIED,
@@ -39,10 +41,12 @@ from mainspring.model.ending import (
     Retried,
     Snoozed,
 )
+from mainspring.model.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
 from mainspring.model.job import JobError
 from mainspring.model.retry import LONGEST
 from mainspring.store import Store
 from mainspring.store.codec import MAX_MESSAGE, cut, decode_job, encode_result
+from mainspring.store.sealing import KeyMissing, Unopenable
 from mainspring.store.transaction import is_transient
 
 logger = logging.getLogger("mainspring")
@@ -65,37 +69,53 @@ class Executor:
         events: Events,
         policies: Policies,
         worker: str,
-        schedule: Schedule,
+        enqueuer: Enqueuer,
+        secrecy: Secrecy,
         middleware: Sequence[Middleware] = (),
     ) -> None:
         self._store = store
+        self._secrecy = secrecy
         self._settings = settings
         self._events = events
         self._policies = policies
         self._worker = worker
-        self._schedule = schedule
+        self._enqueuer = enqueuer
         self._middleware = tuple(middleware)
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
     async def run(self, holding: Holding) -> Ending:
         """Run a job to its ending. Never raises."""
+        if holding.ahead and holding.executes == AT_MOST_ONCE and not await self._begin(holding):
+            return Released()  # the fence, or the cancellation, decides what it becomes
         holding.started = monotonic()
         holding.started_at = self._store.clock.at(holding.started)
         timeout = self._policies.timeout(holding.document, holding.handler)
         if timeout is not None:
             holding.renew_until = holding.started + timeout + 2 * _STOP_GRACE
-        agent = LocalAgent(holding, self._store, self._settings, self._events, self._worker, self._schedule)
+        agent = LocalAgent(holding, self._store, self._settings, self._events, self._worker, self._enqueuer)
         try:
             if self._events.wanted("job:start"):
                 self._events.emit("job:start", decode_job({**holding.document, "claimed_at": holding.started_at}))
+            unpack(holding, self._secrecy)
             result = await self._attempt(holding, agent, timeout)
         except BaseException as error:
             ending = self._judge(holding, agent, error)
             if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
-                logger.warning("The handler of job %s raised %r; the worker goes on", holding.id, error)
-            return ending
-        return self._judge_return(holding, agent, result)
+                told = holding.veil.text(repr(error))
+                logger.warning("The handler of job %s raised %s; the worker goes on", holding.id, told)
+            return conceal(holding, ending)
+        return conceal(holding, self._judge_return(holding, agent, result))
+
+    async def _begin(self, holding: Holding) -> bool:
+        """Let it be known that a job that may be started once only is started now: from here on, nobody gives it to
+        another worker. Whether it may be."""
+        try:
+            begun = await self._store.claims.begin(holding.id, holding.token)
+        except (asyncio.CancelledError, Exception):
+            return False  # it has not been started, whatever is known of that
+        holding.ahead = False
+        return begun and not holding.stopping and monotonic() < holding.valid_until
 
     async def close(self) -> None:
         self._threads.close()
@@ -111,11 +131,13 @@ class Executor:
                 return await self._within(holding, timeout, self._through_middleware(holding, agent))
             except Exception as error:
                 passing = agent.used_transaction and is_transient(_cause(error))
-                if not passing or rerun >= _RERUNS or holding.stopping:
+                once = holding.executes == AT_MOST_ONCE
+                if once or not passing or rerun >= _RERUNS or holding.stopping:
                     raise
             finally:
                 self.processes.give_back(holding)
             rerun += 1
+            agent.begin_again()
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
 
     @staticmethod
@@ -206,14 +228,17 @@ class Executor:
             return Cancelled(holding.cancel_reason)
         if holding.released and agent.told_to_stop:
             return Released(started=True)  # it has come back because it was asked to, not because it was done
+        if holding.executes == EXACTLY_ONCE:
+            return Failed(not_committed())
         result, note = encode_result(result, self._settings.max_result)
         return Completed(result, note or (agent.result_note if result is None else None))
 
     def _judge(self, holding: Holding, agent: LocalAgent, error: BaseException) -> Ending:
         """How an attempt ends that did not return."""
         if agent.committed is not None:
+            told = holding.veil.text(repr(error))
             logger.error(
-                "The handler of job %s raised after its transaction had completed the job: %r", holding.id, error
+                "The handler of job %s raised after its transaction had completed the job: %s", holding.id, told
             )
             return Committed(agent.committed.result)
         if holding.lost:
@@ -226,6 +251,8 @@ class Executor:
             return Released(started=True)
         if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
             return Released(started=True)
+        if isinstance(error, KeyMissing):
+            return Released()  # it was there when the job was claimed; now the job waits for whoever has it
         if isinstance(error, Signal):
             return self._signal(holding, error)
         return self._failure(holding, error)
@@ -234,7 +261,7 @@ class Executor:
         if isinstance(signal, Snooze):
             return Snoozed(_bounded(signal.delay), signal.reason)
         if isinstance(signal, Cancel):
-            return Cancelled(cut(signal.reason, MAX_MESSAGE))
+            return Cancelled(cut(holding.veil.text(signal.reason), MAX_MESSAGE))
         if isinstance(signal, RetryAfter):
             error = JobError("RetryAfter", signal.reason or "the handler asked to be tried again")
             return self._again_or_failed(holding, error, signal, _bounded(signal.delay))
@@ -243,8 +270,10 @@ class Executor:
 
     def _failure(self, holding: Holding, error: BaseException) -> Ending:
         described, cause = describe(error), _cause(error)
-        if isinstance(cause, BadArguments):
-            return Failed(described)  # the same data would be refused again
+        if isinstance(cause, BadArguments | StepError | Unopenable):
+            return Failed(described)  # the same would be refused again, after the same step has been run again
+        if holding.executes == AT_MOST_ONCE and described.type == PROCESS_DIED:
+            return Failed(may_have_run(described.message, holding.id))
         return self._again_or_failed(holding, described, cause, None)
 
     def _again_or_failed(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 
 from mainspring.handlers import BadArguments
 from mainspring.model.job import JobError
+from mainspring.model.versions import LiftFailed
+from mainspring.store.sealing import Unopenable
+
+_CALLS = 30
 
 
 class HandlerTimeout(Exception):
@@ -33,9 +38,29 @@ def describe(error: BaseException) -> JobError:
         name = "Timeout"
     elif isinstance(error, BadArguments):
         name = "InvalidJob"
+    elif isinstance(error, LiftFailed):
+        name = "LiftFailed"
+    elif isinstance(error, Unopenable):
+        return JobError("Undecodable", str(error))
     try:
         message = str(error)
     except Exception:
         message = "(its message cannot be shown)"
-    stack = "".join(traceback.format_exception(error, limit=-30))
-    return JobError(name, message, stack)
+    return JobError(name, message, _stack(error))
+
+
+def _stack(error: BaseException) -> str:
+    """The last calls that led to an error and to those behind it; it says so where there were more."""
+    text = "".join(traceback.format_exception(error, limit=-_CALLS))
+    deepest = max(len(list(traceback.walk_tb(one.__traceback__))) for one in _chain(error))
+    return f"… (cut: the last {_CALLS} of {deepest:,} calls)\n{text}" if deepest > _CALLS else text
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and the errors behind it."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__

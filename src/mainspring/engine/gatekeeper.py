@@ -177,6 +177,25 @@ class Gatekeeper:
             self._wake()
         self._first = await self._store.gates.first_of(turns) if turns else {}
 
+    async def out_of_turn(self, claimed: Sequence[Document]) -> set[DocumentId]:
+        """Those of these jobs that run beside another one of their sequence, and must be given back.
+
+        Two workers may each have found another job first: the commit of a transaction has brought one in between.
+        Whoever has claimed looks once more, so that of two at least one sees the other.
+        """
+        sequences: dict[DocumentId, str] = {}
+        for document in claimed:
+            for gate in self._admitted.get(document["_id"], ()):
+                if isinstance(gate.rule, Turn):
+                    sequences[document["_id"]] = gate.rule.sequence
+        if not sequences:
+            return set()
+        try:
+            running = await self._store.gates.running_in(set(sequences.values()))
+        except Exception:
+            return set(sequences)  # whatever it was, they are not run unseen
+        return {job_id for job_id, sequence in sequences.items() if running[sequence] > 1}
+
     def taken(self, job_id: DocumentId) -> list[Gate]:
         """The gates that a claimed job came through, for its holding to keep."""
         return self._admitted.pop(job_id, [])

@@ -7,14 +7,19 @@ each of these is a single assignment.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from mainspring.handlers import Handler
 from mainspring.model.ending import Ending
+from mainspring.model.guarantee import AT_LEAST_ONCE
 from mainspring.model.limits import Gate
+from mainspring.model.redaction import NO_VEIL, Veil
+from mainspring.model.sealing import kids_in
 from mainspring.store.codec import DocumentId
+from mainspring.store.sealing import Sealer
 
 
 @dataclass(slots=True, eq=False)
@@ -37,10 +42,21 @@ class Holding:
     lost: bool = False
     released: bool = False
     timed_out: bool = False
+    executes: str = AT_LEAST_ONCE
+    """The guarantee that counts for it."""
     ahead: bool = False
     """Claimed ahead, and the database does not know yet that it has been started."""
     frozen: bool = False
     """In a transaction that will write the document: not renewed meanwhile."""
+    stored: Any = None
+    """The data as it is stored, where its handler is shown something else in the document; None where it is not."""
+    stored_steps: list[Any] | None = None
+    """The same for its steps."""
+    sealer: Sealer | None = None
+    """Seals what its handler finds out, where the job is encrypted."""
+    secrets: Sequence[Any] = ()
+    veil: Veil = NO_VEIL
+    """Keeps these values of its data out of what is told and stored of the attempt."""
     gates: list[Gate] = field(default_factory=list)
     """The limits that it takes a slot of."""
     process: Any = None
@@ -59,6 +75,30 @@ class Holding:
     def token(self) -> int:
         token: int = self.document["token"]
         return token
+
+    @property
+    def as_stored(self) -> dict[str, Any]:
+        """The document with its data as it is stored, for telling others of the job."""
+        if self.stored is None and self.stored_steps is None:
+            return self.document
+        kept = {"data": self.stored, "steps": self.stored_steps, "sealed": self._sealed_with}
+        return {**self.document, **{key: value for key, value in kept.items() if value is not None}}
+
+    @property
+    def _sealed_with(self) -> list[str] | None:
+        kids: list[str] = self.document.get("sealed") or []
+        return kids or (None if self.stored_steps is None else sorted(kids_in(self.stored_steps)))
+
+    def show(self, data: Mapping[str, Any]) -> None:
+        """Let the handler see other data than what is stored."""
+        if self.stored is None:
+            self.stored = self.document.get("data") or {}
+        self.document["data"] = data
+
+    def step_kept(self, entry: dict[str, Any]) -> None:
+        """A step is stored; its handler sees its result, others what is stored."""
+        if self.sealer is not None:
+            self.stored_steps = [*(self.stored_steps or ()), entry]
 
     @property
     def stopping(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.clock import monotonic
+from mainspring.engine.lacks import Lack
 from mainspring.store import Store
 from mainspring.store.workers import Peer
 
@@ -41,6 +42,6 @@ class Peers:
         """Whether another worker has a handler of its own for a name."""
         return any(peer.handlers is not None and name in peer.handlers for peer in self._live)
 
-    def somebody_serves(self, queue: str, name: str) -> bool:
-        """Whether another worker can run jobs of this name from this queue."""
-        return any(peer.serves(queue, name) for peer in self._live if peer.id != self._worker)
+    def somebody_has_not(self, queue: str, lack: Lack) -> bool:
+        """Whether another worker of this queue does not lack what this one does."""
+        return any(lack.met_by(peer, queue) for peer in self._live if peer.id != self._worker)

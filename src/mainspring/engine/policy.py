@@ -7,11 +7,14 @@ from typing import Any
 
 from mainspring.errors import ConfigurationError
 from mainspring.handlers import Handler, Handlers
+from mainspring.model.guarantee import AT_LEAST_ONCE, AT_MOST_ONCE
 from mainspring.model.retry import Retry
+
+_ONE_ATTEMPT = Retry(attempts=1)
 
 
 class Policies:
-    """The retry policy and the timeout of any job."""
+    """The guarantee, the retry policy and the timeout of any job."""
 
     def __init__(self, handlers: Handlers, retry: Retry, timeout: float | None) -> None:
         self._handlers = handlers
@@ -20,6 +23,8 @@ class Policies:
 
     def retry(self, document: Mapping[str, Any], handler: Handler | None, error: BaseException | None = None) -> Retry:
         """The policy for a job; the handler's rules by exception type come before the job's own numbers."""
+        if self.executes(document, handler) == AT_MOST_ONCE:
+            return _ONE_ATTEMPT
         declared = (handler and handler.retry) or self._retry
         ruled = declared.rule_for(error)
         if ruled is not declared:
@@ -32,8 +37,19 @@ class Policies:
                 return declared  # somebody else wrote it, and it is no policy
         return declared
 
+    def executes(self, document: Mapping[str, Any], handler: Handler | None) -> str:
+        """The guarantee that counts for a job."""
+        own: str | None = document.get("executes")
+        return own or (handler.executes if handler is not None else None) or AT_LEAST_ONCE
+
+    def once(self, document: Mapping[str, Any]) -> bool:
+        """Whether a job may be started once only."""
+        return self.executes(document, self._handlers.get(document["name"])) == AT_MOST_ONCE
+
     def attempts(self, document: Mapping[str, Any]) -> int:
         """How often a job may be tried."""
+        if self.once(document):
+            return 1
         if not document.get("retry"):
             handler = self._handlers.get(document["name"])
             return ((handler and handler.retry) or self._retry).attempts

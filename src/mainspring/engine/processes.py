@@ -174,6 +174,9 @@ class Processes:
             uri=connection.uri,
             database=connection.db.name,
             settings=self._settings,
+            veil=holding.veil,
+            seals=holding.sealer is not None,
+            keys=self._store.sealer.ring.keys,
         )
 
     async def _converse(self, child: Child, agent: LocalAgent) -> Any:
@@ -200,6 +203,12 @@ class Processes:
             agent.note_log(*rest)
         elif kind == "schedule":
             await self._answer(child, rest[0], agent.schedule(*rest[1:]))
+        elif kind == "step":
+            await self._answer(child, rest[0], agent.keep_step(*rest[1:]))
+        elif kind == "draft":
+            await self._answer(child, rest[0], agent.draft(*rest[1:]))
+        elif kind == "made":
+            agent.made(*rest)
         elif kind == "freeze":
             await self._answer(child, rest[0], agent.freeze())
         elif kind == "thaw":

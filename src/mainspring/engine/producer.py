@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,9 +27,11 @@ from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
+from mainspring.engine.secrecy import Secrecy
 from mainspring.engine.slots import Slots
 from mainspring.engine.triage import Triage
 from mainspring.handlers import Handlers
+from mainspring.model.ending import Released
 from mainspring.model.events import JOB_EVENTS
 from mainspring.model.limits import FAIR
 from mainspring.store import Store
@@ -84,6 +86,7 @@ class Producer:
         peers: Peers,
         gatekeeper: Gatekeeper,
         events: Events,
+        secrecy: Secrecy,
         worker: str,
         failed: Callable[[Exception], None],
     ) -> None:
@@ -98,7 +101,7 @@ class Producer:
         self._gatekeeper = gatekeeper
         self._lined: dict[str, list[Document]] = {}
         """Jobs read from the lines of limits, by queue, to be claimed with the others of their queues."""
-        self._triage = Triage(store, handlers, peers, events)
+        self._triage = Triage(store, handlers, peers, events, secrecy)
         self._events = events
         self._worker = worker
         self._failed = failed
@@ -348,7 +351,10 @@ class Producer:
             return 0
         lines = {document["_id"]: document["line"] for document in runnable if "line" in document}
         asked = monotonic()
-        claim = self._store.claims.claim(runnable, self._worker, self._settings.lease, self._policies.attempts, free)
+        policies = self._policies
+        claim = self._store.claims.claim(
+            runnable, self._worker, self._settings.lease, policies.attempts, free, policies.once
+        )
         reading = self._read_on(queue, runnable)
         try:
             batch = await claim
@@ -361,9 +367,9 @@ class Producer:
         finally:
             self._ahead_of_claim = reading
         self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
-        await self._gatekeeper.count_turns(batch.documents, lines)
         self._note(batch, len(runnable), monotonic() - started)
-        self._admit(batch, asked, free)
+        self._admit(batch, asked, await self._gatekeeper.out_of_turn(batch.documents))
+        await self._gatekeeper.count_turns(batch.documents, lines)
         if batch.lost:
             self._gatekeeper.not_claimed(runnable)
         return len(batch.documents)
@@ -402,9 +408,9 @@ class Producer:
             if found:
                 self._deep = True
                 return found[:want]
-        names = self._triage.names_to_ask_for(queue)
-        if names is not None:
-            found = await self._store.claims.candidates(queue, want, names=names)
+        where = self._triage.to_ask_for(queue)
+        if where is not None:
+            found = await self._store.claims.candidates(queue, want, where=where)
             self._deep |= len(found) >= want
             return found
         # Leave to idle workers what they could run at once.
@@ -414,16 +420,20 @@ class Producer:
         self._deep |= len(found) >= want + spare
         return found[: max(free, min(want, len(found) - spare))]
 
-    def _admit(self, batch: Batch, asked: float, free: int = 0) -> None:
+    def _admit(self, batch: Batch, asked: float, out_of_turn: Container[DocumentId] = ()) -> None:
         holdings = []
-        for place, document in enumerate(batch.documents):
+        for document in batch.documents:
             handler = self._handlers.get(document["name"])
             assert handler is not None
-            holding = Holding(document, batch.claim, handler, asked, 0.0, ahead=place >= free)
+            holding = Holding(document, batch.claim, handler, asked, 0.0, ahead=document.get("ahead") is True)
+            holding.executes = self._policies.executes(document, handler)
             holding.gates = self._gatekeeper.taken(document["_id"])
             holding.valid_until = self._gatekeeper.valid_for(holding, asked)
             self._holdings.add(holding)
-            holdings.append(holding)
+            if holding.id in out_of_turn:
+                self._completer.add(holding, Released())
+            else:
+                holdings.append(holding)
         if len(holdings) <= _FEW:
             self._remember(holdings)
         self._slots.admit(holdings)
@@ -441,7 +451,7 @@ class Producer:
             asked = monotonic()
             settled = await self._store.claims.resolve(self._unclear[0])
             asked_for = self._unclear.pop(0).documents
-            self._admit(settled, asked)
+            self._admit(settled, asked, await self._gatekeeper.out_of_turn(settled.documents))
             self._gatekeeper.not_claimed(asked_for)
 
 

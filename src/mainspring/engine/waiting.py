@@ -8,7 +8,7 @@ from collections import defaultdict
 from mainspring.errors import JobNotFound, MainspringError, Unavailable
 from mainspring.model.job import Job
 from mainspring.store import Store
-from mainspring.store.codec import DocumentId, decode_job
+from mainspring.store.codec import DocumentId
 
 _SOONEST, _LATEST = 0.01, 0.5
 
@@ -71,7 +71,7 @@ class Waiting:
         there = await self.store.jobs.existing_among(rest) if rest else set()
         for job_id in asked:
             if job_id in ended:
-                _settle(self._futures.get(job_id, set()), decode_job(ended[job_id]))
+                _settle(self._futures.get(job_id, set()), self.store.sealer.decode(ended[job_id]))
             elif job_id not in there:
                 _settle(self._futures.get(job_id, set()), JobNotFound(str(job_id)))
 

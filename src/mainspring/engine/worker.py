@@ -18,21 +18,26 @@ from typing import Any
 
 from mainspring.clock import ServerClock, monotonic
 from mainspring.config import Settings
-from mainspring.engine.agent import Schedule
+from mainspring.engine.agent import Enqueuer
+from mainspring.engine.archive import Archive
 from mainspring.engine.chores.adopt_raw import AdoptRaw
 from mainspring.engine.chores.age_waiting import AgeWaiting
+from mainspring.engine.chores.carry_redrives import CarryRedrives
 from mainspring.engine.chores.chore import Chore, Surroundings
 from mainspring.engine.chores.clear_lines import ClearLines
 from mainspring.engine.chores.expire_late import ExpireLate
+from mainspring.engine.chores.follow_keys import FollowKeys
 from mainspring.engine.chores.follow_zones import FollowZones
 from mainspring.engine.chores.keep_company import KeepCompany
 from mainspring.engine.chores.mend_lines import MendLines
-from mainspring.engine.chores.prune_finished import PruneFinished
+from mainspring.engine.chores.print_dead import PrintDead
+from mainspring.engine.chores.prune_records import PruneRecords
 from mainspring.engine.chores.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.release_held import ReleaseHeld
 from mainspring.engine.chores.rescue_lost import RescueLost
 from mainspring.engine.chores.return_idle import ReturnIdle
 from mainspring.engine.chores.share_slots import ShareSlots
+from mainspring.engine.chores.tell_dead import TellDead
 from mainspring.engine.chores.write_notes import WriteNotes
 from mainspring.engine.completer import Completer
 from mainspring.engine.controls import Controls
@@ -45,12 +50,15 @@ from mainspring.engine.limits import Limits
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
 from mainspring.engine.producer import Producer
+from mainspring.engine.pruner import Pruner
+from mainspring.engine.secrecy import Secrecy
 from mainspring.engine.slots import Slots
 from mainspring.engine.timekeeper import Timekeeper
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.handlers import Handlers
 from mainspring.model.ending import Released
+from mainspring.model.retention import Retention
 from mainspring.store import Store
 from mainspring.store.watch import Hint
 
@@ -76,8 +84,11 @@ class Worker:
         handlers: Handlers,
         policies: Policies,
         events: Events,
-        schedule: Schedule,
+        enqueuer: Enqueuer,
         limits: Limits,
+        retention: Retention,
+        archive: Archive,
+        secrecy: Secrecy,
         middleware: Sequence[Middleware] = (),
         version: str = "",
         id: str | None = None,
@@ -98,7 +109,8 @@ class Worker:
             events=events,
             policies=policies,
             worker=self.id,
-            schedule=schedule,
+            enqueuer=enqueuer,
+            secrecy=secrecy,
             middleware=middleware,
         )
         self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
@@ -116,6 +128,7 @@ class Worker:
             peers=self._peers,
             gatekeeper=self._gatekeeper,
             events=events,
+            secrecy=secrecy,
             worker=self.id,
             failed=self._failed,
         )
@@ -142,6 +155,16 @@ class Worker:
         )
         self._completer.attempt_ended = self._controls.breakers.attempt_ended
         self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake, self._controls.wake)
+        self._archive = archive
+        self._pruner = Pruner(
+            store=store,
+            retention=retention,
+            archive=archive,
+            events=events,
+            worker=self.id,
+            busy=lambda: len(self.holdings) >= settings.concurrency,
+            failed=self._failed,
+        )
         self._heartbeat = Heartbeat(store, settings, self.holdings, self._gatekeeper, self.id, self._facts)
         around = Surroundings(
             store,
@@ -156,6 +179,8 @@ class Worker:
             self._controls,
             self.id,
             self._producer.look_everywhere,
+            archive,
+            secrecy,
         )
         kinds: list[type[Chore]] = [
             WriteNotes,
@@ -165,13 +190,17 @@ class Worker:
             AdoptRaw,
             ExpireLate,
             ReleaseHeld,
-            PruneFinished,
+            PruneRecords,
             AgeWaiting,
             FollowZones,
+            FollowKeys,
             ShareSlots,
             ReclaimSlots,
             MendLines,
             ClearLines,
+            TellDead,
+            CarryRedrives,
+            PrintDead,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False
@@ -194,6 +223,10 @@ class Worker:
         """There may be something to do."""
         self._producer.wake()
 
+    def look(self) -> None:
+        """This very process has made jobs due, in whatever queues."""
+        self._producer.look_everywhere()
+
     def schedules_changed(self) -> None:
         """This very process has changed a schedule, or made jobs of one."""
         self._timekeeper.wake()
@@ -213,6 +246,7 @@ class Worker:
         self._gatekeeper.extend(asked)
         await self._peers.refresh()
         await self._controls.refresh()
+        await self._archive.announce(self._store)
         self._heartbeat.start()
         self._tasks = [
             self._keep_going("producer", self._producer.run),
@@ -220,6 +254,7 @@ class Worker:
             self._keep_going("chores", self._do_chores),
             self._keep_going("timekeeper", self._timekeeper.run),
             self._keep_going("controls", self._controls.run),
+            self._keep_going("pruner", self._pruner.run),
         ]
         self._events.emit("worker:start", self.id)
 
@@ -230,6 +265,7 @@ class Worker:
         self._producer.stop()
         self._timekeeper.stop()
         self._controls.stop()
+        self._pruner.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
@@ -362,5 +398,7 @@ class Worker:
             "running": len(self._slots.running),
             "started_at": self._started_at,
             "version": self._version,
+            **self._handlers.told,
+            "keys": list(self._store.sealer.ring.ids),
             **self._limits.told,
         }

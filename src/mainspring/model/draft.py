@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.debounce import Debounce, choose_key, make_debounce
+from mainspring.model.guarantee import check_executes, check_one_attempt
 from mainspring.model.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
 from mainspring.model.limits import Gate
 from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.model.sealing import AsStored, Encrypt, check_encrypt
+from mainspring.model.versions import FIRST_VERSION, check_version
 
 
 @dataclass(slots=True)
@@ -20,7 +23,7 @@ class Draft:
     """What `schedule()` was asked for. Durations are seconds; `run_at` None means now plus `delay`."""
 
     name: str
-    data: Any
+    data: Any = field(repr=False)
     queue: str = DEFAULT_QUEUE
     priority: int = DEFAULT_PRIORITY
     run_at: datetime | None = None
@@ -29,13 +32,19 @@ class Draft:
     start_within: float | None = None
     timeout: float | None = None
     retry: dict[str, Any] | None = None
+    executes: str | None = None
+    """The guarantee that was chosen for it; None for its handler's."""
     tags: list[str] | None = None
     dedupe_key: str | None = None
     dedupe_window: float | None = None
     debounce: Debounce | None = None
     parent_id: str | None = None
+    data_v: int | None = None
+    """The version of the handler that the data is written for, where that is above the first."""
     seq: str | None = None
     """The sequence that it belongs to."""
+    encrypt: Encrypt | AsStored | None = None
+    """What of its data is stored encrypted."""
     gates: Sequence[Gate] = ()
     """The limits in its way at which it may have to wait in line."""
     has_options: bool = True
@@ -59,7 +68,10 @@ def make_draft(
     start_within: Seconds | None = None,
     timeout: Seconds | None = None,
     retry: Retry | int | None = None,
+    executes: str | None = None,
     tags: Sequence[str] | None = None,
+    version: int | None = None,
+    encrypt: bool | Sequence[str] | None = None,
     parent_id: str | None = None,
 ) -> Draft:
     """Check what was asked for, naming the first thing that is wrong and its cure."""
@@ -85,8 +97,15 @@ def make_draft(
         draft.timeout = check_timeout(timeout)
     if retry is not None:
         draft.retry = check_retry(retry).to_document()
+    if executes is not None:
+        draft.executes = check_executes(executes)
+    check_attempts(draft)
     if tags is not None:
         draft.tags = check_tags(tags)
+    if encrypt is not None:
+        draft.encrypt = check_encrypt(encrypt)
+    if version is not None and check_version(version) > FIRST_VERSION:
+        draft.data_v = int(version)
     if dedupe_key is not None:
         draft.dedupe_key = check_name(dedupe_key, "dedupe_key")
         draft.dedupe_window = None if dedupe_window is None else seconds(dedupe_window, "dedupe_window")
@@ -98,12 +117,19 @@ def make_draft(
             "start_within": start_within,
             "timeout": timeout,
             "retry": retry,
+            "executes": executes,
             "tags": tags,
             "parent_id": parent_id,
         }
         draft.debounce = make_debounce(debounce, debounce_max, options)
         draft.delay = draft.debounce.delay
     return draft
+
+
+def check_attempts(draft: Draft, executes: str | None = None) -> None:
+    """Refuse a retry policy of its own for a job that may be started once only; `executes` is its handler's."""
+    if draft.retry is not None:
+        check_one_attempt(draft.executes or executes, draft.retry["attempts"])
 
 
 def check_in_transaction(draft: Draft) -> None:

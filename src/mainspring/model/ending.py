@@ -53,6 +53,12 @@ class Failed(Ending):
 
 
 @dataclass(frozen=True, slots=True)
+class Abandoned(Failed):
+    """The handler of a job that executes at most once was started, and nobody waits for its end: it is not run again.
+    Where somebody has asked to cancel the job, it is cancelled instead."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snoozed(Ending):
     """The handler asked to be run later; it costs no attempt."""
 

@@ -3,7 +3,7 @@
 Job events carry the `Job` as it was stored, `scheduler:error` the exception, `worker:*` the worker's id; the
 scheduler's own start and stop carry nothing. Of the schedules' events, late, missed and skipped carry a `Notice`, pause
 the schedule, and undeclared the schedule's id. Breaker events carry the `BreakerStatus`, and are announced by the
-process that has moved the breaker.
+process that has moved the breaker. `archive:fail` carries what the hook raised, and the ids of the jobs.
 """
 
 from __future__ import annotations
@@ -42,4 +42,5 @@ EVENTS = (
     *JOB_EVENTS,
     *SCHEDULE_EVENTS,
     *BREAKER_EVENTS,
+    "archive:fail",
 )

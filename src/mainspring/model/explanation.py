@@ -16,7 +16,7 @@ from mainspring.model.times import instant_text
 
 STATE, DEPENDENCY, OVERLAP, TIME, SEQUENCE = "state", "dependency", "overlap", "time", "sequence"
 QUEUE_PAUSED, PAUSED, BREAKER = "queue_paused", "paused", "breaker"
-WORKER, HANDLER = "worker", "handler"
+WORKER, HANDLER, VERSION, KEY = "worker", "handler", "version", "key"
 CONCURRENCY, FAIRNESS, RATE, LINE, HELD = "concurrency", "fairness", "rate", "line", "held"
 SLOTS, POSITION = "slots", "position"
 
@@ -32,6 +32,8 @@ _BRIEFLY = {
     BREAKER: "a breaker is open",
     WORKER: "no worker serves its queue",
     HANDLER: "nobody has its handler",
+    VERSION: "its data is newer than the handlers",
+    KEY: "nobody has its key",
     CONCURRENCY: "a limit is reached",
     FAIRNESS: "others have their turn",
     RATE: "a rate is used up",

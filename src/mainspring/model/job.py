@@ -56,12 +56,24 @@ class Attempt:
     ended_at: datetime | None
     error: JobError | None = None
     log: tuple[str, ...] = ()
+    log_cut: int = 0
+    """How many earlier lines of its log were not kept; the first line of `log` says so, too."""
 
     @property
     def duration(self) -> timedelta | None:
         if self.started_at is None or self.ended_at is None:
             return None
         return self.ended_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step of a job's handler: its result is kept, so that a later attempt does not run it again."""
+
+    name: str
+    at: datetime | None
+    attempt: int
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,18 @@ class Held:
     since: datetime | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is stored of a job that has encrypted values, with `Sealed` in place of each."""
+
+    data: Any
+    result: Any = None
+    steps: tuple[Step, ...] = ()
+    kids: tuple[str, ...] = ()
+    """The ids of the keys that they are encrypted with."""
+
+
+@dataclass(frozen=True, repr=False)
 class Job:
     """One piece of work, as it was stored when it was read. A snapshot: it does not change by itself."""
 
@@ -105,6 +128,7 @@ class Job:
     tags: tuple[str, ...] = ()
     progress: Progress | None = None
     log: tuple[str, ...] = ()
+    log_cut: int = 0
     held: Held | None = None
     worker: str | None = None
     lease_until: datetime | None = None
@@ -113,17 +137,41 @@ class Job:
     expires_at: datetime | None = None
     start_within: timedelta | None = None
     timeout: timedelta | None = None
+    executes: str | None = None
+    """The guarantee that it was scheduled with; None for its handler's."""
     dedupe_key: str | None = None
     cancel_requested: bool = False
     suspect: bool = False
     parent_id: str | None = None
     schedule_id: str | None = None
     scheduled_for: datetime | None = None
+    fingerprint: str | None = None
+    """Of a dead letter: the print of its error, the same for the same trouble."""
     asked_priority: int | None = None
     """The priority it was scheduled with, where waiting has moved it up since (`aging`)."""
+    steps: tuple[Step, ...] = ()
+    """The steps that its handler has finished and need not run again."""
+    data_version: int = 1
+    """The version of its handler that its data was written for."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
+    kept: Kept | None = field(default=None, compare=False)
+    """Of a job with encrypted values: what is stored of them."""
 
     @property
     def finished(self) -> bool:
         return self.state in FINISHED
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether any of its data, its result or its steps is encrypted where it is stored."""
+        return self.kept is not None
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys that it is encrypted with."""
+        return () if self.kept is None else self.kept.kids
+
+    def __repr__(self) -> str:
+        # It is printed in logs and tracebacks: nothing that a user or a handler has put into it is shown.
+        return f"<Job {self.id} {self.name!r} {self.state}, queue {self.queue!r}, tries {self.tries}>"

@@ -248,6 +248,15 @@ class Allowance:
     def __bool__(self) -> bool:
         return self != Allowance()
 
+    @property
+    def paths(self) -> list[str]:
+        """The places in the data by which jobs are told apart or measured."""
+        rate = self.rate
+        weight = None if rate is None or isinstance(rate.weight, int) else rate.weight
+        limit, sequence = self.concurrency, self.sequence
+        found = [limit and limit.key, rate and rate.key, weight, sequence and sequence.key, self.fair]
+        return [path for path in found if isinstance(path, str)]
+
     def gates(self, scope: str, target: str, data: Mapping[str, Any]) -> list[Gate]:
         """The gates that a job with this data has to pass. Rates last: a start that was spent does not come back."""
         found = []

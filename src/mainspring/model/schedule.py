@@ -24,7 +24,7 @@ ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
 SCHEDULE_STATES = (ACTIVE, PAUSED, ENDED)
 _MOST_CAUGHT_UP = 1000
 # What a schedule is given for its jobs.
-_OF_JOBS = ("priority", "queue", "start_within", "timeout", "retry", "tags", "schedule_id")
+_OF_JOBS = ("priority", "queue", "start_within", "timeout", "retry", "executes", "tags", "schedule_id")
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -81,7 +81,7 @@ class ScheduleFacts:
 
     id: str
     name: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(repr=False)
     rule: Rule
     state: str
     next_at: datetime | None

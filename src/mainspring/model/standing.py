@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from mainspring.model.job import Job
 from mainspring.model.limits import Allowance, Gate, Limit, Rate
+from mainspring.model.versions import takes
 
 Scope = tuple[str, str]
 """What a limit, a pause or a breaker belongs to: "name" or "queue", and which."""
@@ -48,12 +49,22 @@ class LiveWorker:
     handlers: frozenset[str] | None = None
     concurrency: int = 0
     limits: Mapping[Scope, Allowance] | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
 
     def handles(self, name: str) -> bool:
         return self.handlers is None or name in self.handlers
+
+    keys: frozenset[str] = frozenset()
+    """The ids of the keys that it has for encrypted jobs."""
+
+    def opens(self, kids: Sequence[str]) -> bool:
+        return self.keys.issuperset(kids)
+
+    def takes(self, name: str, version: int) -> bool:
+        return takes(self.versions, name, version, any_name=self.handlers is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +235,14 @@ class Standing:
 
 
 def able(workers: Iterable[LiveWorker], job: Job) -> list[LiveWorker]:
-    """Those of these workers that serve the job's queue and have a handler for its name."""
-    return [worker for worker in workers if worker.serves(job.queue) and worker.handles(job.name)]
+    """Those of these workers that serve the job's queue, have a handler for its name that takes its data, and the keys
+    that it is encrypted with."""
+    return [
+        worker
+        for worker in workers
+        if worker.serves(job.queue) and worker.handles(job.name) and worker.takes(job.name, job.data_version)
+        if worker.opens(job.key_ids)
+    ]
 
 
 def find_control(controls: Iterable[Control], kind: str, scope: str, target: str) -> Control | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from mainspring.keyring import Keyring
 from mainspring.store.aging import Aging
+from mainspring.store.alerts import Alerts
 from mainspring.store.calendars import Calendars
+from mainspring.store.checkpoints import Checkpoints
 from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
 from mainspring.store.controls import Controls
+from mainspring.store.dead_letters import DeadLetters
 from mainspring.store.explaining import Explaining
 from mainspring.store.finish import Finishing
 from mainspring.store.firing import Firing
@@ -17,7 +21,11 @@ from mainspring.store.keys import Keys
 from mainspring.store.leases import Notes, Renewals, Rescues
 from mainspring.store.ledger import Ledger
 from mainspring.store.lining import Lining
+from mainspring.store.redrives import Redrives
+from mainspring.store.removal import Removal
+from mainspring.store.resealing import Resealing
 from mainspring.store.schedules import Schedules
+from mainspring.store.sealing import Sealer
 from mainspring.store.tending import Tending
 from mainspring.store.transaction import Transactions
 from mainspring.store.watch import Watch
@@ -29,27 +37,34 @@ __all__ = ["Store"]
 class Store:
     """The verbs, by subject, over one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, sealer: Sealer | None = None) -> None:
         self.connection = connection
+        self.sealer = sealer or Sealer(Keyring())
         self.clock = connection.clock
         self.keys = Keys(connection)
         self.gates = Gates(connection)
-        self.inserts = Inserts(connection, self.keys, Lining(self.gates))
+        self.inserts = Inserts(connection, self.keys, Lining(self.gates), self.sealer)
         self.jobs = Jobs(connection, self.keys)
         self.claims = Claims(connection)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
         self.notes = Notes(connection)
+        self.checkpoints = Checkpoints(connection)
         self.tending = Tending(connection)
+        self.removal = Removal(connection)
         self.aging = Aging(connection)
+        self.resealing = Resealing(connection, self.sealer)
         self.workers = Workers(connection)
         self.controls = Controls(connection)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
-        self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars)
+        self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars, self.sealer)
         self.ledger = Ledger(connection, self.inserts, self.calendars)
         self.watch = Watch(connection)
         self.transactions = Transactions(connection)
+        self.dead_letters = DeadLetters(connection)
+        self.redrives = Redrives(connection, self.keys, self.dead_letters)
+        self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
 
     def renewals(self) -> Renewals:

@@ -34,6 +34,8 @@ QUEUES_PER_PEEK = 20
 # What running a job does not need. What an earlier attempt has left is read only when somebody wants to hear of jobs.
 UNREAD = {"log": 0, "result": 0, "progress": 0}
 HISTORY = {"attempts": 0, "error": 0, "created_at": 0}
+# What decides which workers could run a job.
+WHO_COULD = {"name": 1, "data_v": 1, "sealed": 1}
 
 
 # What a job in line has, and a claimed one has not.
@@ -108,19 +110,17 @@ class Claims:
                 found.append((_when(first), queue))
         return sorted(found)
 
-    async def candidates(self, queue: str, limit: int, *, names: Sequence[str] | None = None) -> list[Document]:
-        """Up to `limit` due jobs of a queue in their order; with `names`, only jobs of those names."""
-        filter = self._due(queue)
-        if names is not None:
-            filter["name"] = {"$in": list(names)}
-        return await self._read(filter, limit)
+    async def candidates(self, queue: str, limit: int, *, where: Document | None = None) -> list[Document]:
+        """Up to `limit` due jobs of a queue in their order; with `where`, only those of them."""
+        return await self._read(self._due(queue) | (where or {}), limit)
 
-    async def due_ids(self, queue: str, names: Sequence[str], limit: int) -> list[tuple[DocumentId, str]]:
-        """The ids and names of up to `limit` due jobs of a queue that have one of these names."""
-        filter = self._due(queue) | {"name": {"$in": list(names)}}
+    async def due(self, queue: str, where: Document, limit: int) -> list[Document]:
+        """Up to `limit` due jobs of a queue, as far as telling who could run them needs it."""
         with self._connection.deadline():
-            cursor = self._connection.jobs.find(filter, {"name": 1}, sort=ORDER, hint=CLAIM, limit=limit)
-            return [(document["_id"], document["name"]) for document in await cursor.to_list(limit)]
+            cursor = self._connection.jobs.find(
+                self._due(queue) | where, WHO_COULD, sort=ORDER, hint=CLAIM, limit=limit
+            )
+            return await cursor.to_list(limit)
 
     async def candidates_after(self, queue: str, read: Sequence[Document], limit: int) -> list[Document]:
         """The next due jobs of the priority that was read last, for reading on while those read are being claimed.
@@ -149,11 +149,12 @@ class Claims:
         lease: float,
         attempts: Callable[[Document], int],
         free: int | None = None,
+        once: Callable[[Document], bool] | None = None,
     ) -> Batch:
         """Take the candidates that nobody else has taken or changed since they were read.
 
-        `attempts` tells how often a job may be tried, and only the first `free` of them can be started at once; the
-        claim notes both, for whoever has to rescue these jobs.
+        `attempts` tells how often a job may be tried, `once` whether it may be started once only, and just the first
+        `free` of them can be started at once; the claim notes all this, for whoever has to rescue these jobs.
         """
         batch = Batch(secrets.token_hex(8), list(candidates), lease=lease)
         if not candidates:
@@ -161,14 +162,14 @@ class Claims:
         try:
             with self._connection.deadline():
                 taken = await self._connection.jobs.bulk_write(
-                    self._statements(batch, worker, lease, attempts, free), ordered=False
+                    self._statements(batch, worker, lease, attempts, free, once), ordered=False
                 )
         except (Unavailable, PyMongoError):
             return await self.resolve(batch)
         if taken.modified_count < len(candidates):
             return await self._read_back(batch)
-        for document in batch.documents:
-            _as_claimed(document, batch.claim, worker)
+        for place, document in enumerate(batch.documents):
+            _as_claimed(document, batch.claim, worker, ahead=free is not None and place >= free)
         return batch
 
     async def resolve(self, batch: Batch) -> Batch:
@@ -218,6 +219,14 @@ class Claims:
         with self._connection.deadline():
             await self._light_locks.update_one({"_id": _turn(queue), "owner": worker}, {"$set": {"until": EPOCH}})
 
+    async def begin(self, job_id: DocumentId, token: int) -> bool:
+        """Note of a job that was claimed ahead that it is about to be started; False when it is not ours to start."""
+        with self._connection.deadline():
+            begun = await self._connection.jobs.update_one(
+                {"_id": job_id, "state": RUNNING, "token": token, "cancel": None}, {"$unset": {"ahead": ""}}, hint=BY_ID
+            )
+        return begun.matched_count == 1
+
     async def renew_one(self, job_id: DocumentId, token: int, lease: float) -> bool:
         """Renew one claim now; False when it is not ours any more."""
         until = {"$add": [self._connection.clock.expression(), int(lease * 1000)]}
@@ -232,20 +241,27 @@ class Claims:
         return {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
 
     def _statements(
-        self, batch: Batch, worker: str, lease: float, attempts: Callable[[Document], int], free: int | None
+        self,
+        batch: Batch,
+        worker: str,
+        lease: float,
+        attempts: Callable[[Document], int],
+        free: int | None,
+        once: Callable[[Document], bool] | None,
     ) -> list[UpdateMany]:
-        alike: dict[tuple[int, int, bool, bool], list[DocumentId]] = defaultdict(list)
+        alike: dict[tuple[int, int, bool, bool, bool], list[DocumentId]] = defaultdict(list)
         for place, document in enumerate(batch.documents):
             ahead = free is not None and place >= free
-            alike[document["rev"], attempts(document), ahead, "line" in document].append(document["_id"])
+            single = once is not None and once(document)
+            alike[document["rev"], attempts(document), ahead, "line" in document, single].append(document["_id"])
         now = self._connection.clock.expression()
         return [
             UpdateMany(
                 {"_id": {"$in": ids}, **({"line": {"$exists": True}} if lined else {"ready": True}), "rev": rev},
-                taking_stage(now, batch.claim, worker, lease, limit, ahead) + (_OUT_OF_LINE if lined else []),
+                taking_stage(now, batch.claim, worker, lease, limit, ahead, single) + (_OUT_OF_LINE if lined else []),
                 hint=BY_ID,
             )
-            for (rev, limit, ahead, lined), ids in alike.items()
+            for (rev, limit, ahead, lined, single), ids in alike.items()
         ]
 
 
@@ -261,7 +277,7 @@ def _when(document: Document) -> datetime:
 
 
 def taking_stage(
-    now: Any, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False
+    now: Any, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False, once: bool = False
 ) -> list[dict[str, Any]]:
     """The update that makes ready jobs ours for the length of a lease."""
     return [
@@ -278,12 +294,13 @@ def taking_stage(
                 "rev": {"$add": ["$rev", 1]},
                 "max_attempts": attempts,
                 "ahead": True if ahead else "$$REMOVE",
+                "once": True if once else "$$REMOVE",
             }
         }
     ]
 
 
-def _as_claimed(document: Document, claim: str, worker: str) -> None:
+def _as_claimed(document: Document, claim: str, worker: str, ahead: bool) -> None:
     """Bring a candidate up to what the claim made of it."""
     document["state"] = RUNNING
     document["claim"] = claim
@@ -291,6 +308,7 @@ def _as_claimed(document: Document, claim: str, worker: str) -> None:
     document["token"] += 1
     document["tries"] += 1
     document["rev"] += 1
+    document["ahead"] = ahead
     document.pop("line", None)
     document.pop("held", None)
 

@@ -18,7 +18,9 @@ from bson.raw_bson import RawBSONDocument
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from mainspring.config import check_name
-from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.errors import ConfigurationError, InvalidJob, StepError
+from mainspring.model.fingerprint import fingerprint
+from mainspring.model.guarantee import AT_LEAST_ONCE, GUARANTEES
 from mainspring.model.job import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -28,16 +30,23 @@ from mainspring.model.job import (
     Held,
     Job,
     JobError,
+    Kept,
     Progress,
+    Step,
 )
 from mainspring.model.retry import LONGEST
+from mainspring.model.sealing import Encrypt, marked_data, parsed, parsed_data
+from mainspring.model.versions import FIRST_VERSION, is_version
 from mainspring.store.connection import CODEC, Document
 
 DocumentId = ObjectId | str
 
-MAX_ATTEMPTS_KEPT = 20
-MAX_MESSAGE, MAX_STACK = 4_096, 16_384
+MAX_ATTEMPTS_KEPT = 100
+# Of attempts with logs so long that all of them together would come near what a document may hold, fewer are kept.
+MAX_ATTEMPTS_SIZE, FEW_ATTEMPTS_KEPT = 4 * 1024 * 1024, 20
+MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
 MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000
+MAX_STEPS, MAX_STEPS_SIZE = 1_000, 1_048_576
 
 _RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
@@ -133,13 +142,44 @@ def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
     return bson.decode(encoded, CODEC)["r"], None
 
 
+def encode_step(name: str, result: Any, limit: int) -> tuple[Any, int]:
+    """The result of a step as it is stored, and will be read again, and how many bytes it takes.
+
+    Unlike a job's result it is refused where it cannot be kept: the next attempt would run the step again.
+    """
+    try:
+        encoded = _encode({"r": result})
+    except InvalidJob as error:
+        raise StepError(
+            f"The result of step {name!r}, of type {type(result).__name__}, cannot be kept ({error}); return plain "
+            "values, or store it elsewhere and return a reference."
+        ) from error
+    if len(encoded) > limit:
+        raise StepError(
+            f"The result of step {name!r} takes {len(encoded):,} bytes, over the limit of {limit:,}, and cannot be "
+            "kept; store it elsewhere and return a reference, or raise max_result."
+        )
+    return bson.decode(encoded, CODEC)["r"], len(encoded)
+
+
+def size_of_steps(entries: list[Any]) -> int:
+    """How many bytes steps take that are kept already."""
+    return len(bson.encode({"s": entries}, codec_options=CODEC)) if entries else 0
+
+
 def encode_error(error: JobError) -> Document:
     """An error as it is stored: the beginning of its message, the end of its stack."""
-    document: Document = {"type": _storable(error.type[:200]), "message": cut(error.message, MAX_MESSAGE)}
+    document: Document = {"type": cut(error.type, MAX_TYPE), "message": cut(error.message, MAX_MESSAGE)}
     if error.stack:
         stack = error.stack
         document["stack"] = _storable(stack if len(stack) <= MAX_STACK else "… (cut)\n" + stack[-MAX_STACK:])
     return document
+
+
+def fingerprint_of(name: Any, error: Any) -> str:
+    """The print of a stored error of a job; whatever is stored, there is one."""
+    known = _decode_error(error) or JobError("", "")
+    return fingerprint(str(name or ""), known.type, known.message, known.stack)
 
 
 def encode_progress(percent: float, note: str | None) -> Document:
@@ -171,17 +211,25 @@ def new_job(document: Document, data: Mapping[str, Any]) -> Job:
 
 
 def _add_rare(fields: dict[str, Any], document: Document) -> None:
-    for key in ("expires_at", "dedupe_key", "parent_id", "schedule_id", "scheduled_for"):
+    for key in ("expires_at", "executes", "dedupe_key", "parent_id", "schedule_id", "scheduled_for"):
         if key in document:
             fields[key] = document[key]
     for key in ("start_within", "timeout"):
         fields[key] = _duration(document.get(key))
+    fields["data_version"] = document.get("data_v", FIRST_VERSION)
     fields["tags"] = tuple(document.get("tags", ()))
+    if isinstance(document.get("sealed"), Encrypt):
+        fields["kept"] = Kept(marked_data(fields["data"], document["sealed"]))
 
 
 def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Job:
-    """A stored document as a Job; whatever is missing has its default, so that any document can be shown."""
+    """A stored document as a Job; whatever is missing has its default, so that any document can be shown.
+
+    What is encrypted in it is not opened: `store/sealing.py` does that.
+    """
     cancel = document.get("cancel")
+    if document.get("sealed"):
+        document = {**document, **_parsed(document)}
     return Job(
         id=str(document["_id"]),
         name=str(document.get("name", "")),
@@ -200,7 +248,8 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         error=_decode_error(document.get("error")),
         tags=_entries(document.get("tags")),
         progress=_decode_progress(document.get("progress")),
-        log=_entries(document.get("log")),
+        log=_decode_log(document),
+        log_cut=_log_cut(document),
         held=_decode_held(document.get("held")),
         worker=document.get("worker"),
         lease_until=_instant(document.get("lease_until")),
@@ -209,15 +258,31 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         expires_at=_instant(document.get("expires_at")),
         start_within=_duration(document.get("start_within")),
         timeout=_duration(document.get("timeout")),
+        executes=document.get("executes"),
         dedupe_key=document.get("dedupe_key"),
         cancel_requested=cancel is not None,
         suspect=bool(document.get("suspect")),
         parent_id=document.get("parent_id"),
         schedule_id=document.get("schedule_id"),
         scheduled_for=_instant(document.get("scheduled_for")),
+        fingerprint=document.get("fingerprint"),
         asked_priority=document.get("asked_priority"),
+        steps=tuple(_decode_step(entry) for entry in _entries(document.get("steps"))),
+        data_version=document.get("data_v") or FIRST_VERSION,
         deduplicated=deduplicated,
+        kept=document.get("kept"),
     )
+
+
+def _parsed(document: Mapping[str, Any]) -> Document:
+    """The parts of a document in which values may be sealed, with `Sealed` in their place."""
+    data, result = parsed_data(document.get("data") or {}), parsed(document.get("result"))
+    steps = parsed(document.get("steps") or [])
+    if isinstance(document["sealed"], Encrypt):  # it is not stored yet
+        return {"kept": Kept(marked_data(data, document["sealed"]))}
+    kids = tuple(map(str, _entries(document["sealed"])))
+    kept = Kept(data, result, tuple(_decode_step(entry) for entry in _entries(steps)), kids)
+    return {"data": data, "result": result, "steps": steps, "kept": kept}
 
 
 def _instant(value: Any) -> datetime | None:
@@ -247,8 +312,26 @@ def _decode_attempt(entry: Any) -> Attempt:
         started_at=_instant(entry.get("started_at")),
         ended_at=_instant(entry.get("ended_at")),
         error=_decode_error(entry.get("error")),
-        log=_entries(entry.get("log")),
+        log=_decode_log(entry),
+        log_cut=_log_cut(entry),
     )
+
+
+def _decode_step(entry: Any) -> Step:
+    if not isinstance(entry, Mapping):
+        entry = {}
+    return Step(str(entry.get("name", "")), _instant(entry.get("at")), entry.get("attempt", 0), entry.get("result"))
+
+
+def _decode_log(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The lines of a log that were kept, after one that tells of those that were not."""
+    lines, cut_before = _entries(entry.get("log")), _log_cut(entry)
+    return (f"… ({cut_before:,} earlier lines cut)", *lines) if cut_before else lines
+
+
+def _log_cut(entry: Mapping[str, Any]) -> int:
+    number: Any = entry.get("log_cut")
+    return int(number) if _is_whole(number) else 0
 
 
 def _decode_error(error: Any) -> JobError | None:
@@ -288,10 +371,18 @@ def undecodable(document: Mapping[str, Any]) -> str | None:
     for key, required in (("run_at", True), ("start_by", False)):
         if not isinstance(document.get(key), datetime) and (required or document.get(key) is not None):
             return f"{key} must be a date, not {document.get(key)!r}."
+    if (document.get("executes") or AT_LEAST_ONCE) not in GUARANTEES:
+        return f"executes must be one of {', '.join(GUARANTEES)}, not {document['executes']!r}."
+    if "sealed" in document and not _is_texts(document["sealed"]):
+        return "sealed must be a list of the ids of keys."
+    if "data_v" in document and not _is_whole(document["data_v"]):
+        return f"data_v must be a whole number, not {document['data_v']!r}."
     return _undecodable_history(document)
 
 
 def _undecodable_history(document: Mapping[str, Any]) -> str | None:
+    if not isinstance(document.get("steps") or [], list):
+        return f"steps must be a list, not {document['steps']!r}."
     if not isinstance(document.get("attempts") or [], list):
         return f"attempts must be a list, not {document['attempts']!r}."
     if not _is_whole(document.get("attempts_cut") or 0):
@@ -319,6 +410,10 @@ def check_fields(document: Mapping[str, Any]) -> None:
     for key in ("timeout", "start_within"):
         if key in given and not _is_duration(given[key]):
             raise Undecodable(f"{key} must be seconds, not {given[key]!r}.")
+    if given.get("executes", AT_LEAST_ONCE) not in GUARANTEES:
+        raise Undecodable(f"executes must be one of {', '.join(GUARANTEES)}, not {given['executes']!r}.")
+    if not is_version(given.get("data_v", FIRST_VERSION)):
+        raise Undecodable(f"data_v must be a whole number from 1 on, not {given['data_v']!r}.")
     problem = _undecodable_history(document)
     if problem is not None:
         raise Undecodable(problem)
@@ -330,6 +425,10 @@ def _check_id(identity: Any) -> None:
         raise Undecodable(f"_id must be an ObjectId or a string, not {identity!r}.")
     if isinstance(identity, str) and _HEX_ID.fullmatch(identity):
         raise Undecodable(f"_id must not be a string of 24 hex digits; make it the ObjectId {identity}.")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """The collections, every field in them, and the indexes with their reasons.
 
 With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
-`jobs.controls`, `jobs.schedules`, `jobs.ledger` and `jobs.calendars`.
+`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives` and `jobs.alerts`.
 
 ## jobs: one document per job
 
@@ -11,6 +11,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | v             | int             | layout of this document (1); missing on a raw insert that has not been adopted yet |
 | name          | string          | which handler runs it |
 | data          | document        | the handler's arguments |
+| data_v        | int             | the version of the handler that the data is written for; 1 when missing |
 | queue         | string          | the line it stands in |
 | priority      | int 1..10       | 1 first |
 | asked_priority, aged_at | int, date | the priority it was scheduled with, and when waiting moved it up from there |
@@ -29,6 +30,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | tags          | array           | |
 | retry         | document        | attempts, delay, backoff, max_delay, jitter; the handler's policy when missing |
 | timeout       | double          | seconds an attempt may take; the handler's when missing |
+| executes      | string          | at_least_once, at_most_once or exactly_once; the handler's when missing |
 | expires_at    | date            | not to be started after |
 | start_within  | double          | seconds after run_at within which it must be started |
 | start_by      | date            | the earlier of both, kept up to date with run_at |
@@ -42,10 +44,16 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died: run it in a process apart |
 | claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
 | max_attempts  | int             | how often it may be tried, noted by the last claim for whoever rescues it |
+| once          | true            | it executes at most once: noted by the last claim for whoever rescues it |
 | cancel        | document        | a request to stop a running job: at, reason |
+| steps         | array           | per finished step of its handler: name, at, attempt, result |
 | progress      | document        | percent, note |
-| log           | array           | lines of the running attempt, moved into its entry at the end |
+| log, log_cut  | array, int      | the attempt's last lines, and how many came before; its entry has both at its end |
 | result, result_note, error, finished_at | | how it ended |
+| sealed        | array           | the ids of the keys that its data, result and steps are encrypted with |
+| fingerprint   | string          | of a dead letter: the print of its error, the same for the same trouble |
+| redrive       | string          | the redrive that has run it again last |
+| alert         | true            | it tells of dead letters; nobody is told of its own failure |
 
 ## jobs.keys: one document per dedupe key in force
 
@@ -56,12 +64,14 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
 | limits, breakers | what its code declares: scope, target and the rules; others explain by it why a job waits |
+| versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 
 ## jobs.locks: which worker does a chore that one is enough for, or has its turn at the head of a busy queue
 
-| _id | "chores", "lines" (dissolving them), or "turn:" and the queue | owner | until |
+| _id | "chores", "lines" (dissolving them), "prune" (finished jobs), or "turn:" and the queue | owner | until |
 
-A lock only saves work: everything is safe when several do it.
+A lock only saves work: everything is safe when several do it. One document is none: "archive" tells until when finished
+jobs are deleted only by processes that have an archive hook.
 
 ## jobs.gates: one document per gate in use; a gate is what a job has to pass before it runs
 
@@ -100,13 +110,36 @@ sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker,
 | reason, actor, at | string, string, date | why, by whom, when |
 | told          | date     | when it was changed; wakes the workers that listen |
 
+## jobs.redrives: one document per retrying, or discarding, of many dead letters
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id, kind     | string   | its id; retry or discard |
+| state         | string   | running, done, cancelled |
+| selection     | document | which: name, queue, tag, error, fingerprint, since, until, text, or ids |
+| edit          | document | what is changed in the data of each: set, remove |
+| cutoff        | date     | only dead letters that were made before it are meant |
+| cursor        | document | how far it is: at and id of the last one looked at; or place, in the ids |
+| batch         | array    | the dead letters in hand: _id, and key where it has one |
+| matched, done, skipped | int | how many there were at the start; are dealt with; were left alone |
+| skips         | array    | the first of those that were left alone: job, reason |
+| rev           | int      | rises with every step, each of which compares it |
+| stepped_at    | date     | when the last step was made |
+| started_at, finished_at, actor, reason | | |
+
+## jobs.alerts: one document per handler that is told of dead letters
+
+| _id | the handler's name | since | from when on | at | dead letters before it were told of |
+| rev | rises with every decision | making | the summary that is being made: start, end, job |
+| told_at | when the last summary was made | tail | the last of those that it told of |
+
 ## jobs.schedules: one document per schedule
 
 | field         | type     | meaning |
 |---------------|----------|---------|
 | _id           | string   | the schedule's id |
 | v, rev        | int      | layout; rises with every decision and change, each of which compares it |
-| job           | document | what its jobs get: name, data, queue, priority, retry, timeout, tags, start_within |
+| job           | document | name, data, data_v, queue, priority, retry, executes, timeout, tags, start_within |
 | rule, start_at, end_at, jitter, calendars | | when it fires; calendars: name and rev of each |
 | since         | date     | from when on these times are in force |
 | eras          | array    | the times that were in force before, for the ledger |
@@ -164,9 +197,11 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, WAITING, SCHEDULE = (
     "waiting",
     "schedule",
 )
-LINE, SEQ, OPEN, HOLDERS, IN_TURN, UNUSED = "line", "seq", "open", "holders", "in_turn", "unused"
+LINE, SEQ, GOING, OPEN, HOLDERS, IN_TURN, UNUSED = "line", "seq", "going", "open", "holders", "in_turn", "unused"
 DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
+DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
+SEALED = "sealed"
 
 
 def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
@@ -187,6 +222,19 @@ JOB_INDEXES = [
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
     _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
+    _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
+    _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
+    _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
+]
+REDRIVE_INDEXES = [
+    _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
+    IndexModel([("started_at", ASCENDING)], name=STARTED),
+]
+# Made only where a rule of retention is about a name or a queue: every finished job is in them.
+KEPT_BY_NAME, KEPT_BY_QUEUE = "kept_by_name", "kept_by_queue"
+RETENTION_INDEXES = [
+    _partial(KEPT_BY_NAME, {"state": {"$in": list(FINISHED)}}, "name", "state", "finished_at"),
+    _partial(KEPT_BY_QUEUE, {"state": {"$in": list(FINISHED)}}, "queue", "state", "finished_at"),
 ]
 KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
 WORKER_INDEXES = [IndexModel([("beat_at", ASCENDING)], name="beat_at")]

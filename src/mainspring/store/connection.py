@@ -49,6 +49,7 @@ from mainspring.store.collections import (
     JOB_INDEXES,
     KEY_INDEXES,
     LEDGER_INDEXES,
+    REDRIVE_INDEXES,
     SCHEDULE_INDEXES,
     WORKER_INDEXES,
 )
@@ -146,6 +147,8 @@ class Connection:
         self.controls: AsyncCollection[Document] = self.db[f"{base}.controls"]
         self.ledger: AsyncCollection[Document] = self.db[f"{base}.ledger"]
         self.calendars: AsyncCollection[Document] = self.db[f"{base}.calendars"]
+        self.redrives: AsyncCollection[Document] = self.db[f"{base}.redrives"]
+        self.alerts: AsyncCollection[Document] = self.db[f"{base}.alerts"]
 
     @classmethod
     async def open(
@@ -187,6 +190,11 @@ class Connection:
     def deadline(self) -> Any:
         """The deadline of an ordinary operation."""
         return deadline(self.settings.operation_timeout)
+
+    def deadline_in_transaction(self) -> Any:
+        """The same for an operation in a transaction: whoever runs it wants the driver's errors, by whose labels it is
+        known what to run again."""
+        return pymongo.timeout(self.settings.operation_timeout)
 
     @property
     def supports_transactions(self) -> bool:
@@ -270,11 +278,16 @@ class Connection:
             (self.schedules, SCHEDULE_INDEXES),
             (self.ledger, LEDGER_INDEXES),
             (self.gates, GATE_INDEXES),
+            (self.redrives, REDRIVE_INDEXES),
         ):
-            try:
-                await collection.create_indexes(indexes)
-            except OperationFailure as error:
-                await self._excuse(collection, indexes, error)
+            await self.make_indexes(collection, indexes)
+
+    async def make_indexes(self, collection: AsyncCollection[Document], indexes: list[IndexModel]) -> None:
+        """Make sure of these indexes."""
+        try:
+            await collection.create_indexes(indexes)
+        except OperationFailure as error:
+            await self._excuse(collection, indexes, error)
 
     async def _excuse(
         self, collection: AsyncCollection[Document], indexes: list[IndexModel], error: OperationFailure

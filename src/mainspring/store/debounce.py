@@ -25,11 +25,12 @@ from mainspring.errors import Unavailable
 from mainspring.model.debounce import Debounce
 from mainspring.model.draft import Draft
 from mainspring.model.job import PENDING, Job
-from mainspring.store.codec import DocumentId, decode_job, new_job
+from mainspring.store.codec import DocumentId, new_job
 from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs import edit_stages
 from mainspring.store.keys import Keys, Wanted
+from mainspring.store.sealing import Sealer
 
 _ROUNDS = 30
 # A job that is just being run again by hand is waited for, but not for one whose process has died in the middle.
@@ -45,9 +46,10 @@ Calls = Mapping[str, tuple[Draft, Document]]
 class Debounces:
     """The store's verb for debounced jobs."""
 
-    def __init__(self, connection: Connection, keys: Keys, insert: Insert) -> None:
+    def __init__(self, connection: Connection, keys: Keys, sealer: Sealer, insert: Insert) -> None:
         self._connection = connection
         self._keys = keys
+        self._sealer = sealer
         self._insert = insert
 
     async def put(self, draft: Draft, document: Document) -> tuple[Document, bool]:
@@ -97,12 +99,14 @@ class Debounces:
         for key, job_id in held.items():
             draft, document = calls[key]
             assert draft.debounce is not None
+            document = self._as_stored(document, job_id)
             statements.append(UpdateOne(_waits(job_id), _stages(draft.debounce, document, now, mark), hint=BY_ID))
         with self._connection.deadline():
             await self._connection.jobs.bulk_write(statements, ordered=False)
             cursor = self._connection.jobs.find({"_id": {"$in": list(held.values())}, "burst.mark": mark}, hint=BY_ID)
             changed = {document["_id"]: document for document in await cursor.to_list(None)}
-        return {key: decode_job(changed[id], deduplicated=True) for key, id in held.items() if id in changed}
+        decode = self._sealer.decode
+        return {key: decode(changed[id], deduplicated=True) for key, id in held.items() if id in changed}
 
     async def _store_together(self, calls: Calls) -> dict[str, Job | Exception]:
         """Store the jobs whose keys are free with a few statements; returns those that are stored, or refused."""
@@ -122,14 +126,18 @@ class Debounces:
             stored, fresh = await self.put(draft, document)
         except Exception as error:
             return error
-        return new_job(stored, draft.data or {}) if fresh else decode_job(stored, deduplicated=True)
+        return new_job(stored, draft.data or {}) if fresh else self._sealer.decode(stored, deduplicated=True)
 
     async def _change(self, job_id: DocumentId, debounce: Debounce, document: Document) -> bool:
         """Whether the job still waited to be started, and is now what this call asks for."""
-        stages = _stages(debounce, document, self._connection.clock.expression())
+        stages = _stages(debounce, self._as_stored(document, job_id), self._connection.clock.expression())
         with self._connection.deadline():
             changed = await self._connection.jobs.update_one(_waits(job_id), stages, hint=BY_ID)
         return changed.matched_count == 1
+
+    def _as_stored(self, document: Document, job_id: DocumentId) -> Document:
+        """A document as it is stored in the place of another: what is sealed is bound to that one's id."""
+        return self._sealer.sealed({**document, "_id": job_id}) if "sealed" in document else document
 
     async def _own_id(self, key: str, holder: Document | None, *, patient: bool) -> DocumentId | None:
         """The id under which this call may store its own job; None when the key is to be looked at again."""
@@ -171,7 +179,7 @@ def _stages(debounce: Debounce, document: Document, now: Any, mark: ObjectId | N
 
     A burst begins anew when the job was claimed since: what it has waited before is over.
     """
-    fields = {key: document.get(key) for key in ("name", "data", "seq", *debounce.given)}
+    fields = {key: document.get(key) for key in ("name", "data", "data_v", "sealed", "seq", *debounce.given)}
     began = {"$cond": [{"$eq": ["$burst.token", "$token"]}, {"$ifNull": ["$burst.at", now]}, now]}
     run_at: Any = {"$add": [now, _milliseconds(debounce.delay)]}
     if debounce.most is not None:

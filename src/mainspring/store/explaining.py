@@ -36,7 +36,7 @@ from mainspring.store.claim import PRIORITIES
 from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.collections import BY_ID, CLAIM, FINISHED_INDEX, IN_TURN, LEASE, LINE, LIVE, SEQ
 from mainspring.store.connection import Connection, Document
-from mainspring.store.workers import Workers
+from mainspring.store.workers import Workers, keys_of, versions_of
 
 COUNTED = 10_000
 RUNNING_READ = 5_000
@@ -280,6 +280,8 @@ def _worker(document: Document) -> LiveWorker:
         handlers=None if handlers is None else frozenset(handlers),
         concurrency=_whole(document, "concurrency"),
         limits=_told(document.get("limits")),
+        versions=versions_of(document),
+        keys=keys_of(document),
     )
 
 

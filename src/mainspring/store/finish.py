@@ -19,6 +19,7 @@ from pymongo.errors import BulkWriteError
 from mainspring.errors import Unavailable
 from mainspring.model.ending import (
     PROCESS_DIED,
+    Abandoned,
     Cancelled,
     Committed,
     Completed,
@@ -30,7 +31,16 @@ from mainspring.model.ending import (
     Snoozed,
 )
 from mainspring.model.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
-from mainspring.store.codec import MAX_ATTEMPTS_KEPT, DocumentId, cancel_reason, encode_error
+from mainspring.model.sealing import Sealed
+from mainspring.store.codec import (
+    FEW_ATTEMPTS_KEPT,
+    MAX_ATTEMPTS_KEPT,
+    MAX_ATTEMPTS_SIZE,
+    DocumentId,
+    cancel_reason,
+    encode_error,
+    fingerprint_of,
+)
 from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 
@@ -43,7 +53,7 @@ _NEXT_STATE = {
     "released": PENDING,
 }
 # What only a running job has.
-HOLDING = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "ahead", "suspect")
+HOLDING = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "log_cut", "ahead", "suspect")
 _ROUNDS = 5
 _COMPANY = 500
 # A job that was started in time, and comes back undone, is not held to start_within any more.
@@ -65,6 +75,10 @@ class Finish:
     log: tuple[str, ...] = ()
     progress: Document | None = None
     """The last progress, where it has not been stored yet."""
+    name: str = ""
+    """The job's name, for the print of its error."""
+    log_cut: int = 0
+    """How many lines of the log came before those that were kept."""
 
 
 class Finishing:
@@ -98,7 +112,10 @@ class Finishing:
         except BulkWriteError as error:
             if error.details.get("writeConcernErrors"):
                 # What the primary shows now may be rolled back; writing it again asks the majority once more.
-                raise Unavailable(f"MongoDB could not keep the ends of {len(finishes)} jobs yet: {error}") from error
+                reason = error.details["writeConcernErrors"][0].get(
+                    "errmsg"
+                )  # the error itself quotes what was written
+                raise Unavailable(f"MongoDB could not keep the ends of {len(finishes)} jobs yet: {reason}") from error
             return False
         return written.matched_count == len(finishes)
 
@@ -128,10 +145,10 @@ class Finishing:
             groups[_alike(finish)].append(finish)
         now = self._connection.clock.expression()
         statements: list[UpdateMany] = []
-        loners: dict[tuple[int, int], list[Finish]] = defaultdict(list)
+        loners: dict[tuple[Any, ...], list[Finish]] = defaultdict(list)
         for group in groups.values():
             if len(group) == 1 and _plainly_completed(group[0]):
-                loners[group[0].token, group[0].tries].append(group[0])
+                loners[group[0].token, group[0].tries, _kid(group[0].ending)].append(group[0])
             else:
                 statements.append(_statement(group, finish_stage(group[0], now)))
         for company in loners.values():
@@ -147,7 +164,7 @@ def _statement(group: list[Finish], stages: list[dict[str, Any]]) -> UpdateMany:
         "state": RUNNING,
         "token": first.token,
     }
-    if isinstance(first.ending, Retried | Snoozed | Released):
+    if isinstance(first.ending, Retried | Snoozed | Released | Abandoned):
         filter["cancel"] = None
     return UpdateMany(filter, stages, hint=BY_ID)
 
@@ -162,14 +179,15 @@ def _company_statement(company: list[Finish], now: Any) -> UpdateMany:
     ids = {"$literal": [finish.id for finish in company]}
     own = {
         "$literal": [
-            {"result": finish.ending.result, "started_at": finish.started_at, "ended_at": finish.ended_at}
+            {"result": encoded(finish.ending.result), "started_at": finish.started_at, "ended_at": finish.ended_at}
             for finish in company
             if isinstance(finish.ending, Completed)
         ]
     }
     look_up = {"$set": {"own": {"$arrayElemAt": [own, {"$indexOfArray": [ids, "$_id"]}]}}}
     entry = attempt_entry(company[0]) | {"started_at": "$own.started_at", "ended_at": "$own.ended_at"}
-    fields = _completed(now, "$own.result") | _attempt_fields(company[0].token, entry)
+    fields = _completed(now, "$own.result") | _sealed_with(company[0].ending)
+    fields |= _attempt_fields(company[0].token, entry)
     return _statement(company, [look_up, {"$set": _ended(company[0].ending) | fields}, {"$unset": "own"}])
 
 
@@ -180,7 +198,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     if isinstance(ending, Snoozed | Released):
         return [{"$set": fields | _given_back(ending, now)}]
     if isinstance(ending, Completed | Committed):
-        fields |= _completed(now, {"$literal": ending.result})
+        fields |= _completed(now, {"$literal": encoded(ending.result)}) | _sealed_with(ending)
         if isinstance(ending, Completed) and ending.note:
             fields["result_note"] = {"$literal": ending.note}
     elif isinstance(ending, Retried):
@@ -192,6 +210,8 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
         error = _final_error(ending)
         if error is not None:
             fields["error"] = {"$literal": error}
+        if isinstance(ending, Failed):
+            fields["fingerprint"] = fingerprint_of(finish.name, error)
     if finish.progress is not None:
         fields["progress"] = {"$literal": finish.progress}
     return [{"$set": fields | _attempt_fields(finish.token, {"$literal": attempt_entry(finish)})}]
@@ -200,6 +220,28 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
 def _ended(ending: Ending) -> dict[str, Any]:
     """What every ending sets: the next state, and that nobody holds the job."""
     return {**_LET_GO, "state": _NEXT_STATE[ending.outcome], "rev": {"$add": ["$rev", 1]}}
+
+
+def _kid(ending: Ending) -> str | None:
+    """The key that the result of an ending is sealed with."""
+    result = ending.result if isinstance(ending, Completed | Committed) else None
+    return result.kid if isinstance(result, Sealed) else None
+
+
+def _sealed_with(ending: Ending) -> dict[str, Any]:
+    """The field that tells which keys a job is sealed with, where its result is sealed with one."""
+    kid = _kid(ending)
+    return {} if kid is None else {"sealed": with_key(kid)}
+
+
+def encoded(result: Any) -> Any:
+    """A result as it is stored."""
+    return result.to_document() if isinstance(result, Sealed) else result
+
+
+def with_key(kid: str) -> Any:
+    """The keys that a job is sealed with, and one more."""
+    return {"$setUnion": [{"$ifNull": ["$sealed", []]}, [kid]]}
 
 
 def _completed(now: Any, result: Any) -> dict[str, Any]:
@@ -231,7 +273,9 @@ def as_finished(document: Document, finish: Finish) -> Document:
     if isinstance(ending, Snoozed | Released):
         after["tries"] = finish.tries - 1
     else:
-        after["attempts"] = [*document.get("attempts", ()), attempt_entry(finish)][-MAX_ATTEMPTS_KEPT:]
+        attempts = [*document.get("attempts", ()), attempt_entry(finish)]
+        after["attempts"] = attempts[-MAX_ATTEMPTS_KEPT:]
+        after["attempts_cut"] = document.get("attempts_cut", 0) + len(attempts) - len(after["attempts"])
     if isinstance(ending, Snoozed | Retried):
         after["run_at"] = finish.ended_at + timedelta(seconds=ending.delay)
     if finish.progress is not None and not isinstance(ending, Snoozed | Released):
@@ -240,23 +284,31 @@ def as_finished(document: Document, finish: Finish) -> Document:
         after["finished_at"] = finish.ended_at
     if isinstance(ending, Completed | Committed):
         after["result"] = ending.result
+        if isinstance(ending.result, Sealed):
+            after["sealed"] = [*document.get("sealed", ()), ending.result.kid]
         after.pop("error", None)
+        if isinstance(ending, Completed) and ending.note:
+            after["result_note"] = ending.note
     elif isinstance(ending, Retried):
         after["error"] = encode_error(ending.error)
     elif _final_error(ending) is not None:
         after["error"] = _final_error(ending)
+    if isinstance(ending, Failed):
+        after["fingerprint"] = fingerprint_of(finish.name, after["error"])
     return after
 
 
-def undecodable_fields(reason: str, now: Any) -> dict[str, Any]:
+def undecodable_fields(name: Any, reason: str, now: Any) -> dict[str, Any]:
     """The fields of a job that ends because it cannot be decoded."""
+    error = {"type": "Undecodable", "message": reason}
     return {
         "state": FAILED,
         "ready": "$$REMOVE",
         "held": "$$REMOVE",
         "line": "$$REMOVE",
         "finished_at": now,
-        "error": {"$literal": {"type": "Undecodable", "message": reason}},
+        "error": {"$literal": error},
+        "fingerprint": fingerprint_of(name, error),
     }
 
 
@@ -281,9 +333,11 @@ def _attempt_fields(token: int, entry: Any) -> dict[str, Any]:
 def appended_attempt(entry: Any) -> dict[str, Any]:
     """The fields that add an entry to the attempts, keeping the last ones and counting what was dropped."""
     so_far = {"$ifNull": ["$attempts", []]}
-    over = {"$max": [0, {"$subtract": [{"$size": so_far}, MAX_ATTEMPTS_KEPT - 1]}]}
+    is_small = {"$lte": [{"$bsonSize": {"attempts": so_far}}, MAX_ATTEMPTS_SIZE]}
+    most = {"$cond": [is_small, MAX_ATTEMPTS_KEPT, FEW_ATTEMPTS_KEPT]}
+    over = {"$max": [0, {"$subtract": [{"$size": so_far}, {"$subtract": [most, 1]}]}]}
     return {
-        "attempts": {"$slice": [{"$concatArrays": [so_far, [entry]]}, -MAX_ATTEMPTS_KEPT]},
+        "attempts": {"$slice": [{"$concatArrays": [so_far, [entry]]}, {"$subtract": [0, most]}]},
         "attempts_cut": {"$add": [{"$ifNull": ["$attempts_cut", 0]}, over]},
     }
 
@@ -301,6 +355,8 @@ def attempt_entry(finish: Finish) -> Document:
         entry["error"] = encode_error(finish.ending.error)
     if finish.log:
         entry["log"] = list(finish.log)
+    if finish.log_cut:
+        entry["log_cut"] = finish.log_cut
     return entry
 
 

@@ -25,18 +25,21 @@ from mainspring.clock import monotonic, truncate
 from mainspring.errors import InvalidJob, Unavailable
 from mainspring.model.draft import Draft, start_by
 from mainspring.model.job import PENDING, Job
-from mainspring.store.codec import DocumentId, decode_job, encode_data, new_job
+from mainspring.model.sealing import AsStored
+from mainspring.store.codec import DocumentId, encode_data, new_job
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import DUPLICATE, Connection, Document
 from mainspring.store.debounce import Debounces
 from mainspring.store.keys import Keys, Taken, Wanted
 from mainspring.store.lining import Lining, Waiting
 from mainspring.store.passage import Item, OpenPassage, Passage
+from mainspring.store.sealing import Sealer
 
 logger = logging.getLogger("mainspring")
 
 CHUNK = 1000
 _IN_FLIGHT = 3
+_ANY_SIZE = 2**24
 
 Outcome = Exception | None
 Stored = Job | Exception
@@ -48,11 +51,12 @@ Entry = tuple[int, Draft, Document]
 class Inserts:
     """The store's verbs for new jobs."""
 
-    def __init__(self, connection: Connection, keys: Keys, lining: Lining) -> None:
+    def __init__(self, connection: Connection, keys: Keys, lining: Lining, sealer: Sealer) -> None:
         self._connection = connection
         self._keys = keys
         self._lining = lining
-        self._debounces = Debounces(connection, keys, self._insert_new)
+        self._sealer = sealer
+        self._debounces = Debounces(connection, keys, sealer, self._insert_new)
         self._waiting: list[tuple[Document, asyncio.Future[None]]] = []
         self._sender: asyncio.Task[None] | None = None
 
@@ -67,7 +71,7 @@ class Inserts:
             "_id": ObjectId(),
             "v": LAYOUT,
             "name": draft.name,
-            "data": encode_data(draft.data, self._connection.settings.max_data),
+            "data": encode_data(draft.data, self._largest(draft)),
             "queue": draft.queue,
             "priority": draft.priority,
             "state": PENDING,
@@ -80,7 +84,14 @@ class Inserts:
         }
         if draft.has_options:
             _add_options(document, draft, run_at)
+        if draft.encrypt is not None:
+            document["sealed"] = draft.encrypt
+            self._sealer.check(document)
         return document
+
+    def _largest(self, draft: Draft) -> int:
+        """How much data a draft may have. What is stored already was measured before it was sealed and grew by that."""
+        return _ANY_SIZE if isinstance(draft.encrypt, AsStored) else self._connection.settings.max_data
 
     def changes(self, draft: Draft) -> Document:
         """The fields of a draft that an edit of a stored job may set."""
@@ -107,21 +118,27 @@ class Inserts:
     async def insert_in(self, session: AsyncClientSession, drafts: Sequence[Draft]) -> list[tuple[Document, bool]]:
         """Store jobs in the caller's transaction: they exist if and only if it commits. All are checked first."""
         stored: list[tuple[Document, bool]] = []
-        fresh: list[Document] = []
+        fresh: dict[DocumentId, Document] = {}
         for draft, document in [(draft, self.document(draft)) for draft in drafts]:
             taken = Taken(document["_id"], True)
             if draft.dedupe_key is not None:
                 taken = await self._keys.take(self._wanted(draft, document), session)
             document["_id"] = taken.job
-            if taken.fresh and all(other["_id"] != taken.job for other in fresh):
-                fresh.append(document)
+            if taken.job in fresh:
+                stored.append((fresh[taken.job], False))
+            elif taken.fresh:
+                fresh[taken.job] = document
                 stored.append((document, True))
             else:
-                existing = await self._connection.jobs.find_one({"_id": taken.job}, session=session)
-                stored.append((existing or _find(fresh, taken.job), False))
+                stored.append((await self._existing(taken.job, session) or document, False))
         if fresh:
-            await self._connection.jobs.insert_many(fresh, session=session)
+            with self._connection.deadline_in_transaction():
+                await self._connection.jobs.insert_many(self._sealed(list(fresh.values())), session=session)
         return stored
+
+    async def _existing(self, job_id: DocumentId, session: AsyncClientSession) -> Document | None:
+        with self._connection.deadline_in_transaction():
+            return await self._connection.jobs.find_one({"_id": job_id}, session=session)
 
     async def insert_many(self, drafts: Iterable[Item], passage: Passage | None = None) -> list[Stored]:
         """Store many jobs, with an outcome for each: the job, stored now or before, or what is wrong with it.
@@ -197,7 +214,7 @@ class Inserts:
         taken = await self._keys.take_many([self._wanted(draft, document) for _, draft, document in leaders])
         stored = await self._insert_taken([document for _, _, document in leaders], taken)
         for (index, draft, _), outcome in zip(leaders, stored, strict=True):
-            outcomes[index] = outcome if isinstance(outcome, Exception) else _as_job(*outcome, draft)
+            outcomes[index] = outcome if isinstance(outcome, Exception) else self._as_job(*outcome, draft)
         for index, draft, _ in entries:
             leader = first[draft.dedupe_key][0]
             if index != leader:
@@ -230,6 +247,7 @@ class Inserts:
     async def _insert_new(self, documents: list[Document]) -> dict[DocumentId, Outcome]:
         """Insert documents under ids that others may use too; returns those that are ours, or why they were refused."""
         mine: dict[DocumentId, Outcome] = {document["_id"]: None for document in documents}
+        documents = self._sealed(documents)
         try:
             with self._connection.deadline():
                 await self._connection.jobs.insert_many(documents, ordered=False)
@@ -282,6 +300,7 @@ class Inserts:
 
     async def _insert_documents(self, documents: list[Document]) -> list[Outcome]:
         """Insert documents with ids of their own; returns an error, or None, for each."""
+        documents = self._sealed(documents)
         outcomes: list[Outcome] = [None] * len(documents)
         todo = list(range(len(documents)))
         until = monotonic() + 2 * self._connection.settings.operation_timeout
@@ -317,6 +336,15 @@ class Inserts:
                     raise
                 await asyncio.sleep(0.1)
 
+    def _as_job(self, document: Document, fresh: bool, draft: Draft) -> Job:
+        if fresh:
+            return new_job(document, draft.data or {})
+        return self._sealer.decode(document, deduplicated=True)
+
+    def _sealed(self, documents: list[Document]) -> list[Document]:
+        """Documents as they are stored. Their ids are final now: what is sealed is bound to them."""
+        return [self._sealer.sealed(document) if "sealed" in document else document for document in documents]
+
     def _wanted(self, draft: Draft, document: Document) -> Wanted:
         assert draft.dedupe_key is not None
         return Wanted(draft.dedupe_key, document["_id"], document.get("dedupe_until"))
@@ -324,7 +352,7 @@ class Inserts:
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     """The fields that only some jobs have."""
-    for key in ("start_within", "timeout", "retry", "tags", "dedupe_key", "parent_id", "seq"):
+    for key in ("start_within", "timeout", "retry", "executes", "tags", "dedupe_key", "parent_id", "seq", "data_v"):
         value = getattr(draft, key)
         if value is not None:
             document[key] = value
@@ -348,13 +376,5 @@ def _set_aside(chunk: list[Entry], bursts: list[Entry]) -> list[Entry]:
     return [entry for entry in chunk if entry[1].debounce is None]
 
 
-def _as_job(document: Document, fresh: bool, draft: Draft) -> Job:
-    return new_job(document, draft.data or {}) if fresh else decode_job(document, deduplicated=True)
-
-
 def _refused(failure: Mapping[str, Any]) -> InvalidJob:
     return InvalidJob(f"MongoDB refused the job: {failure.get('errmsg')}")
-
-
-def _find(documents: list[Document], job_id: DocumentId) -> Document:
-    return next(document for document in documents if document["_id"] == job_id)

@@ -27,6 +27,7 @@ from mainspring.store.collections import BUMP, BY_ID, CLAIM, FINISHED_INDEX, HEL
 from mainspring.store.connection import Connection, Document
 from mainspring.store.finish import HOLDING, again_at, start_by_of
 from mainspring.store.keys import Keys
+from mainspring.store.tending import NO_KEY, TOO_NEW
 
 _IN_LINE = {"$gt": ["$line", None]}
 # A job that is changed comes to the gates of limits anew.
@@ -35,8 +36,20 @@ _OUT_OF_LINE = {
     "held": {"$cond": [_IN_LINE, "$$REMOVE", "$held"]},
     "line": "$$REMOVE",
 }
+# One whose data is changed does so too, and others may be able to run it than before.
+_ON_DATA = {"$or": [_IN_LINE, {"$in": ["$held.by", [TOO_NEW, NO_KEY]]}]}
+_ANEW = {
+    "ready": {"$cond": [_ON_DATA, True, "$ready"]},
+    "held": {"$cond": [_ON_DATA, "$$REMOVE", "$held"]},
+    "line": "$$REMOVE",
+}
 _WAITING = (PENDING, BLOCKED)
 _AGAIN = (FAILED, CANCELLED, COMPLETED)
+# What tells how the last round has ended, or held for that round only.
+_ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst")
+_FRESH = dict.fromkeys((*_ENDED, *HOLDING), "$$REMOVE")
+# A job that failed goes on where it was left; one that was done is to be done again.
+_STEPS_LEFT = {"$cond": [{"$eq": ["$state", COMPLETED]}, "$$REMOVE", "$steps"]}
 _BATCH = 200
 
 
@@ -153,13 +166,7 @@ class Jobs:
         key = document.get("dedupe_key") if document.get("state") in _AGAIN else None
         if key is not None:
             await self._retake_key(key, job_id)
-        fresh = dict.fromkeys(
-            ("finished_at", "result", "result_note", "error", "expires_at", "progress", "suspect", "burst", *HOLDING),
-            "$$REMOVE",
-        )
-        again = {**BUMP, **fresh, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED}
-        now = self._connection.clock.expression()
-        changed = await self._update(job_id, _AGAIN, [{"$set": again}, {"$set": again_at(now, 0)}])
+        changed = await self._update(job_id, _AGAIN, again_stages(self._connection.clock.expression()))
         if key is not None:
             await self._keys.returned(key, job_id)
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
@@ -197,12 +204,22 @@ class Jobs:
         return document
 
 
+def again_stages(now: Any) -> list[dict[str, Any]]:
+    """The update that runs an ended job again, as a new round of attempts; its history and its token stay."""
+    again = {**BUMP, **_FRESH, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED, "steps": _STEPS_LEFT}
+    return [{"$set": again}, {"$set": again_at(now, 0)}]
+
+
 def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """The update that changes fields of a waiting job, None removing one; `computed` ones are expressions."""
     literal: Document = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in fields.items()}
+    freed = _OUT_OF_LINE
+    if "data" in fields:
+        literal["steps"] = "$$REMOVE"  # what they found out was found out from other data
+        freed = _ANEW
     if "priority" in fields:
         literal |= NOT_AGED
-    again = {"start_by": start_by_of("$run_at"), **_OUT_OF_LINE}
+    again = {"start_by": start_by_of("$run_at"), **freed}
     return [{"$set": {**literal, **(computed or {}), **BUMP}}, {"$set": again}]
 
 

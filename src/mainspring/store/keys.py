@@ -10,12 +10,13 @@ return begins a new round, so that whoever judged the key by the round before do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from bson import ObjectId
+from pymongo import DeleteOne, ReplaceOne, UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
@@ -70,7 +71,7 @@ class Keys:
     async def take(self, want: Wanted, session: AsyncClientSession | None = None) -> Taken:
         """Take one key or learn who holds it. In a transaction a conflict is left to its caller's retry."""
         for _ in range(_ROUNDS):
-            with self._connection.deadline():
+            with self._connection.deadline() if session is None else self._connection.deadline_in_transaction():
                 holder = await self._connection.keys.find_one({"_id": want.key}, session=session)
                 if holder is None:
                     if await self._insert(want, session):
@@ -98,6 +99,75 @@ class Keys:
                 if await self._put(mine, holder):
                     return job
         raise Unavailable(f"The dedupe key {key!r} is being fought over; try again.")
+
+    async def retake_many(self, wanted: Mapping[str, DocumentId]) -> dict[str, DocumentId]:
+        """The same for many; returns the holders of the keys that could not be had."""
+        held: dict[str, DocumentId] = {}
+        todo = dict(wanted)
+        for _ in range(_ROUNDS):
+            if not todo:
+                return held
+            held |= await self._retake_round(todo)
+            for key in held:
+                todo.pop(key, None)
+        raise Unavailable(f"{len(todo)} dedupe keys are being fought over; try again.")
+
+    async def _retake_round(self, todo: dict[str, DocumentId]) -> dict[str, DocumentId]:
+        """One try at all of them: what was taken leaves `todo`. Returns who holds what cannot be taken."""
+        mine = {key: ObjectId() for key in todo}
+        with self._connection.deadline():
+            found = await self._connection.keys.find({"_id": {"$in": list(todo)}}).to_list(len(todo))
+        holders = {holder["_id"]: holder for holder in found}
+        others = [key for key, holder in holders.items() if holder["job"] != todo[key]]
+        verdicts = await self._judge_many(others) if others else {}
+        held = {key: verdict.job for key, verdict in verdicts.items() if verdict is not None}
+        statements = [
+            self._return_statement({**self._document(Wanted(key, job, None)), "round": mine[key]}, holders.get(key))
+            for key, job in todo.items()
+            if key not in held
+        ]
+        for key in await self._write_returns(statements, mine):
+            del todo[key]
+        return held
+
+    def _return_statement(self, document: Document, holder: Document | None) -> UpdateOne | ReplaceOne[Document]:
+        document["returning"] = True
+        if holder is None:
+            key = document.pop("_id")
+            return UpdateOne({"_id": key}, {"$setOnInsert": document}, upsert=True)
+        if holder["job"] == document["job"] and "until" in holder:
+            document["until"] = holder["until"]
+        return ReplaceOne(_just_so(holder), document)
+
+    async def _write_returns(
+        self, statements: Sequence[UpdateOne | ReplaceOne[Document]], mine: Mapping[str, ObjectId]
+    ) -> list[str]:
+        """Write them, and read back by their rounds which are ours."""
+        if not statements:
+            return []
+        with self._connection.deadline():
+            try:
+                await self._connection.keys.bulk_write(statements, ordered=False)
+            except BulkWriteError as error:
+                if any(failure["code"] != DUPLICATE for failure in error.details["writeErrors"]):
+                    raise
+            cursor = self._connection.keys.find({"_id": {"$in": list(mine)}}, {"round": 1})
+            return [one["_id"] for one in await cursor.to_list(len(mine)) if one.get("round") == mine[one["_id"]]]
+
+    async def returned_many(self, jobs: Mapping[str, DocumentId]) -> None:
+        """These jobs, by their keys, are live, or will not be."""
+        with self._connection.deadline():
+            await self._connection.keys.bulk_write(
+                [UpdateOne({"_id": key, "job": job}, {"$unset": {"returning": ""}}) for key, job in jobs.items()],
+                ordered=False,
+            )
+
+    async def drop_many(self, jobs: Mapping[str, DocumentId]) -> None:
+        """Free the keys of jobs that were deleted."""
+        with self._connection.deadline():
+            await self._connection.keys.bulk_write(
+                [DeleteOne({"_id": key, "job": job}) for key, job in jobs.items()], ordered=False
+            )
 
     async def holder(self, key: str) -> Document | None:
         """The key as it is."""

@@ -14,8 +14,9 @@ from typing import Any
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING
-from mainspring.store.codec import DocumentId, cancel_reason, undecodable
+from mainspring.model.guarantee import may_have_run
+from mainspring.model.job import CANCELLED, FAILED, PENDING, RUNNING, JobError
+from mainspring.store.codec import DocumentId, cancel_reason, encode_error, fingerprint_of, undecodable
 from mainspring.store.collections import BY_ID, CANCEL, LEASE
 from mainspring.store.connection import Connection, Document, deadline
 from mainspring.store.finish import HOLDING, STARTED_ONCE, appended_attempt, undecodable_fields
@@ -109,7 +110,7 @@ class Rescues:
                 continue  # a raw insert: adopted first
             problem = undecodable(document)
             now = self._connection.clock.expression()
-            stages = rescue_stage(document, now) if problem is None else [{"$set": _given_up(problem, now)}]
+            stages = rescue_stage(document, now) if problem is None else [{"$set": _given_up(document, problem, now)}]
             with self._connection.deadline():
                 taken = await self._connection.jobs.update_one(
                     {
@@ -130,8 +131,8 @@ class Rescues:
             return await self._connection.jobs.find_one({"_id": document["_id"]}) or document
 
 
-def _given_up(problem: str, now: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(HOLDING, "$$REMOVE"), **undecodable_fields(problem, now)}
+def _given_up(document: Document, problem: str, now: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(HOLDING, "$$REMOVE"), **undecodable_fields(document.get("name"), problem, now)}
 
 
 def _state_after(document: Document) -> str:
@@ -139,6 +140,8 @@ def _state_after(document: Document) -> str:
         return CANCELLED
     if document.get("ahead"):
         return PENDING
+    if document.get("once"):
+        return FAILED
     return FAILED if document["tries"] >= document.get("max_attempts", DEFAULT_ATTEMPTS) else PENDING
 
 
@@ -148,7 +151,8 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
     message = (
         f"The worker {document.get('worker')} died, or could not renew its lease, during attempt {document['tries']}."
     )
-    error = {"$literal": {"type": "WorkerLost", "message": message}}
+    lost = may_have_run(message, document["_id"]) if document.get("once") else JobError("WorkerLost", message)
+    error = {"$literal": encode_error(lost)}
     entry: dict[str, Any] = {
         "n": "$tries",
         "token": "$token",
@@ -158,6 +162,7 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
         "ended_at": now,
         "error": error,
         "log": "$log",
+        "log_cut": "$log_cut",
     }
     fields: dict[str, Any] = {
         **dict.fromkeys(HOLDING, "$$REMOVE"),
@@ -177,10 +182,23 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
             fields["start_by"] = STARTED_ONCE
     else:
         fields |= {"finished_at": now}
+    if state == FAILED:
+        fields["fingerprint"] = fingerprint_of(document["name"], error["$literal"])
     if state == CANCELLED:
         reason = cancel_reason(document["cancel"])
         fields["error"] = {"$literal": {"type": "Cancelled", "message": reason}} if reason else "$$REMOVE"
     return [{"$set": fields}]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is new of a running job: its progress, where it has moved; lines of its log, and how many it has lost."""
+
+    id: DocumentId
+    token: int
+    progress: Document | None
+    lines: list[str]
+    log_cut: int = 0
 
 
 class Notes:
@@ -198,17 +216,19 @@ class Notes:
                 hint=BY_ID,
             )
 
-    async def write(self, notes: Sequence[tuple[DocumentId, int, dict[str, Any] | None, list[str]]], keep: int) -> None:
-        """Store (id, token, progress, new lines) of each job, fenced; what is not held any more is passed over."""
+    async def write(self, notes: Sequence[Note], keep: int) -> None:
+        """Store the notes of each job, fenced; what is not held any more is passed over."""
         statements = []
-        for job_id, token, progress, lines in notes:
+        for note in notes:
             update: dict[str, Any] = {}
-            if progress is not None:
-                update["$set"] = {"progress": progress}
-            if lines:
-                update["$push"] = {"log": {"$each": lines, "$slice": -keep}}
+            if note.progress is not None:
+                update["$set"] = {"progress": note.progress}
+            if note.lines:
+                update["$push"] = {"log": {"$each": note.lines, "$slice": -keep}}
+            if note.lines and note.log_cut:
+                update.setdefault("$set", {})["log_cut"] = note.log_cut
             if update:
-                statements.append(UpdateOne({"_id": job_id, "state": RUNNING, "token": token}, update))
+                statements.append(UpdateOne({"_id": note.id, "state": RUNNING, "token": note.token}, update))
         if statements:
             try:
                 with self._connection.deadline():

@@ -8,6 +8,7 @@ finds the line empty unmarks it only when it has not been marked anew. `mend` fi
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,11 +17,11 @@ from typing import Any
 from pymongo import UpdateMany, UpdateOne
 
 from mainspring.model.controls import Probe
-from mainspring.model.job import FAILED, FIRST_PRIORITY, PENDING
+from mainspring.model.job import FAILED, FIRST_PRIORITY, PENDING, RUNNING
 from mainspring.model.limits import FAIR, SEQUENCE, Fair, Gate, Limit, Shut, Turn
 from mainspring.store.claim import ORDER, PRIORITIES
 from mainspring.store.codec import DocumentId
-from mainspring.store.collections import BUMP, BY_ID, CLAIM, IN_TURN, LINE, LIVE, OPEN, SEQ
+from mainspring.store.collections import BUMP, BY_ID, CLAIM, GOING, IN_TURN, LINE, LIVE, OPEN, SEQ
 from mainspring.store.connection import Connection, Document
 
 BY_LIMIT = "limit"
@@ -146,17 +147,28 @@ class Lines:
             await self._connection.gates.bulk_write(statements, ordered=False)
 
     async def first_of(self, turns: Iterable[Turn]) -> dict[str, DocumentId]:
-        """The first job of each sequence that has not come to its end."""
+        """The first job of each sequence that has not come to its end. One that runs is first, whenever it was made:
+        the commit of a transaction may bring one that was made before it."""
         found = await asyncio.gather(*map(self._first_of, turns))
         return {sequence: job for sequence, job in found if job is not None}
 
     async def _first_of(self, turn: Turn) -> tuple[str, DocumentId | None]:
         states = [*LIVE, FAILED] if turn.blocks else list(LIVE)
+        running = {"seq": turn.sequence, "state": RUNNING}
         with self._connection.deadline():
-            first = await self._connection.jobs.find_one(
-                {"seq": turn.sequence, "state": {"$in": states}}, {"_id": 1}, sort=_MADE, hint=SEQ
-            )
+            first = await self._connection.jobs.find_one(running, {"_id": 1}, hint=GOING)
+            if first is None:
+                first = await self._connection.jobs.find_one(
+                    {"seq": turn.sequence, "state": {"$in": states}}, {"_id": 1}, sort=_MADE, hint=SEQ
+                )
         return turn.sequence, None if first is None else first["_id"]
+
+    async def running_in(self, sequences: Iterable[str]) -> Counter[str]:
+        """How many jobs of each of these sequences are running."""
+        running = {"seq": {"$in": list(sequences)}, "state": RUNNING}
+        with self._connection.deadline():
+            found = await self._connection.jobs.find(running, {"seq": 1}, hint=GOING).to_list(None)
+        return Counter(document["seq"] for document in found)
 
     async def join_sequences(self, jobs: Mapping[str, Sequence[DocumentId]]) -> None:
         """Let jobs that were scheduled by somebody who did not know of it belong to their sequences."""

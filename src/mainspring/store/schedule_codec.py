@@ -14,6 +14,7 @@ from mainspring.model.plan import LATE_AFTER, Make, Policy, Runs
 from mainspring.model.rules import Rule, rule_from_document
 from mainspring.model.rules.unreadable import UnreadableRule
 from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec
+from mainspring.model.sealing import AsStored, parsed_data
 from mainspring.model.times import Times, firing_id, instant_text, is_after_end
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Document
@@ -22,7 +23,10 @@ OVERLAP = "overlap"
 TIMING = ("rule", "start_at", "end_at", "jitter", "calendars")
 _POLICY = ("misfire", "misfire_grace", "misfire_limit", "start_deadline", "overlap", "max_runs")
 ASKED = ("job", "rule", "start_at", "end_at", "jitter", *_POLICY, "pause_after")
-_TEMPLATE = ("name", "data", "queue", "priority", "retry", "timeout", "tags", "start_within")
+_TEMPLATE = (
+    *("name", "data", "queue", "priority", "retry", "executes", "timeout", "tags", "start_within", "data_v"),
+    "sealed",
+)
 
 CalendarsInForce = Mapping[tuple[str, int], Calendar]
 """Calendars by name and revision."""
@@ -109,7 +113,7 @@ def decode_schedule(document: Document) -> dict[str, Any]:
     return {
         "id": document["_id"],
         "name": job["name"],
-        "data": job.get("data") or {},
+        "data": parsed_data(job.get("data") or {}) if job.get("sealed") else job.get("data") or {},
         "rule": rule,
         "state": state_of(document, rule),
         "next_at": document.get("next_at"),
@@ -231,8 +235,9 @@ def decode_row(document: Mapping[str, Any]) -> Row:
 def draft_of(document: Document) -> Draft:
     """The job that a stored schedule makes, as a draft."""
     job = document["job"]
-    options = {key: job.get(key) for key in ("start_within", "timeout", "retry", "tags")}
-    return Draft(job["name"], job.get("data"), job["queue"], job["priority"], **options)
+    options = {key: job.get(key) for key in ("start_within", "timeout", "retry", "executes", "tags", "data_v")}
+    sealed = AsStored(tuple(job["sealed"])) if job.get("sealed") else None
+    return Draft(job["name"], job.get("data"), job["queue"], job["priority"], encrypt=sealed, **options)
 
 
 def options_of(document: Document) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from mainspring.store.schedule_codec import (
     times_of,
 )
 from mainspring.store.schedule_eras import MOMENT, declaration, is_moved, new_era, not_fired
+from mainspring.store.sealing import Sealer
 from mainspring.store.tending import Tending
 from mainspring.store.zones import is_current, zones_print
 
@@ -81,9 +82,16 @@ class Schedules:
     """The store's verbs for schedules."""
 
     def __init__(
-        self, connection: Connection, inserts: Inserts, firing: Firing, tending: Tending, calendars: Calendars
+        self,
+        connection: Connection,
+        inserts: Inserts,
+        firing: Firing,
+        tending: Tending,
+        calendars: Calendars,
+        sealer: Sealer,
     ) -> None:
         self._connection = connection
+        self._sealer = sealer
         self._inserts = inserts
         self._firing = firing
         self._tending = tending
@@ -153,12 +161,13 @@ class Schedules:
                     return await self._caught_up(Changed(document))
                 except DuplicateKeyError:
                     continue
-            fields = await self._asked(_anchored(spec, self._now(), stored_rule(existing)))
+            fields = await self._asked(_anchored(spec, self._now(), stored_rule(existing)), existing)
             declared = existing.get("declared")
             if app is not None:
-                fields["declared"] = declaration(app, self._fields(spec))
-                if fields["declared"] == declared:
+                declarations = self._declarations(app, spec)
+                if declared in declarations:
                     return Changed(existing, changed=False)
+                fields["declared"] = declarations[0]
             elif declared is not None:
                 fields["declared"] = declared
             if all(existing.get(key) == fields.get(key) for key in (*ASKED, "declared")):
@@ -173,7 +182,7 @@ class Schedules:
 
         async def alter(document: Document, now: datetime) -> Document | None:
             spec = _anchored(respec(document), now, stored_rule(document))
-            fields = {**await self._asked(spec), "declared": declared or document.get("declared")}
+            fields = {**await self._asked(spec, document), "declared": declared or document.get("declared")}
             keys = (*ASKED, "calendars", "zones", "declared")
             return {key: fields.get(key) for key in keys if document.get(key) != fields.get(key)} or None
 
@@ -365,21 +374,30 @@ class Schedules:
             "updated_at": now,
         }
         if app is not None:
-            document["declared"] = declaration(app, self._fields(spec))
+            document["declared"] = self._declarations(app, spec)[0]
         await self._retime(document, document, now)
         return {key: value for key, value in document.items() if value is not None}
 
-    async def _asked(self, spec: Spec) -> Document:
-        fields = self._fields(spec)
+    async def _asked(self, spec: Spec, existing: Document | None = None) -> Document:
+        fields = self._fields(spec, existing)
         if spec.rule.calendars:
             fields["calendars"] = [await self._calendar(name) for name in spec.rule.calendars]
         zones = zones_print(spec.rule.zones)
         return fields if zones is None else {**fields, "zones": zones}
 
-    def _fields(self, spec: Spec) -> Document:
+    def _fields(self, spec: Spec, existing: Document | None = None) -> Document:
         """What was asked for, as it will be read back, so that it can be compared."""
         fields = spec_fields(spec, self._inserts.document(spec.draft))
+        fields["job"] = self._sealer.template(spec.id, fields["job"], None if existing is None else existing["job"])
         return bson.decode(bson.encode(fields, codec_options=CODEC), CODEC)
+
+    def _declarations(self, app: str, spec: Spec) -> list[Document]:
+        """What tells a declaration in code from another one. Where data is encrypted, by each of the keys."""
+        if spec.draft.encrypt is None:
+            return [declaration(app, self._fields(spec))]
+        job = self._inserts.document(spec.draft)
+        hidden = [{**job, "data": {"print": one}, "sealed": ["print"]} for one in self._sealer.prints(job["data"])]
+        return [declaration(app, spec_fields(spec, one)) for one in hidden]
 
     async def _calendar(self, name: str) -> Document:
         found = await self._calendars.get(name)

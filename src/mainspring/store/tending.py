@@ -1,5 +1,5 @@
 """The slow, shared work on the jobs collection: adopting raw inserts, holding and releasing jobs that nobody can run,
-expiring what was not started in time, and pruning what has been kept long enough.
+and expiring what was not started in time.
 
 Each verb does one bounded pass, is safe when several workers do it at once, and returns what it did.
 """
@@ -7,13 +7,12 @@ Each verb does one bounded pass, is safe when several workers do it at once, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import bson
 from pymongo import UpdateOne
 
-from mainspring.clock import truncate
 from mainspring.model.job import (
     BLOCKED,
     DEFAULT_PRIORITY,
@@ -24,12 +23,13 @@ from mainspring.model.job import (
     PENDING,
     RUNNING,
 )
-from mainspring.store.codec import DocumentId, Undecodable, check_fields
-from mainspring.store.collections import BUMP, BY_ID, FINISHED_INDEX, HELD, LAYOUT, RAW, START_BY
+from mainspring.store.codec import DocumentId, Undecodable, check_fields, fingerprint_of
+from mainspring.store.collections import BUMP, BY_ID, HELD, LAYOUT, RAW, START_BY
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.finish import start_by_of, undecodable_fields
 
-NO_HANDLER = "handler"
+# What a job that nobody can run is held by.
+NO_HANDLER, TOO_NEW, NO_KEY = "handler", "version", "key"
 
 _RELEASE = [
     {
@@ -41,8 +41,6 @@ _RELEASE = [
         }
     }
 ]
-# A process that was held up may still make the job of a firing that others made long ago: its id must be taken then.
-_FIRING_KEPT = timedelta(minutes=10)
 
 
 class Tending:
@@ -76,28 +74,25 @@ class Tending:
         with self._connection.deadline():
             result = await self._connection.jobs.update_one(
                 {"_id": document["_id"], "ready": True},
-                [{"$set": undecodable_fields(reason, self._connection.clock.expression())}],
+                [{"$set": undecodable_fields(document.get("name"), reason, self._connection.clock.expression())}],
             )
         return result.matched_count == 1
 
     async def hold(self, ids: Sequence[DocumentId], by: str, note: str) -> int:
-        """Take ready jobs out of the claim's index, saying why."""
+        """Take ready jobs out of the claim's index, and others out of the lines that they wait in, saying why."""
         held = {"by": by, "note": {"$literal": note}, "since": self._connection.clock.expression()}
         with self._connection.deadline():
             result = await self._connection.jobs.update_many(
-                {"_id": {"$in": list(ids)}, "ready": True},
-                [{"$set": {**BUMP, "held": held, "ready": "$$REMOVE"}}],
+                {"_id": {"$in": list(ids)}, "$or": [{"ready": True}, {"line": {"$exists": True}}]},
+                [{"$set": {**BUMP, "held": held, "ready": "$$REMOVE", "line": "$$REMOVE"}}],
                 hint=BY_ID,
             )
         return result.modified_count
 
-    async def release(self, by: str, names: Sequence[str] | None) -> int:
-        """Put held jobs back into the claim's index: those of these names, or all that were held for this reason."""
-        filter: dict[str, Any] = {"held.by": by}
-        if names is not None:
-            filter["name"] = {"$in": list(names)}
+    async def release(self, by: str, where: Document | None = None) -> int:
+        """Put jobs that were held for this reason back into the claim's index, all or some of them."""
         with self._connection.deadline():
-            result = await self._connection.jobs.update_many(filter, _RELEASE, hint=HELD)
+            result = await self._connection.jobs.update_many({**(where or {}), "held.by": by}, _RELEASE, hint=HELD)
         return result.modified_count
 
     async def release_these(self, ids: Sequence[DocumentId]) -> int:
@@ -151,29 +146,6 @@ class Tending:
             cursor = self._connection.jobs.find({"_id": {"$in": ended}}, hint=BY_ID)
             return await cursor.to_list(len(ended))
 
-    async def prune(self, keep: dict[str, float | None], limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs of each state that have been kept for the given seconds.
-
-        One whose dedupe window lasts longer is kept until then: it is what a second `schedule()` returns.
-        """
-        deleted = 0
-        now = truncate(self._connection.clock.now())
-        for state, seconds in keep.items():
-            if seconds is None:
-                continue
-            before = truncate(now - timedelta(seconds=seconds))
-            old: Document = {"state": state, "finished_at": {"$lt": before}, "dedupe_until": {"$not": {"$gt": now}}}
-            if seconds < _FIRING_KEPT.total_seconds():
-                kept = truncate(now - _FIRING_KEPT)
-                old["$or"] = [{"schedule_id": None}, {"finished_at": {"$lt": kept}}]
-            with self._connection.deadline():
-                cursor = self._connection.jobs.find(old, {"_id": 1}, hint=FINISHED_INDEX, limit=limit)
-                ids = [document["_id"] for document in await cursor.to_list(limit)]
-                if ids:
-                    result = await self._connection.jobs.delete_many({"_id": {"$in": ids}, **old}, hint=BY_ID)
-                    deleted += result.deleted_count
-        return deleted
-
     def _adoption(self, document: Document) -> list[dict[str, Any]]:
         now = self._connection.clock.expression()
         state = document.get("state") or PENDING
@@ -195,12 +167,15 @@ class Tending:
             check_fields(document)
             self._check_size(document)
         except Undecodable as error:
-            return [{"$set": {**defaults, **undecodable_fields(str(error), now)}}]
+            return [{"$set": {**defaults, **undecodable_fields(document.get("name"), str(error), now)}}]
         defaults |= {
             "priority": {"$toInt": defaults["priority"]},
             "ready": True if state == PENDING else "$$REMOVE",
+            "data_v": {"$cond": [{"$isNumber": "$data_v"}, {"$toInt": "$data_v"}, "$$REMOVE"]},
             "finished_at": _or("$finished_at", "date", now) if state in FINISHED else "$$REMOVE",
         }
+        if state == FAILED:
+            defaults["fingerprint"] = fingerprint_of(document["name"], document.get("error"))
         return [{"$set": defaults}, {"$set": {"start_by": start_by_of("$run_at")}}]
 
     def _check_size(self, document: Document) -> None:
@@ -217,11 +192,6 @@ def _or(field: str, kind: str, otherwise: Any) -> dict[str, Any]:
 
 def _whole(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
-
-
-def keep_times(keep_finished: float | None, keep_failed: float | None) -> dict[str, float | None]:
-    """How long each finished state is kept; None for ever."""
-    return {state: keep_failed if state == FAILED else keep_finished for state in FINISHED}
 
 
 def overdue(document: Document, now: datetime) -> bool:

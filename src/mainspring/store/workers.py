@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import EPOCH, truncate
+from mainspring.model.versions import takes
 from mainspring.store.connection import Connection
 
 BEAT_EVERY = 8.0
@@ -26,9 +27,22 @@ class Peer:
     handlers: frozenset[str] | None
     concurrency: int
     running: int
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """The versions of its handlers, where it tells them: the others are of the first."""
 
     def serves(self, queue: str, name: str) -> bool:
         return (self.queues is None or queue in self.queues) and (self.handlers is None or name in self.handlers)
+
+    keys: frozenset[str] = frozenset()
+    """The ids of the keys that it has for encrypted jobs."""
+
+    def opens(self, kids: Sequence[str]) -> bool:
+        """Whether it has these keys; where none is named, whether it has any."""
+        return self.keys.issuperset(kids) if kids else bool(self.keys)
+
+    def takes(self, name: str, version: int) -> bool:
+        """Whether its handler for a name is new enough for data of this version."""
+        return takes(self.versions, name, version, any_name=self.handlers is None)
 
 
 class Workers:
@@ -88,6 +102,17 @@ class Workers:
             taken = await self._connection.locks.update_one({"_id": chore, "$expr": free}, [{"$set": mine}])
         return taken.matched_count == 1
 
+    async def unlock(self, chore: str, owner: str) -> None:
+        """Give a lock back before its time, if it is this owner's."""
+        with self._connection.deadline():
+            await self._connection.locks.update_one({"_id": chore, "owner": owner}, {"$set": {"until": EPOCH}})
+
+    async def locked(self, chore: str) -> bool:
+        """Whether somebody has this lock now."""
+        with self._connection.deadline():
+            found = await self._connection.locks.find_one({"_id": chore}, {"until": 1})
+        return found is not None and found["until"] > self._connection.clock.now()
+
     async def _make(self, chore: str) -> None:
         """The lock's document, free; once per process, so that taking it costs one write."""
         try:
@@ -95,6 +120,18 @@ class Workers:
         except DuplicateKeyError:
             pass
         self._made.add(chore)
+
+
+def versions_of(document: Mapping[str, Any]) -> dict[str, int]:
+    """The versions that a worker tells of its handlers."""
+    told = document.get("versions")
+    return {entry["name"]: entry["version"] for entry in told} if isinstance(told, list) else {}
+
+
+def keys_of(document: Mapping[str, Any]) -> frozenset[str]:
+    """The ids of the keys that a worker tells of."""
+    told = document.get("keys")
+    return frozenset(str(kid) for kid in told) if isinstance(told, list) else frozenset()
 
 
 def _peer(document: dict[str, Any]) -> Peer:
@@ -105,4 +142,6 @@ def _peer(document: dict[str, Any]) -> Peer:
         handlers=None if handlers is None else frozenset(handlers),
         concurrency=document.get("concurrency", 0),
         running=document.get("running", 0),
+        versions=versions_of(document),
+        keys=keys_of(document),
     )

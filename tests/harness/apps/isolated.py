@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -113,3 +114,54 @@ def count(ctx: BlockingJobContext, key: str) -> None:
     with ctx.transaction() as tx:
         tx.db["counters"].update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True, session=tx.session)
         tx.result = os.getpid()
+
+
+def _note(file: str, number: int) -> tuple[int, int]:
+    with Path(file).open("a") as ran:
+        ran.write(f"{number}\n")
+    return (1, number)
+
+
+def step(ctx: BlockingJobContext, file: str) -> list[Any]:
+    """Two steps, after which its process dies the first time."""
+    found = [ctx.step("one", _note, file, 1), ctx.step("two", _note, file, number=2)]
+    if ctx.attempt == 1:
+        os._exit(3)
+    return found
+
+
+async def step_async(ctx: JobContext, file: str) -> list[Any]:
+    """The same, both at once."""
+    found = await asyncio.gather(ctx.step("one", _note, file, 1), ctx.step("two", _note, file, number=2))
+    if ctx.attempt == 1:
+        os._exit(3)
+    return list(found)
+
+
+async def step_and_count(ctx: JobContext, key: str, file: str) -> None:
+    """A step, and a transaction that meets a conflict the first time."""
+    number = (await ctx.step("number", _note, file, 5))[1]
+    _note(file, 0)
+    async with ctx.transaction() as tx:
+        counters = tx.db["counters"]
+        await counters.find_one({"_id": key}, session=tx.session)
+        if Path(file).read_text().count("0") == 1:
+            await counters.update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True)
+        await counters.update_one({"_id": key}, {"$inc": {"n": number}}, upsert=True, session=tx.session)
+        tx.result = number
+
+
+async def step_badly(ctx: JobContext, how: str) -> Any:
+    """A step that does not go well."""
+    if how == "unstorable":
+        return await ctx.step("bad", object)
+    if how == "transaction":
+        async with ctx.transaction():
+            return await ctx.step("bad", int)
+    for request in (ctx.step("bad", int), ctx.schedule("add", {"a": 1, "b": 1}, delay=3600)):
+        task = asyncio.create_task(request)
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    return await ctx.step("good", lambda: "after")

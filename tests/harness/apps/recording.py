@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import time
 from collections.abc import Iterator
@@ -110,6 +111,24 @@ async def talk(ctx: JobContext, first: float, later: float) -> int:
             ctx.log(f"token {ctx.token}")
             await asyncio.sleep(0.05)
     return ctx.token
+
+
+@scheduler.job("stepped")
+async def stepped(ctx: JobContext, steps: int, seconds: float) -> list[str]:
+    """Takes steps, each with an effect that is written down under a mark of its own; returns the marks."""
+
+    async def effect(step: str) -> str:
+        mark = secrets.token_hex(8)
+        record("effect", job=ctx.id, step=step, mark=mark, token=ctx.token)
+        await asyncio.sleep(seconds)
+        return mark
+
+    marks: list[str] = []
+    with recorded(ctx):
+        for step in (f"step-{number}" for number in range(steps)):
+            marks.append(await ctx.step(step, effect, step))
+            record("kept", job=ctx.id, step=step, mark=marks[-1])
+    return marks
 
 
 @scheduler.job("block")

@@ -1,12 +1,15 @@
-"""A worker on the recording handlers, until SIGTERM."""
+"""A worker on the recording handlers, or on those of another module of tests, until SIGTERM."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
+import os
 
-from harness.apps.recording import scheduler
+from harness.processes import APP_VARIABLE
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    asyncio.run(scheduler.run())
+    app = importlib.import_module(os.environ.get(APP_VARIABLE, "harness.apps.recording"))
+    asyncio.run(app.scheduler.run())

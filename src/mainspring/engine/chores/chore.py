@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mainspring.config import Settings
+from mainspring.engine.archive import Archive
 from mainspring.engine.controls import Controls
 from mainspring.engine.events import Events
 from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holdings
 from mainspring.engine.limits import Limits
 from mainspring.engine.peers import Peers
+from mainspring.engine.secrecy import Secrecy
 from mainspring.engine.slots import Slots
 from mainspring.handlers import Handlers
 from mainspring.store import Store
@@ -34,6 +36,8 @@ class Surroundings:
     worker: str
     look: Callable[[], None]
     """Lets the worker look for jobs at once, in all queues."""
+    archive: Archive
+    secrecy: Secrecy
 
 
 class Chore:

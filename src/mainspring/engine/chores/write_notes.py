@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.clock import monotonic
 from mainspring.engine.chores.chore import Chore
 from mainspring.store.codec import MAX_LOG_LINES, decode_job
+from mainspring.store.leases import Note
 
 
 class WriteNotes(Chore):
@@ -29,11 +30,13 @@ class WriteNotes(Chore):
             lines, holding.unwritten = holding.unwritten, []
             progress = holding.progress if holding.progress_new else None
             holding.progress_new = False
-            notes.append((holding.id, holding.token, progress, lines))
+            notes.append(Note(holding.id, holding.token, progress, lines, holding.log_cut))
         await self._around.store.notes.write(notes, MAX_LOG_LINES)
         if self._around.events.wanted("job:progress"):
             for holding in moved:
-                self._around.events.emit("job:progress", decode_job({**holding.document, "progress": holding.progress}))
+                self._around.events.emit(
+                    "job:progress", decode_job({**holding.as_stored, "progress": holding.progress})
+                )
         return False
 
     async def _note_started(self) -> None:

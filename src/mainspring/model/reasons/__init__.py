@@ -11,7 +11,7 @@ from mainspring.model.reasons.own import dependency_gate, held_gate, overlap_gat
 from mainspring.model.reasons.room import limit_gates, position_gate, unknown_line_gate
 from mainspring.model.reasons.shut import breaker_gates, paused_gates, queue_paused_gate
 from mainspring.model.reasons.turns import fairness_gate, sequence_gate
-from mainspring.model.reasons.workers import handler_gate, slots_gate, worker_gate
+from mainspring.model.reasons.workers import handler_gate, key_gate, slots_gate, version_gate, worker_gate
 from mainspring.model.standing import Standing
 
 __all__ = ["explain", "state_gate"]
@@ -30,6 +30,8 @@ def explain(standing: Standing) -> Explanation:
         *breaker_gates(standing),
         worker_gate(standing),
         handler_gate(standing),
+        version_gate(standing),
+        key_gate(standing),
         fairness_gate(standing),
         sequence_gate(standing),
         *limit_gates(standing),

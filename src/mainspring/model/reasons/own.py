@@ -23,7 +23,8 @@ from mainspring.model.standing import Standing
 from mainspring.model.times import instant_text
 
 _ENDED = {COMPLETED: "completed", FAILED: "failed", CANCELLED: "was cancelled", EXPIRED: "expired"}
-_BY_OVERLAP, _BY_HANDLER = "overlap", "handler"
+_BY_OVERLAP = "overlap"
+_SPOKEN_OF = (_BY_OVERLAP, "handler", "version", "key")
 
 
 def state_gate(job: Job, now: datetime, *, adopted: bool = True, ahead: bool = False) -> ExplainedGate:
@@ -127,7 +128,7 @@ def time_gate(standing: Standing) -> ExplainedGate:
 def held_gate(standing: Standing) -> ExplainedGate | None:
     """Whatever keeps the job out of the workers' sight that no other gate speaks of."""
     job, held = standing.job, standing.job.held
-    spoken_of = standing.line is not None or (held is not None and held.by in (_BY_OVERLAP, _BY_HANDLER))
+    spoken_of = standing.line is not None or (held is not None and held.by in _SPOKEN_OF)
     if standing.ready or spoken_of or not standing.adopted or job.state == BLOCKED:
         return None
     if held is None:

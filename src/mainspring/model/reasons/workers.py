@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from mainspring.model.explanation import HANDLER, SLOTS, WORKER, ExplainedGate, are, listed, plural, sentence, span
+from mainspring.model.explanation import (
+    HANDLER,
+    KEY,
+    SLOTS,
+    VERSION,
+    WORKER,
+    ExplainedGate,
+    are,
+    listed,
+    plural,
+    sentence,
+    span,
+)
 from mainspring.model.standing import LiveWorker, Standing
+from mainspring.model.versions import FIRST_VERSION
 
 _SHOWN = 10
-_BY_HANDLER = "handler"
+_BY_HANDLER, _BY_VERSION, _BY_KEY = "handler", "version", "key"
 
 
 def worker_gate(standing: Standing) -> ExplainedGate:
@@ -47,6 +61,43 @@ def handler_gate(standing: Standing) -> ExplainedGate:
     return ExplainedGate(HANDLER, False, _nobody(standing, serving, elsewhere), data)
 
 
+def version_gate(standing: Standing) -> ExplainedGate | None:
+    """Whether a worker that has the handler has it in a version that takes the job's data; only newer data than that of
+    the first version has this gate."""
+    job = standing.job
+    if job.data_version <= FIRST_VERSION:
+        return None
+    having = [worker for worker in standing.workers if worker.serves(job.queue) and worker.handles(job.name)]
+    fit = [worker for worker in having if worker.takes(job.name, job.data_version)]
+    data: dict[str, Any] = {
+        "name": job.name,
+        "version": job.data_version,
+        "workers": [
+            {"worker": one.id, "version": one.versions.get(job.name, FIRST_VERSION)} for one in having[:_SHOWN]
+        ],
+    }
+    held = job.held is not None and job.held.by == _BY_VERSION and standing.line is None
+    if held:
+        data |= {"held_since": job.held.since, "note": job.held.note}  # type: ignore[union-attr]
+    text = _versions(job.name, job.data_version, having, fit)
+    if fit and held:
+        text += " It was held when nobody could run it, and is put back within about 15 s."
+    return ExplainedGate(VERSION, bool(fit or not having) and not held, text, data)
+
+
+def _versions(name: str, version: int, having: list[LiveWorker], fit: list[LiveWorker]) -> str:
+    """Which version the data needs, and who has which."""
+    needed = f"Its data is of version {version}"
+    if fit:
+        who = f"worker {fit[0].id} takes" if len(fit) == 1 else f"{len(fit)} live workers take"
+        return f"{needed}, which {who}."
+    if not having:
+        return f"{needed}."
+    has = sorted({worker.versions.get(name, FIRST_VERSION) for worker in having})
+    who = f"worker {having[0].id} has" if len(having) == 1 else f"the {len(having)} live workers have"
+    return f"{needed}, and {who} version {listed([str(one) for one in has])} of the handler for {name!r}."
+
+
 def _held_for_handler(standing: Standing, able: list[LiveWorker], data: dict[str, Any]) -> ExplainedGate:
     """It was set aside since nobody had a handler; whoever has one now puts it back."""
     held = standing.job.held
@@ -75,6 +126,42 @@ def _have(name: str, workers: list[LiveWorker]) -> str:
     told = f" (version {listed(versions)})" if versions else ""
     who = f"Worker {workers[0].id}" if len(workers) == 1 else plural(len(workers), "live worker")
     return f"{who}{told} {'has' if len(workers) == 1 else 'have'} a handler for {name!r}."
+
+
+def key_gate(standing: Standing) -> ExplainedGate | None:
+    """Whether a worker that has the handler has the keys that the job is encrypted with; only encrypted jobs, and those
+    whose results are to be, have this gate."""
+    job = standing.job
+    held = job.held is not None and job.held.by == _BY_KEY and standing.line is None
+    if not job.key_ids and not held:
+        return None
+    having = [worker for worker in standing.workers if worker.serves(job.queue) and worker.handles(job.name)]
+    fit = [worker for worker in having if worker.keys and worker.opens(job.key_ids)]
+    data: dict[str, Any] = {
+        "keys": list(job.key_ids),
+        "workers": [{"worker": one.id, "keys": sorted(one.keys)} for one in having[:_SHOWN]],
+    }
+    if held:
+        data |= {"held_since": job.held.since, "note": job.held.note}  # type: ignore[union-attr]
+    text = _keys(job.key_ids, having, fit)
+    if fit and held:
+        text += " It was held when nobody had, and is put back within about 15 s."
+    return ExplainedGate(KEY, bool(fit or not having) and not held, text, data)
+
+
+def _keys(kids: Sequence[str], having: list[LiveWorker], fit: list[LiveWorker]) -> str:
+    """Which keys a job needs, and who has them."""
+    which = f"the key {listed([repr(kid) for kid in kids])}" if kids else "a key"
+    needed = f"It is encrypted with {which}" if kids else "What its handler finds out is to be encrypted"
+    if fit:
+        who = f"worker {fit[0].id} has" if len(fit) == 1 else f"{len(fit)} live workers have"
+        return f"{needed}, and {who} {'it' if kids else which}."
+    if not having:
+        return f"{needed}."
+    who = (
+        f"worker {having[0].id}, which has the handler, does" if len(having) == 1 else "the workers with its handler do"
+    )
+    return f"{needed}, and {who} not have {'it' if kids else which}."
 
 
 def slots_gate(standing: Standing) -> ExplainedGate | None:

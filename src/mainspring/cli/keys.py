@@ -1,0 +1,27 @@
+"""`mainspring keys`: keys for encrypted data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mainspring.keyring import new_key
+
+keys = typer.Typer(help="Keys for encrypted job data.", no_args_is_help=True, add_completion=False)
+
+
+@keys.callback()
+def _keys() -> None:
+    pass
+
+
+@keys.command()
+def new(
+    kid: Annotated[str | None, typer.Argument(metavar="[ID]", help="The key's id; without it, a random one.")] = None,
+) -> None:
+    """Print a new key with its id, for MAINSPRING_KEYS or the file of MAINSPRING_KEYS_FILE.
+
+    Keep it as safe as the data: what is encrypted with a lost key is lost.
+    """
+    print(new_key(kid))

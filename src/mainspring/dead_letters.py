@@ -1,0 +1,278 @@
+"""The verbs for dead letters: looking at them, grouping them, retrying and discarding many, and being told of them.
+
+A `Redrive` is an order to retry or to discard dead letters, as it was when it was read. The workers carry it out in
+batches; who waits for it does so himself while none of them does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar, Unpack
+
+from mainspring.config import check_actor, check_name, check_reason
+from mainspring.engine.redriving import take_step
+from mainspring.errors import ArchiveError, ConfigurationError, InvalidJob, WaitTimeout
+from mainspring.model.dead_letters import (
+    DEFAULT_ALERT,
+    DISCARD,
+    RETRY,
+    Alert,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    RedriveFacts,
+    Selection,
+    Skip,
+    check_every,
+    make_selection,
+)
+from mainspring.model.job import FAILED, Job
+from mainspring.model.retry import Retry, Seconds, seconds
+from mainspring.store import Store
+from mainspring.store.codec import document_id, encode_data
+from mainspring.store.connection import Document
+from mainspring.store.dead_letters import Place
+from mainspring.verbs import Verbs
+
+logger = logging.getLogger("mainspring")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOOK_EVERY = 0.2
+# A redrive that has not moved for so long is in nobody's hands: no worker runs.
+_IDLE = timedelta(seconds=2)
+
+
+@dataclass(frozen=True)
+class Redrive(RedriveFacts):
+    """An order to retry or to discard dead letters, as it was when it was read."""
+
+    _verbs: DeadLetterVerbs | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _face(self) -> DeadLetterVerbs:
+        if self._verbs is None:
+            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+        return self._verbs
+
+    async def refresh(self) -> Redrive:
+        """The redrive as it is now."""
+        return await self._face().get_redrive(self.id)
+
+    async def wait(self, timeout: Seconds | None = None) -> Redrive:
+        """Wait until it has come to its end, and return it as it is then; where no worker carries it on, this does.
+
+        Raises WaitTimeout; the redrive goes on then, as soon as a worker or somebody who waits is there.
+        """
+        return await self._face()._wait_for(self.id, timeout)
+
+    async def cancel(self) -> Redrive:
+        """Let it take no more dead letters in hand. What it has done stays done."""
+        return await self._face().cancel_redrive(self.id)
+
+
+class DeadLetterVerbs(Verbs):
+    """The part of the Scheduler that deals with dead letters."""
+
+    def _look(self) -> None:
+        """This process has made jobs due."""
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def dead_letters(
+        self, *, limit: int | None = None, after: Job | None = None, **filter: Unpack[DeadLetterFilter]
+    ) -> AsyncIterator[Job]:
+        """Failed jobs that match, the latest first; with `after`, those that come behind this one, for the next page.
+
+        `DeadLetterFilter` lists the filters: name, queue, tag, error, fingerprint, since, until and text.
+        """
+        selection, place = make_selection(filter), _place(after)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise ConfigurationError(f"limit must be 0 or more, not {limit!r}.")
+        store = await self._store()
+        async for document in store.dead_letters.find(selection, limit, place):
+            yield store.sealer.decode(document)
+
+    async def dead_letter_groups(self, **filter: Unpack[DeadLetterFilter]) -> list[DeadLetterGroup]:
+        """Failed jobs that match, by the fingerprint of their error; the group with the latest one comes first."""
+        selection = make_selection(filter)
+        return await (await self._store()).dead_letters.groups(selection)
+
+    # -- redrives --------------------------------------------------------------------------------------------------
+
+    async def retry_dead_letters(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        everything: bool = False,
+        data: Mapping[str, Any] | None = None,
+        remove: Sequence[str] = (),
+        reason: str = "",
+        actor: str | None = None,
+        **filter: Unpack[DeadLetterFilter],
+    ) -> Redrive:
+        """Run dead letters again, each as a new round of attempts: those with these ids, those that match, or
+        `everything`. Only those that have failed by now are meant.
+
+        `data` is laid over the data of each, field by field, and the fields in `remove` are taken out of it. The first
+        500 are done when this returns; workers do the rest, and `await redrive.wait()` waits for it.
+        """
+        edit = await self._edit(data, remove)
+        return await self._start(RETRY, _chosen(ids, filter, everything), edit, reason, actor)
+
+    async def discard_dead_letters(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        everything: bool = False,
+        reason: str = "",
+        actor: str | None = None,
+        **filter: Unpack[DeadLetterFilter],
+    ) -> Redrive:
+        """Delete dead letters: those with these ids, those that match, or `everything`. An archive hook gets them
+        first. Otherwise like `retry_dead_letters`."""
+        return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor)
+
+    async def redrives(self, limit: int = 100) -> list[Redrive]:
+        """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
+            raise ConfigurationError(f"limit must be a whole number from 1 to 10,000, not {limit!r}.")
+        return [self._redrive(document) for document in await (await self._store()).redrives.find(limit)]
+
+    async def get_redrive(self, redrive_id: str) -> Redrive:
+        """The redrive as it is stored now. Raises RedriveNotFound."""
+        return self._redrive(await (await self._store()).redrives.get(_id(redrive_id)))
+
+    async def cancel_redrive(self, redrive_id: str) -> Redrive:
+        """Let a redrive take no more dead letters in hand. What it has done stays done; one that has ended stays so."""
+        return self._redrive(await (await self._store()).redrives.cancel(_id(redrive_id)))
+
+    async def _start(
+        self, kind: str, selection: Selection, edit: Document | None, reason: str, actor: str | None
+    ) -> Redrive:
+        reason, actor = check_reason(reason), check_actor(actor)
+        store = await self._store()
+        document = await store.redrives.start(kind, selection, edit, actor, reason)
+        return self._redrive(await self._carry_on(store, document))
+
+    async def _carry_on(self, store: Store, document: Document) -> Document:
+        """Take a step of a redrive here; what its archive hook refuses is left as it is, and tried again later."""
+        try:
+            document = await take_step(store, self._archive, document)
+        except ArchiveError as error:
+            logger.warning("The redrive %s waits: %s", document["_id"], error)
+            return await store.redrives.get(document["_id"])
+        if document["kind"] == RETRY:
+            self._look()
+        return document
+
+    async def _wait_for(self, redrive_id: str, timeout: Seconds | None) -> Redrive:
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        store = await self._store()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while True:
+                    document = await store.redrives.get(redrive_id)
+                    while not (redrive := self._redrive(document)).finished and self._is_idle(store, document):
+                        document = await self._help(store, document)
+                    if redrive.finished:
+                        return redrive
+                    await asyncio.sleep(_LOOK_EVERY)
+        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it goes on.")
+
+    async def _help(self, store: Store, document: Document) -> Document:
+        """Carry a redrive on in the place of a worker; as long as that goes well, it counts as idle."""
+        stepped = document["stepped_at"]
+        document = await self._carry_on(store, document)
+        if document["stepped_at"] == stepped:
+            await asyncio.sleep(_LOOK_EVERY)
+        return {**document, "stepped_at": stepped}
+
+    def _is_idle(self, store: Store, document: Document) -> bool:
+        idle: bool = store.clock.now() - document["stepped_at"] > _IDLE
+        return idle
+
+    async def _edit(self, data: Mapping[str, Any] | None, remove: Sequence[str]) -> Document | None:
+        if isinstance(remove, str) or not isinstance(remove, Sequence) or not all(isinstance(x, str) for x in remove):
+            raise InvalidJob(f"remove must be a list of names of fields in the data, not {remove!r:.100}.")
+        both = set(remove) & set(data or ())
+        if both:
+            raise InvalidJob(f"{min(both)!r} is both in data and in remove.")
+        edit: Document = {}
+        if data:
+            edit["set"] = encode_data(data, (await self._store()).connection.settings.max_data)
+        if remove:
+            edit["remove"] = list(dict.fromkeys(remove))
+        return edit or None
+
+    def _redrive(self, document: Document) -> Redrive:
+        return Redrive(
+            document["_id"],
+            document["kind"],
+            document["state"],
+            max(document["matched"], document["done"] + document["skipped"]),
+            document["done"],
+            document["skipped"],
+            document["started_at"],
+            document.get("finished_at"),
+            document.get("actor"),
+            document.get("reason", ""),
+            tuple(Skip(one["job"], one["reason"]) for one in document.get("skips", ())),
+            _verbs=self,
+        )
+
+    # -- alerts ----------------------------------------------------------------------------------------------------
+
+    def dead_letter_handler(
+        self,
+        name: str = DEFAULT_ALERT,
+        *,
+        every: timedelta | str | float | None = None,
+        retry: Retry | int | None = None,
+        timeout: Seconds | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function that is told of dead letters. It is an ordinary handler, under `name`: for each dead
+        letter that is made from the first start on there is one job of it, which is retried like any other.
+
+        It gets job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With `every`, such
+        as "5m", there is one job at most in that time, with count, since, until and groups instead.
+        """
+        if callable(name):
+            raise ConfigurationError("Write @scheduler.dead_letter_handler(), with brackets.")
+        alert = Alert(check_name(name, "a job's name"), check_every(every))
+
+        def register(function: F) -> F:
+            self.job(name, retry=retry, timeout=timeout, queue=queue, priority=priority)(function)
+            self._handlers.alerts[name] = alert
+            return function
+
+        return register
+
+
+def _chosen(ids: Sequence[str] | str | None, filter: Mapping[str, Any], everything: bool) -> Selection:
+    """Which dead letters are meant. That all of them are has to be said."""
+    selection = make_selection(filter, ids)
+    if everything and selection:
+        raise ConfigurationError("everything=True means all dead letters; leave it out beside ids or a filter.")
+    if not selection and not everything:
+        raise ConfigurationError("Say which dead letters: ids, a filter such as name=…, or everything=True for all.")
+    return selection
+
+
+def _place(after: Job | None) -> Place | None:
+    if after is None:
+        return None
+    if not isinstance(after, Job) or after.state != FAILED or after.finished_at is None:
+        raise ConfigurationError(f"after must be a dead letter, the last one of the page before, not {after!r:.100}.")
+    return Place(after.finished_at, document_id(after.id))
+
+
+def _id(redrive_id: object) -> str:
+    if not isinstance(redrive_id, str) or not redrive_id:
+        raise ConfigurationError(f"A redrive's id is a non-empty text, not {redrive_id!r}.")
+    return redrive_id

@@ -1,0 +1,64 @@
+"""Handlers with guarantees for processes of their own: they must be importable, so they live here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from mainspring import JobContext
+from mainspring.sync import JobContext as BlockingJobContext
+
+
+def note_and_die(file: str) -> None:
+    """Writes down that it was started, and kills its process."""
+    with Path(file).open("a") as started:
+        started.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def key_of(ctx: BlockingJobContext) -> str:
+    return ctx.idempotency_key
+
+
+async def commit(ctx: JobContext, number: int) -> None:
+    async with ctx.transaction() as tx:
+        await tx.db["effects"].insert_one({"_id": number}, session=tx.session)
+        tx.result = os.getpid()
+
+
+def commit_blocking(ctx: BlockingJobContext, number: int) -> None:
+    with ctx.transaction() as tx:
+        tx.db["effects"].insert_one({"_id": number}, session=tx.session)
+        tx.result = os.getpid()
+
+
+def forget(ctx: BlockingJobContext) -> str:
+    """Does all its work, and commits nothing."""
+    return "done"
+
+
+async def swallow(ctx: JobContext) -> str:
+    """Opens its transaction, and hides that it was rolled back."""
+    try:
+        async with ctx.transaction():
+            raise ValueError("rolled back")
+    except ValueError:
+        return "done"
+
+
+async def have_child(ctx: JobContext, fail: bool = False) -> None:
+    """Schedules a child in its transaction, and another one that is the same."""
+    async with ctx.transaction() as tx:
+        options: dict[str, Any] = {"session": tx.session, "delay": 3600, "dedupe_key": "one"}
+        child = await ctx.schedule("child", {"n": 1}, **options)
+        again = await ctx.schedule("child", {"n": 2}, **options)
+        tx.result = [child.id, again.id, again.deduplicated]
+        if fail:
+            raise ValueError("rolled back")
+
+
+def have_child_blocking(ctx: BlockingJobContext) -> None:
+    with ctx.transaction() as tx:
+        tx.result = [ctx.schedule("child", {"n": 3}, session=tx.session, delay=3600).id]
