@@ -38,9 +38,7 @@ class AccessVerbs(Verbs):
         reaches only jobs of these queues, or whose names begin so."""
         store = await self._store()
         scope = make_scope(queues, prefixes)
-        text, key = await store.access.create(
-            name, role, scope=scope, expires_at=expires_at, actor=check_actor(actor)
-        )
+        text, key = await store.access.create(name, role, scope=scope, expires_at=expires_at, actor=check_actor(actor))
         return NewKey(text, key)
 
     async def api_keys(self) -> list[Key]:

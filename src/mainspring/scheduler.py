@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from mainspring.access import AccessVerbs
 from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings, suggestion
@@ -82,7 +83,9 @@ def _version() -> str:
         return "0"
 
 
-class Scheduler(JobVerbs, TransactionVerbs, ExplainVerbs, FlowVerbs, DeadLetterVerbs, EncryptionVerbs, CalendarVerbs):
+class Scheduler(
+    JobVerbs, TransactionVerbs, ExplainVerbs, FlowVerbs, DeadLetterVerbs, EncryptionVerbs, AccessVerbs, CalendarVerbs
+):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
@@ -407,6 +410,10 @@ class Scheduler(JobVerbs, TransactionVerbs, ExplainVerbs, FlowVerbs, DeadLetterV
     def uri(self) -> str | None:
         """The URI in use, for any MongoDB client; before the embedded server is started, `embedded:` and its folder."""
         return self._link.uri
+
+    def now(self) -> datetime:
+        """The database's clock, as far as this process knows it."""
+        return self._clock.now()
 
     @property
     def client(self) -> Any:

@@ -111,7 +111,11 @@ def specification(app: FastAPI) -> dict[str, object]:
     """The OpenAPI document, with the ways to say who one is."""
     if app.openapi_schema is None:
         schema = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes, openapi_version="3.1.0"
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            openapi_version="3.1.0",
         )
         schema.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         schema["security"] = [{"key": []}]

@@ -5,11 +5,11 @@ Counted in this process alone, in memory; several processes allow several times 
 
 from __future__ import annotations
 
-from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import HTTPConnection
 
+from limits import RateLimitItemPerMinute
 from mainspring.api.problems import Problem
 
 # An address may have several people behind it; who fails to say who he is, or floods, is stopped all the same.

@@ -29,7 +29,9 @@ class ServiceSettings(BaseSettings):
     port: int = Field(3000, ge=0, le=_PORTS, validation_alias=_named("MAINSPRING_PORT", "PORT"))
     timezone: str = Field("UTC", validation_alias=_named("MAINSPRING_TIMEZONE"))
     hosts: Annotated[str, Field(validation_alias=_named("MAINSPRING_HOSTS"))] = ""
-    concurrency: int | None = Field(None, ge=1, validation_alias=_named("MAINSPRING_CONCURRENCY", "MAX_CONCURRENT_JOBS"))
+    concurrency: int | None = Field(
+        None, ge=1, validation_alias=_named("MAINSPRING_CONCURRENCY", "MAX_CONCURRENT_JOBS")
+    )
     poll_interval_ms: int | None = Field(
         None, ge=10, validation_alias=_named("MAINSPRING_POLL_INTERVAL_MS", "SCHEDULER_POLL_INTERVAL")
     )

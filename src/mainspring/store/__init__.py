@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from mainspring.keyring import Keyring
+from mainspring.model.audit import mask_secrets
+from mainspring.store.access import Access
 from mainspring.store.aging import Aging
 from mainspring.store.alerts import Alerts
+from mainspring.store.audit import Audit
 from mainspring.store.calendars import Calendars
 from mainspring.store.checkpoints import Checkpoints
 from mainspring.store.claim import Claims
@@ -66,6 +69,8 @@ class Store:
         self.redrives = Redrives(connection, self.keys, self.dead_letters)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
+        self.access = Access(connection)
+        self.audit = Audit(connection, mask_secrets)
 
     def renewals(self) -> Renewals:
         """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""

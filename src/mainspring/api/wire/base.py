@@ -45,7 +45,9 @@ def shown_instant(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-Instant = Annotated[datetime, PlainSerializer(shown_instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])]
+Instant = Annotated[
+    datetime, PlainSerializer(shown_instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])
+]
 InstantIn = Annotated[datetime, AfterValidator(_aware), Field(examples=["2026-12-24T18:00:00.000Z"])]
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MS)]
 

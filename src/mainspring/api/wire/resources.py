@@ -108,7 +108,9 @@ class Creation(Change):
 
     type: Literal["http", "email", "job"] | None = None
     name: Text | None = None
-    id: Text | None = Field(None, description="Of a schedule: the id it is to have. One that has it already is replaced.")
+    id: Text | None = Field(
+        None, description="Of a schedule: the id it is to have. One that has it already is replaced."
+    )
     dedupe_key: Text | None = None
     dedupe_window: Milliseconds | None = None
 

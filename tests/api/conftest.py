@@ -1,0 +1,94 @@
+"""A real HTTP server on loopback in the test's own event loop, and a client that speaks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import uvicorn
+
+from mainspring import Scheduler
+from mainspring.api.app import make_app
+from mainspring.api.settings import ServiceSettings
+
+Make = Callable[..., Scheduler]
+
+
+@dataclass
+class Reply:
+    """What a request was answered with."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+    body: Any
+
+    @property
+    def data(self) -> Any:
+        assert 200 <= self.status < 300, (self.status, self.text)
+        return self.body["data"]
+
+
+class Api:
+    """Speaks JSON to one running service."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession, scheduler: Scheduler) -> None:
+        self.url = url
+        self.session = session
+        self.scheduler = scheduler
+        self.headers: dict[str, str] = {}
+
+    async def call(self, method: str, path: str, **options: Any) -> Reply:
+        headers = {**self.headers, **options.pop("headers", {})}
+        async with self.session.request(method, self.url + path, headers=headers, **options) as answer:
+            text = await answer.text()
+            body = await answer.json(content_type=None) if "json" in answer.content_type else None
+            return Reply(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text, body)
+
+    async def get(self, path: str, **options: Any) -> Reply:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, json: Any = None, **options: Any) -> Reply:
+        return await self.call("POST", path, json=json, **options)
+
+    async def put(self, path: str, json: Any = None, **options: Any) -> Reply:
+        return await self.call("PUT", path, json=json, **options)
+
+    async def delete(self, path: str, **options: Any) -> Reply:
+        return await self.call("DELETE", path, **options)
+
+    def with_key(self, text: str) -> Api:
+        """The same service, asked with an API key."""
+        other = Api(self.url, self.session, self.scheduler)
+        other.headers = {"Authorization": f"Bearer {text}"}
+        return other
+
+
+@contextlib.asynccontextmanager
+async def serving(scheduler: Scheduler, **settings: Any) -> AsyncIterator[Api]:
+    """A service of a scheduler, on a free port; the scheduler's worker runs only if somebody starts it."""
+    app = make_app(scheduler, ServiceSettings(**settings))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        if running.done():
+            await running
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Api(f"http://127.0.0.1:{port}", session, scheduler)
+    finally:
+        server.should_exit = True
+        await running
+
+
+@pytest.fixture
+async def api(make_scheduler: Make) -> AsyncIterator[Api]:
+    async with serving(make_scheduler()) as one:
+        yield one
