@@ -1,4 +1,4 @@
-"""What all bodies have in common: camelCase on the wire, nothing unknown let in, milliseconds and instants ending in Z."""
+"""What all bodies have in common: camelCase on the wire, nothing unknown, milliseconds, instants ending in Z."""
 
 from __future__ import annotations
 

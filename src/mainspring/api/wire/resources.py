@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, JsonValue, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
 from mainspring.api.wire.base import In, Instant, InstantIn, Milliseconds, Out
 from mainspring.jobtypes.http.request import METHODS
@@ -91,9 +91,8 @@ class Change(Times, Request, Manner):
 class Creation(Change):
     """What is to be created."""
 
-    model_config = {
-        **Change.model_config,
-        "json_schema_extra": {
+    model_config = ConfigDict(
+        json_schema_extra={
             "examples": [
                 {
                     "schedule": "0 */5 * * * *",
@@ -103,8 +102,8 @@ class Creation(Change):
                     "body": {"event": "scheduled_task", "timestamp": "{{timestamp}}"},
                 }
             ]
-        },
-    }
+        }
+    )
 
     type: Literal["http", "email", "job"] | None = None
     name: Text | None = None
@@ -145,7 +144,7 @@ class Resource(Out):
     retry_delay: int | None = None
     queue: str
     priority: int
-    tags: list[str] = []
+    tags: list[str] = Field(default_factory=list)
     next_run_at: Instant | None = None
     last_run_at: Instant | None = None
     run_at: Instant | None = None
@@ -175,4 +174,4 @@ class Execution(Out):
     attempt: int
     scheduled_at: Instant | None = None
     worker: str | None = None
-    log: list[str] = []
+    log: list[str] = Field(default_factory=list)
