@@ -17,6 +17,8 @@ from typing import Any
 from mainspring import Limit, Scheduler
 
 LIMITED = "BENCH_LIMITED"
+WEBHOOKS = "BENCH_WEBHOOKS"
+"""Set where webhooks are measured, to the addresses that may be called."""
 
 
 def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
@@ -35,7 +37,17 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
 
     if os.environ.get(LIMITED):
         add_limited(scheduler)
+    if allowed := os.environ.get(WEBHOOKS):
+        add_webhooks(scheduler, allowed)
     return scheduler
+
+
+def add_webhooks(scheduler: Scheduler, allowed: str) -> None:
+    """The product's own handler of webhooks, with its usual limits."""
+    from mainspring.api.settings import service_settings
+    from mainspring.builtin import add_builtin_handlers
+
+    add_builtin_handlers(scheduler, service_settings(http_allow=allowed))
 
 
 def add_limited(scheduler: Scheduler) -> None:

@@ -26,6 +26,7 @@ class Options:
     burst: int = 2_000
     missed: int = 1_000_000
     cron_questions: int = 100_000
+    webhooks: int = 5_000
     profile: str | None = None
 
 
@@ -46,5 +47,6 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         idle_future_jobs=20_000,
         schedules=20_000,
         cron_questions=20_000,
+        webhooks=1_000,
         profile=profile,
     )

@@ -1,5 +1,6 @@
 """Mainspring: a distributed job scheduler for Python on MongoDB."""
 
+from mainspring.access import NewKey as NewApiKey
 from mainspring.cron import Cron
 from mainspring.dead_letters import Redrive
 from mainspring.engine.context import JobContext
@@ -15,15 +16,18 @@ from mainspring.errors import (
     HandlerError,
     InvalidCron,
     InvalidJob,
+    InvalidKey,
     InvalidSchedule,
     JobNotFound,
     JobStateError,
+    KeyNotFound,
     MainspringError,
     QueueFull,
     RedriveNotFound,
     RetryAfter,
     ScheduleNotFound,
     ScheduleStateError,
+    SecretNotFound,
     Signal,
     Snooze,
     StepError,
@@ -31,11 +35,17 @@ from mainspring.errors import (
     UnsupportedServer,
     WaitTimeout,
 )
+from mainspring.model.access import Key as ApiKey
+from mainspring.model.audit import Entry as AuditEntry
+from mainspring.model.audit import Row as AuditRow
+from mainspring.model.audit import Verdict as AuditVerdict
 from mainspring.model.breaker import Breaker, BreakerStatus
 from mainspring.model.calendar import Calendar
+from mainspring.model.changes import Change
 from mainspring.model.controls import GateUse, LimitOverride, LimitStatus, Paused
 from mainspring.model.dead_letters import DeadLetterGroup
 from mainspring.model.explanation import ExplainedGate, Explanation
+from mainspring.model.health import Health
 from mainspring.model.job import Attempt, Held, Job, JobError, Progress, Step
 from mainspring.model.ledger import Entry as LedgerEntry
 from mainspring.model.ledger import Notice
@@ -45,15 +55,21 @@ from mainspring.model.retry import Retry
 from mainspring.model.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.model.schedule import Firing, Pause
 from mainspring.model.sealing import Sealed
+from mainspring.model.secrets import Secret
+from mainspring.model.statistics import Counts, Statistics
 from mainspring.scheduler import Scheduler
 from mainspring.schedules import Schedule
 from mainspring.store.ledger import Backfill
 
 __all__ = [
     "AnyOf",
+    "ApiKey",
     "ArchiveError",
     "At",
     "Attempt",
+    "AuditEntry",
+    "AuditRow",
+    "AuditVerdict",
     "Backfill",
     "Breaker",
     "BreakerStatus",
@@ -61,8 +77,10 @@ __all__ = [
     "Calendar",
     "CalendarNotFound",
     "Cancel",
+    "Change",
     "ClaimLost",
     "ConfigurationError",
+    "Counts",
     "Cron",
     "DeadLetterGroup",
     "EmbeddedError",
@@ -74,9 +92,11 @@ __all__ = [
     "Firing",
     "GateUse",
     "HandlerError",
+    "Health",
     "Held",
     "InvalidCron",
     "InvalidJob",
+    "InvalidKey",
     "InvalidSchedule",
     "Job",
     "JobContext",
@@ -84,11 +104,13 @@ __all__ = [
     "JobNotFound",
     "JobStateError",
     "Keep",
+    "KeyNotFound",
     "LedgerEntry",
     "Limit",
     "LimitOverride",
     "LimitStatus",
     "MainspringError",
+    "NewApiKey",
     "Notice",
     "Pause",
     "Paused",
@@ -106,9 +128,12 @@ __all__ = [
     "ScheduleStateError",
     "Scheduler",
     "Sealed",
+    "Secret",
+    "SecretNotFound",
     "Sequence",
     "Signal",
     "Snooze",
+    "Statistics",
     "Step",
     "StepError",
     "Unavailable",

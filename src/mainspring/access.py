@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from mainspring.config import check_actor
-from mainspring.model.access import OPERATOR, InvalidKey, Key, key_id, make_scope, verify
+from mainspring.errors import InvalidKey
+from mainspring.model.access import OPERATOR, Key, key_id, make_scope, verify
 from mainspring.model.audit import Entry, Link, Row, Verdict
 from mainspring.model.retry import Seconds, seconds
 from mainspring.verbs import Verbs
@@ -74,10 +75,6 @@ class AccessVerbs(Verbs):
     async def get_api_key(self, key: str) -> Key | None:
         """An API key by its id."""
         return await (await self._store()).access.get(key)
-
-    async def session_secret(self) -> bytes:
-        """What the service signs sessions with: the same for all processes on this database."""
-        return await (await self._store()).access.session_secret()
 
     async def note_change(self, *entries: Entry) -> list[Row]:
         """Add to the audit log who changed what."""

@@ -39,6 +39,7 @@ class Settings:
     keep_finished: float | None = 7 * 86400.0
     keep_failed: float | None = None
     keep_ledger: float | None = 90 * 86400.0
+    keep_stats: float | None = 30 * 86400.0
     max_data: int = 256 * KIB
     max_result: int = 64 * KIB
     operation_timeout: float = 10.0
@@ -80,7 +81,14 @@ def make_settings(options: Mapping[str, object]) -> Settings:
         values[key] = value.total_seconds() if isinstance(value, timedelta) else value
     for key, low in (("lease", 0.5), ("poll_interval", 0.01), ("operation_timeout", 0.1), ("grace", 0.0)):
         _number(values, key, low)
-    optional = {"timeout": 0.001, "keep_finished": 0.0, "keep_failed": 0.0, "keep_ledger": 0.0, "aging": 0.1}
+    optional = {
+        "timeout": 0.001,
+        "keep_finished": 0.0,
+        "keep_failed": 0.0,
+        "keep_ledger": 0.0,
+        "keep_stats": 0.0,
+        "aging": 0.1,
+    }
     for key, low in optional.items():
         if values.get(key) is not None:
             _number(values, key, low)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from typing import TypeVar
 
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.keyring import check_keys
 from mainspring.model.draft import Draft
 from mainspring.model.job import Job
+from mainspring.model.schedule import ScheduleFacts
 from mainspring.model.sealing import Encrypt, refuse_keys
 from mainspring.verbs import Verbs
+
+S = TypeVar("S", bound=ScheduleFacts)
 
 
 class EncryptionVerbs(Verbs):
@@ -20,22 +25,30 @@ class EncryptionVerbs(Verbs):
         data, its result and its steps, and their texts in its errors, log lines and notes. Nothing is read for it."""
         return self._secrecy.shown(job)
 
+    def shown_schedule(self, schedule: S) -> S:
+        """The same for a schedule: its data as it may be shown."""
+        return self._secrecy.shown_schedule(schedule)
+
     def set_keys(self, keys: Mapping[str, bytes | str]) -> None:
         """Have these keys for encrypted data from now on, in place of all others; the first one seals."""
         self._secrecy.sealer.ring.replace(check_keys(keys))
 
     async def keys_in_use(self) -> dict[str, int]:
-        """The ids of the keys that stored jobs and schedules are encrypted with, and how many with each."""
-        return await (await self._store()).resealing.in_use()
+        """The ids of the keys that stored jobs, schedules and secrets are encrypted with, and how many with each."""
+        store = await self._store()
+        used = Counter(await store.resealing.in_use())
+        used.update(await store.secrets.in_use())
+        return dict(used)
 
     async def reseal(self) -> int:
-        """Encrypt stored jobs and schedules anew with the key that seals now, where they are so with another one.
+        """Encrypt stored jobs, schedules and secrets anew with the key that seals now, where they are so with another.
 
         Returns how many it has changed. Running jobs are left alone, and so is what this process has no key for:
         `keys_in_use` tells what is left. It can be interrupted, and called again, at any time.
         """
         store = await self._store()
-        return await store.resealing.reseal_jobs() + await store.resealing.reseal_schedules()
+        done = await store.resealing.reseal_jobs() + await store.resealing.reseal_schedules()
+        return done + await store.secrets.reseal()
 
     # -- what is encrypted of a job ----------------------------------------------------------------------------------
 

@@ -5,13 +5,16 @@
     │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
     │   │   └── InvalidCron     a cron expression is wrong; tells where, and what was expected
-    │   └── HandlerError        a handler cannot be registered as written
+    │   ├── HandlerError        a handler cannot be registered as written
+    │   └── InvalidKey          a text is no API key
     ├── JobNotFound             no job has this id
     ├── JobStateError           the job is in a state that does not allow the verb
     ├── ScheduleNotFound        no schedule has this id
     ├── ScheduleStateError      the schedule's state does not allow what was asked of it
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
+    ├── SecretNotFound          no secret has this name
+    ├── KeyNotFound             no API key in force has this id
     ├── QueueFull               the queue has as many pending jobs as it may
     ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
     ├── ArchiveError            finished jobs were not deleted, since they could not be archived
@@ -28,16 +31,23 @@
     ├── Cancel(reason)          end as cancelled
     └── Fail(reason)            end as failed now, whatever attempts are left
 
+Breakers take a failed attempt for a sign that what the job needs is down. An error or signal whose attribute `outage`
+is False says that it is up, and one where that is None says nothing of it.
+
 Each message says what is wrong and what to do about it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 
 class MainspringError(Exception):
     """The base of all errors raised by Mainspring."""
+
+    outage: bool | None = None
+    """To breakers, they say nothing of what a handler needs, unless one knows better."""
 
 
 class ConfigurationError(MainspringError, ValueError):
@@ -66,6 +76,10 @@ class InvalidCron(InvalidSchedule):
 
 class HandlerError(ConfigurationError):
     """A handler cannot be registered as written."""
+
+
+class InvalidKey(ConfigurationError):
+    """A text is no API key. The message never shows any of it."""
 
 
 class JobNotFound(MainspringError, LookupError):
@@ -127,6 +141,28 @@ class RedriveNotFound(MainspringError, LookupError):
 
     def __reduce__(self) -> tuple[type[RedriveNotFound], tuple[str]]:
         return type(self), (self.redrive_id,)
+
+
+class KeyNotFound(MainspringError, LookupError):
+    """No API key has this id, or it is revoked or expired."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"There is no API key {key_id!r:.50} in force; list those that are there.")
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[type[KeyNotFound], tuple[str]]:
+        return type(self), (self.key_id,)
+
+
+class SecretNotFound(MainspringError, LookupError):
+    """No secret has this name: it was never stored, or was deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no secret {name!r}; store it with put_secret(), or PUT /api/secrets/{name}.")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[SecretNotFound], tuple[str]]:
+        return type(self), (self.name,)
 
 
 class QueueFull(MainspringError):
@@ -202,12 +238,22 @@ class _Delayed(Signal):
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
         self.reason = str(reason)
 
-    def __reduce__(self) -> tuple[type[_Delayed], tuple[timedelta, str]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.delay, self.reason)
 
 
 class RetryAfter(_Delayed):
-    """End this attempt as failed and try again after `delay`, while attempts are left."""
+    """End this attempt as failed and try again after `delay`, while attempts are left. `details`, a small mapping, is
+    kept with the attempt's error."""
+
+    def __init__(
+        self, delay: float | timedelta, reason: str = "", *, details: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(delay, reason)
+        self.details = details
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.delay, self.reason), {"details": self.details}
 
 
 class Snooze(_Delayed):
@@ -225,4 +271,12 @@ class Cancel(_Reasoned):
 
 
 class Fail(_Reasoned):
-    """End the job as failed now, whatever attempts are left."""
+    """End the job as failed now, whatever attempts are left. With `outage` False, breakers take it for a sign that what
+    the job needs is up, and with None for none at all. `details`, a small mapping, is kept with the error."""
+
+    def __init__(
+        self, reason: str = "", *, outage: bool | None = True, details: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.outage = outage
+        self.details = details

@@ -15,13 +15,14 @@ from mainspring.engine.breakers import announce_breaker
 from mainspring.engine.controls import line_forms
 from mainspring.engine.limits import combined
 from mainspring.errors import ConfigurationError
-from mainspring.model.breaker import CLOSED, BreakerStatus, check_open_for
+from mainspring.model.breaker import CLOSED, Breaker, BreakerStatus, check_open_for
 from mainspring.model.controls import (
     LimitOverride,
     LimitStatus,
     Paused,
     Target,
     breaker_gate,
+    breaker_target,
     make_target,
     pause_gate,
 )
@@ -36,6 +37,7 @@ from mainspring.model.limits import (
     check_concurrency,
     check_rate,
 )
+from mainspring.model.paths import plain_value
 from mainspring.model.retry import Seconds
 from mainspring.model.sealing import refuse_keys
 from mainspring.store import Store
@@ -170,50 +172,68 @@ class FlowVerbs(Verbs):
 
     async def breakers(self) -> list[BreakerStatus]:
         """All breakers: those declared in this process's code, and those that are stored."""
-        found = await (await self._store()).controls.find()
-        statuses: dict[tuple[str, str], BreakerStatus] = {}
-        for scope, target, allowance in self._declared_breakers():
-            statuses[scope, target] = BreakerStatus(scope, target, CLOSED, rule=allowance.breaker)
-        for status in breakers_in(found):
-            declared = statuses.get((status.scope, status.target))
-            rule = status.rule if declared is None else declared.rule
-            statuses[status.scope, status.target] = replace(status, rule=rule)
-        return [statuses[place] for place in sorted(statuses)]
+        found = breakers_in(await (await self._store()).controls.find())
+        declared = {(scope, target): rule for scope, target, rule in self._declared_breakers()}
+        statuses = []
+        for status in found:
+            rule = declared.get((status.scope, status.target))
+            own = rule is not None and rule.key == status.key
+            statuses.append(replace(status, rule=rule) if own else status)
+        there = {(status.scope, status.target, status.key) for status in found}
+        statuses += [
+            BreakerStatus(scope, target, CLOSED, rule=rule, key=rule.key)
+            for (scope, target), rule in declared.items()
+            if (scope, target, rule.key) not in there
+        ]
+        return sorted(statuses, key=lambda status: (status.scope, status.target, breaker_target(status).path))
 
-    def _declared_breakers(self) -> list[tuple[str, str, Allowance]]:
+    def _declared_breakers(self) -> list[tuple[str, str, Breaker]]:
         places = [Target(NAME, name) for name in self._handlers.own_names]
         places += [Target(QUEUE, queue) for queue in self._queue_limits]
-        found = [(place.scope, place.target, self._declared_limits(place)) for place in places]
-        return [one for one in found if one[2].breaker is not None]
+        found = ((place.scope, place.target, self._declared_limits(place).breaker) for place in places)
+        return [(scope, target, rule) for scope, target, rule in found if rule is not None]
 
     async def open_breaker(
         self,
         *,
         name: str | None = None,
         queue: str | None = None,
+        key: Mapping[str, Any] | None = None,
         open_for: Seconds | None = None,
         reason: str = "",
         actor: str | None = None,
     ) -> BreakerStatus:
         """Open the breaker of a job name or a queue by hand, whether or not one is declared: start no more of its jobs
-        until it is closed, or for `open_for` seconds, after which single probes are let through."""
-        target = make_target(name, queue)
+        until it is closed, or for `open_for` seconds, after which single probes are let through. With `key`, such as
+        `{"target": "api.example.com"}`, only that of jobs that have this value in their data."""
+        target = self._broken_target(name, queue, key)
         length = None if open_for is None else check_open_for(open_for, "open_for")
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         return self._moved(await store.controls.open_breaker(target, length, reason, actor))
 
     async def close_breaker(
-        self, *, name: str | None = None, queue: str | None = None, reason: str = "", actor: str | None = None
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str | None = None,
     ) -> BreakerStatus:
         """Close a breaker by hand: its jobs are started again, and it begins to count anew."""
-        target = make_target(name, queue)
+        target = self._broken_target(name, queue, key)
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._store()
         moved = await store.controls.close_breaker(target, reason, actor)
         if moved.status.state == CLOSED:
-            await store.gates.dissolve(breaker_gate(target.scope, target.target))
+            await store.gates.dissolve(breaker_gate(target))
         return self._moved(moved)
+
+    def _broken_target(self, name: str | None, queue: str | None, key: Mapping[str, Any] | None) -> Target:
+        target = make_target(name, queue, key)
+        refuse_keys(self._secrecy.encrypt(name or ""), list(key or ()), "A breaker by key")
+        return replace(target, value=plain_value(target.value))
 
     def _moved(self, moved: Moved) -> BreakerStatus:
         if moved.moved:

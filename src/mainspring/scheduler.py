@@ -22,11 +22,13 @@ from mainspring.access import AccessVerbs
 from mainspring.calendars import CalendarVerbs
 from mainspring.clock import Clock, ServerClock
 from mainspring.config import Settings, check_name, choose_uri, make_settings, suggestion
+from mainspring.creations import CreationVerbs
 from mainspring.dead_letters import DeadLetterVerbs
 from mainspring.encryption import EncryptionVerbs
 from mainspring.engine.agent import Enqueuer
 from mainspring.engine.backlog import Backlogs
 from mainspring.engine.chores.rescue_lost import announce_rescue
+from mainspring.engine.counting import Counting
 from mainspring.engine.limits import Limits
 from mainspring.engine.policy import Policies
 from mainspring.engine.secrecy import Secrecy
@@ -62,8 +64,12 @@ from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules import Rule
 from mainspring.model.schedule import ScheduleOptions, Spec, check_repeated, make_spec
 from mainspring.model.versions import check_version
+from mainspring.observing import ObserveVerbs
+from mainspring.overview import OverviewVerbs
 from mainspring.registration import Declared
 from mainspring.schedules import Schedule, new_schedule_id
+from mainspring.searching import SearchVerbs
+from mainspring.secret_store import SecretVerbs
 from mainspring.store import Store
 from mainspring.store.codec import encode_data, new_job
 from mainspring.store.connection import Document
@@ -84,7 +90,19 @@ def _version() -> str:
 
 
 class Scheduler(
-    JobVerbs, TransactionVerbs, ExplainVerbs, FlowVerbs, DeadLetterVerbs, EncryptionVerbs, AccessVerbs, CalendarVerbs
+    JobVerbs,
+    TransactionVerbs,
+    ExplainVerbs,
+    FlowVerbs,
+    DeadLetterVerbs,
+    EncryptionVerbs,
+    AccessVerbs,
+    SearchVerbs,
+    OverviewVerbs,
+    SecretVerbs,
+    ObserveVerbs,
+    CreationVerbs,
+    CalendarVerbs,
 ):
     """Schedules jobs on MongoDB and, once started, runs them.
 
@@ -165,6 +183,7 @@ class Scheduler(
         encrypt: bool | Sequence[str] | None = None,
         session: Any = None,
         parent_id: str | None = None,
+        job_id: str | None = None,
         repeat: None = None,
     ) -> Job: ...
     @overload
@@ -210,6 +229,7 @@ class Scheduler(
         encrypt: bool | Sequence[str] | None = None,
         session: Any = None,
         parent_id: str | None = None,
+        job_id: str | None = None,
         repeat: Rule | None = None,
         schedule_id: str | None = None,
         **options: Unpack[ScheduleOptions],
@@ -222,7 +242,8 @@ class Scheduler(
         returns it. With `session`, the job exists if and only if your transaction commits. `version` is that of the
         handler that the data is written for, where this process does not have the handler itself. `executes` chooses
         a guarantee for this job: "at_least_once", "at_most_once" or "exactly_once". With `encrypt`, all data or the
-        values at these paths are stored encrypted, beside what the handler has encrypted anyway.
+        values at these paths are stored encrypted, beside what the handler has encrypted anyway. `job_id` is the id it
+        is to have, 24 hexadecimal digits: a job that has it already is returned, so that calling again is safe.
 
         With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, store a schedule that makes such jobs, and
         return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
@@ -252,6 +273,7 @@ class Scheduler(
                 "version": version,
                 "encrypt": encrypt,
                 "parent_id": parent_id,
+                "job_id": job_id,
             },
         )
         if repeat is not None:
@@ -473,7 +495,7 @@ class Scheduler(
         """After a fork, the worker and the waits are the parent's: this process has none of its own yet."""
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._worker = self._stopping = self._waiting = None
+            self._worker = self._stopping = self._waiting = self._hub = None
             self._starting = False
 
     # -- the worker's life -----------------------------------------------------------------------------------------
@@ -531,6 +553,9 @@ class Scheduler(
             if self._waiting is not None:
                 self._waiting.close()
                 self._waiting = None
+            if self._hub is not None:
+                await self._hub.close()
+                self._hub = None
             await self._link.close()
 
     async def _stop_worker(self, worker: Worker, grace: float) -> None:
@@ -558,8 +583,11 @@ class Scheduler(
         """
         store = await self._store()
         rescued = await store.rescues.rescue_from(worker_id)
+        counting = Counting(store, worker_id)
         for one in rescued:
             announce_rescue(self._events, one)
+            counting.rescued(one)
+        await counting.store()
         await store.workers.leave(worker_id)
         await store.gates.take_back(worker_id)
         return [store.sealer.decode(one.document) for one in rescued]

@@ -118,13 +118,13 @@ class ScheduleVerbs(Verbs):
         return self._schedule(await (await self._store()).schedules.get(_id(schedule_id)))
 
     async def schedules(
-        self, *, state: str | None = None, name: str | None = None, tag: str | None = None
+        self, *, state: str | None = None, name: str | None = None, tag: str | None = None, after: str | None = None
     ) -> AsyncIterator[Schedule]:
-        """Schedules that match, in the order of their ids."""
+        """Schedules that match, in the order of their ids; with `after`, those whose ids come behind this one."""
         if state is not None and state not in SCHEDULE_STATES:
             raise ConfigurationError(f"There is no state {state!r}; a schedule is {', '.join(SCHEDULE_STATES)}.")
         store = await self._store()
-        async for document in store.schedules.find(name, tag):
+        async for document in store.schedules.find(name, tag, None if after is None else _id(after)):
             schedule = self._schedule(document)
             if state is None or schedule.state == state:
                 yield schedule
@@ -232,6 +232,8 @@ class ScheduleVerbs(Verbs):
         `remove` names options that it is to have no longer, such as ["end_at", "max_runs"].
         """
         check_removed(remove)
+        if options.get("paused") is not None:
+            raise InvalidSchedule("paused is for a new schedule; use pause_schedule() and resume_schedule().")
         store = await self._store()
         given = {"queue": queue, "priority": priority, "tags": tags, "timeout": timeout, "retry": retry}
         given |= {"executes": executes, "start_within": start_within}
@@ -329,7 +331,9 @@ class ScheduleVerbs(Verbs):
         return self._schedule(changed.document)
 
     def _schedule(self, document: Document) -> Schedule:
-        facts = decode_schedule(document) | {"data": self._secrecy.sealer.open_template(document)}
+        facts = decode_schedule(document)
+        if document["job"].get("sealed"):
+            facts |= {"kept": facts["data"], "data": self._secrecy.sealer.open_template(document)}
         return Schedule(**facts, _verbs=self)
 
     def _respec(

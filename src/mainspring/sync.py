@@ -21,7 +21,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import update_wrapper, wraps
 from types import TracebackType
@@ -59,6 +59,18 @@ def _blocking(
         for key, value in kwargs.items():
             kwargs[key] = unwrap(value)
         return self._call(method(self.inner, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[AsyncScheduler, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Scheduler, P], Iterator[T]]:
+    """The blocking form of one of the scheduler's methods that tell one thing after the other."""
+
+    @wraps(method)
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._open_portal().iterate(method(self.inner, *args, **kwargs))
 
     return call
 
@@ -198,6 +210,8 @@ class Scheduler:
         self.dead_letter_handler = self.inner.dead_letter_handler
         self.archive = self.inner.archive
         self.shown = self.inner.shown
+        self.shown_schedule = self.inner.shown_schedule
+        self.now = self.inner.now
         self.set_keys = self.inner.set_keys
         self.on_start = self.inner.on_start
         self.on_stop = self.inner.on_stop
@@ -220,6 +234,9 @@ class Scheduler:
     schedule_bulk = _blocking(AsyncScheduler.schedule_bulk)
     get_job = _blocking(AsyncScheduler.get_job)
     explain = _blocking(AsyncScheduler.explain)
+    search = _blocking(AsyncScheduler.search)
+    queues = _blocking(AsyncScheduler.queues)
+    workers = _blocking(AsyncScheduler.workers)
     pause = _blocking(AsyncScheduler.pause)
     resume = _blocking(AsyncScheduler.resume)
     pauses = _blocking(AsyncScheduler.pauses)
@@ -243,6 +260,12 @@ class Scheduler:
     rescue_worker = _blocking(AsyncScheduler.rescue_worker)
     keys_in_use = _blocking(AsyncScheduler.keys_in_use)
     reseal = _blocking(AsyncScheduler.reseal)
+    put_secret = _blocking(AsyncScheduler.put_secret)
+    delete_secret = _blocking(AsyncScheduler.delete_secret)
+    get_secret = _blocking(AsyncScheduler.get_secret)
+    secrets = _blocking(AsyncScheduler.secrets)
+    secret_value = _blocking(AsyncScheduler.secret_value)
+    signing_values = _blocking(AsyncScheduler.signing_values)
     get_schedule = _blocking_schedule(AsyncScheduler.get_schedule)
     pause_schedule = _blocking_schedule(AsyncScheduler.pause_schedule)
     resume_schedule = _blocking_schedule(AsyncScheduler.resume_schedule)
@@ -260,6 +283,22 @@ class Scheduler:
     get_calendar = _blocking(AsyncScheduler.get_calendar)
     calendars = _blocking(AsyncScheduler.calendars)
     delete_calendar = _blocking(AsyncScheduler.delete_calendar)
+    create_api_key = _blocking(AsyncScheduler.create_api_key)
+    api_keys = _blocking(AsyncScheduler.api_keys)
+    any_api_key = _blocking(AsyncScheduler.any_api_key)
+    get_api_key = _blocking(AsyncScheduler.get_api_key)
+    check_api_key = _blocking(AsyncScheduler.check_api_key)
+    revoke_api_key = _blocking(AsyncScheduler.revoke_api_key)
+    rotate_api_key = _blocking(AsyncScheduler.rotate_api_key)
+    open_reply = _blocking(AsyncScheduler.open_reply)
+    keep_reply = _blocking(AsyncScheduler.keep_reply)
+    forget_reply = _blocking(AsyncScheduler.forget_reply)
+    note_change = _blocking(AsyncScheduler.note_change)
+    changes = _blocking(AsyncScheduler.changes)
+    verify_changes = _blocking(AsyncScheduler.verify_changes)
+    statistics = _blocking(AsyncScheduler.statistics)
+    health = _blocking(AsyncScheduler.health)
+    follow = _iterating(AsyncScheduler.follow)
     start = _blocking(AsyncScheduler.start)
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = staticmethod(asyncio.new_event_loop)
@@ -281,6 +320,11 @@ class Scheduler:
     def redrives(self, limit: int = 100) -> list[Redrive]:
         """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are."""
         return [Redrive.of(self, redrive) for redrive in self._call(self.inner.redrives(limit))]
+
+    @wraps(AsyncScheduler.created)
+    def created(self, limit: int = 100, **choice: Any) -> list[Job | Schedule]:
+        found = self._call(self.inner.created(limit, **choice))
+        return [Schedule.of(self, one) if isinstance(one, AsyncSchedule) else one for one in found]
 
     def schedules(self, **filters: Any) -> Iterator[Schedule]:
         """Schedules that match, one after the other; takes what `mainspring.Scheduler.schedules` takes."""

@@ -30,7 +30,7 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
     start: Start, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
-    up = start("up", "--data", str(folder), "--for", "6", cwd=tmp_path)
+    up = start("up", "--data", str(folder), "--for", "6", "--port", "0", cwd=tmp_path)
     await eventually(lambda: "in another terminal" in up.output)
     uri = re.search(r"MongoDB +(mongodb://127\.0\.0\.1:\d+/\S*)", up.output)
     assert uri is not None and str(folder) in up.output and "Ctrl-C" in up.output
@@ -46,7 +46,7 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
 
 
 async def test_up_runs_an_application_of_ones_own_until_ctrl_c(start: Start, uri: str, client: Scheduler) -> None:
-    up = start("up", "steady:blocking", "--uri", uri)
+    up = start("up", "steady:blocking", "--uri", uri, "--port", "0")
     await eventually(lambda: "in another terminal" in up.output)
     job = await client.wait((await client.schedule("work")).id, timeout=20)
     assert job.state == "completed"

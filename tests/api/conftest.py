@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -10,10 +9,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-import uvicorn
 
 from mainspring import Scheduler
-from mainspring.api.app import make_app
+from mainspring.api.server import Server
 from mainspring.api.settings import ServiceSettings
 
 Make = Callable[..., Scheduler]
@@ -72,20 +70,13 @@ class Api:
 @contextlib.asynccontextmanager
 async def serving(scheduler: Scheduler, **settings: Any) -> AsyncIterator[Api]:
     """A service of a scheduler, on a free port; the scheduler's worker runs only if somebody starts it."""
-    app = make_app(scheduler, ServiceSettings(**settings))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        if running.done():
-            await running
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    server = Server(scheduler, ServiceSettings(**{"port": 0, **settings}))
+    await server.start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Api(f"http://127.0.0.1:{port}", session, scheduler)
+            yield Api(server.url, session, scheduler)
     finally:
-        server.should_exit = True
-        await running
+        await server.stop()
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ from signal import Signals
 import psutil  # type: ignore[import-untyped]
 
 MAINSPRING = (str(Path(sys.executable).with_name("mainspring")),)
-OURS = ("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI", "MAINSPRING_DEBUG", "MAINSPRING_WORKER_ID")
+OURS = (
+    *("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI", "MAINSPRING_DEBUG", "MAINSPRING_WORKER_ID"),
+    *("MAINSPRING_HOST", "MAINSPRING_PORT", "PORT", "MAINSPRING_SESSION_SECRET"),
+)
 
 
 def clean_environment(**changes: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from mainspring import Scheduler, Unavailable
 from mainspring.clock import ManualClock
 from mainspring.model.audit import Entry, hash_of, mask_secrets
 from mainspring.store import audit as module
-from mainspring.store.audit import AUDIT_INDEXES, Audit
+from mainspring.store.audit import Audit
 
 
 def entry(number: int = 0, actor: str = "ada") -> Entry:
@@ -61,7 +61,6 @@ async def test_rows_are_listed_newest_first_page_by_page(log: Audit) -> None:
 
 async def test_rows_of_one_actor_or_target_are_found_by_an_index(log: Audit, db: Database) -> None:
     await log.append(entry(3, "bob"), entry(4, "bob"))
-    await db["jobs.audit"].create_indexes(AUDIT_INDEXES)
     assert [row.n for row in await log.find(actor="bob")] == [12, 11]
     assert [row.n for row in await log.find(target="job 3")] == [11, 4]
     assert [row.n for row in await log.find(actor="bob", target="job 3", before=12)] == [11]

@@ -123,7 +123,7 @@ async def test_the_database_is_the_uris_or_the_one_that_is_named(uri: str, make_
     other = db.client[f"{db.name}_other"]
     assert [job["name"] async for job in db.jobs.find({}, hint="_id_")] == ["one"]
     assert [job["name"] async for job in other["work.items"].find({}, hint="_id_")] == ["two"]
-    parts = ("", ".gates", ".keys", ".ledger", ".redrives", ".schedules", ".workers")
+    parts = ("", ".audit", ".gates", ".keys", ".ledger", ".redrives", ".replies", ".schedules", ".stats", ".workers")
     assert sorted(await other.list_collection_names()) == [f"work.items{part}" for part in parts]
     await db.client.drop_database(other)
 
@@ -207,13 +207,16 @@ async def test_an_index_of_the_same_name_and_another_shape_is_a_clear_error(make
 async def test_connecting_again_makes_no_second_set_of_indexes(make_scheduler: Make, db: Database) -> None:
     for _ in range(2):
         await make_scheduler().connect()
-    names = ("jobs", "jobs.schedules", "jobs.ledger", "jobs.redrives")
+    names = ("jobs", "jobs.schedules", "jobs.ledger", "jobs.redrives", "jobs.audit", "jobs.replies", "jobs.stats")
     indexes = {name: set(await db[name].index_information()) for name in names}
     assert indexes == {
         "jobs": {"_id_", *(str(index.document["name"]) for index in JOB_INDEXES)},
-        "jobs.schedules": {"_id_", "calendars", "declared", "due", "zones"},
+        "jobs.schedules": {"_id_", "calendars", "created", "declared", "due", "zones"},
         "jobs.ledger": {"_id_", "firings", "old", "spans"},
         "jobs.redrives": {"_id_", "started", "under_way"},
+        "jobs.audit": {"_id_", "actor", "target"},
+        "jobs.replies": {"_id_", "at"},
+        "jobs.stats": {"_id_", "counted"},
     }
 
 

@@ -15,6 +15,7 @@ from mainspring import (
     Cron,
     Every,
     Except,
+    InvalidSchedule,
     Job,
     Pause,
     Schedule,
@@ -45,6 +46,21 @@ async def test_a_paused_schedule_fires_no_more_and_says_why(timed: Scheduler, cl
     clock.advance(5 * HOUR)
     assert await fire(timed) == []
     assert await count_jobs(db) == 0
+
+
+async def test_a_schedule_can_be_made_paused_and_fires_once_it_is_resumed(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    schedule = await timed.schedule("work", repeat=Every("1h"), schedule_id="s", paused=True)
+    assert (schedule.state, schedule.next_at, schedule.paused) == ("paused", None, Pause(T0))
+    clock.advance(1.5 * HOUR)
+    assert await fire(timed) == []
+    await schedule.resume()
+    clock.advance(HOUR)
+    await fire(timed)
+    assert await instants_of(db, "s") == [T0 + 2 * HOUR]
+    with pytest.raises(InvalidSchedule, match="pause_schedule"):
+        await schedule.edit(paused=True)
 
 
 async def test_a_resumed_schedule_fires_from_then_on(timed: Scheduler, clock: ManualClock, db: Database) -> None:

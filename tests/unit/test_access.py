@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import ConfigurationError
+from mainspring import ConfigurationError, InvalidKey
 from mainspring.model.access import (
     ADMIN,
     EVERYTHING,
     OPERATOR,
     ROLES,
     VIEWER,
-    InvalidKey,
     Key,
     Scope,
     key_id,

@@ -13,6 +13,15 @@ from mainspring import errors
 from mainspring.model.schedule import ScheduleOptions
 
 SCHEDULER_VERBS = {
+    "created": (
+        "(self, limit: 'int' = 100, *, skip: 'int' = 0, kind: 'str | None' = None, queues: 'Sequence[str] | None' = "
+        "None, prefixes: 'Sequence[str] | None' = None) -> 'list[Job | Schedule]'"
+    ),
+    "forget_reply": "(self, key: 'str') -> 'None'",
+    "keep_reply": "(self, key: 'str', status: 'int', body: 'str') -> 'None'",
+    "open_reply": "(self, key: 'str', print: 'str') -> 'Reply'",
+    "any_api_key": "(self) -> 'bool'",
+    "api_keys": "(self) -> 'list[Key]'",
     "archive": "(self, function: 'F') -> 'F'",
     "backfill": (
         "(self, schedule_id: 'str', start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run', limit: 'int' "
@@ -22,12 +31,22 @@ SCHEDULER_VERBS = {
     "calendars": "(self) -> 'list[StoredCalendar]'",
     "cancel": "(self, job_id: 'str', reason: 'str' = '') -> 'Job'",
     "cancel_redrive": "(self, redrive_id: 'str') -> 'Redrive'",
+    "changes": (
+        "(self, *, before: 'int | None' = None, limit: 'int' = 50, actor: 'str | None' = None, target: 'str | None'"
+        " = None) -> 'list[Row]'"
+    ),
+    "check_api_key": "(self, text: 'str') -> 'Key | None'",
     "close_breaker": (
-        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, reason: 'str' = '', actor: 'str | None' "
-        "= None) -> 'BreakerStatus'"
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, key: 'Mapping[str, Any] | None' = None, "
+        "reason: 'str' = '', actor: 'str | None' = None) -> 'BreakerStatus'"
     ),
     "configure": "(self, uri: 'str | None' = None, **options: 'Any') -> 'Self'",
     "connect": "(self) -> 'Self'",
+    "create_api_key": (
+        "(self, name: 'str', role: 'str' = 'operator', *, queues: 'Sequence[str] | None' = None, prefixes: "
+        "'Sequence[str] | None' = None, expires_at: 'datetime | None' = None, actor: 'str | None' = None) -> "
+        "'NewKey'"
+    ),
     "cron": (
         "(self, expression: 'str', *, timezone: 'str' = 'UTC', gap: 'Gap' = 'after', fold: 'Fold' = 'first', "
         "name: 'str | None' = None, data: 'Mapping[str, Any] | None' = None, schedule_id: 'str | None' = None, "
@@ -46,6 +65,7 @@ SCHEDULER_VERBS = {
     "delete": "(self, job_id: 'str') -> 'None'",
     "delete_calendar": "(self, name: 'str') -> 'None'",
     "delete_schedule": "(self, schedule_id: 'str') -> 'None'",
+    "delete_secret": "(self, name: 'str') -> 'Secret'",
     "discard_dead_letters": (
         "(self, ids: 'Sequence[str] | str | None' = None, *, everything: 'bool' = False, reason: 'str' = '', "
         "actor: 'str | None' = None, **filter: 'Unpack[DeadLetterFilter]') -> 'Redrive'"
@@ -63,10 +83,23 @@ SCHEDULER_VERBS = {
         "**options: 'Any') -> 'Callable[[F], F]'"
     ),
     "explain": "(self, job_id: 'str') -> 'Explanation'",
+    "get_api_key": "(self, key: 'str') -> 'Key | None'",
+    "follow": (
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, id: 'str | None' = None, state: 'str | None' "
+        "= None, after: 'str | None' = None, beat: 'Seconds | None' = None, scope: 'Scope' = Scope(queues=None, "
+        "prefixes=None)) -> 'AsyncIterator[Change]'"
+    ),
+    "health": "(self) -> 'Health'",
+    "statistics": (
+        "(self, start: 'datetime', end: 'datetime | None' = None, *, step: 'Seconds' = datetime.timedelta(seconds=3600), "
+        "name: 'str | None' = None, queue: 'str | None' = None, scope: 'Scope' = Scope(queues=None, prefixes=None)) -> "
+        "'Statistics'"
+    ),
     "get_calendar": "(self, name: 'str') -> 'StoredCalendar'",
     "get_job": "(self, job_id: 'str') -> 'Job'",
     "get_redrive": "(self, redrive_id: 'str') -> 'Redrive'",
     "get_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
+    "get_secret": "(self, name: 'str') -> 'Secret'",
     "hurry": "(self) -> 'None'",
     "import_calendar": (
         "(self, name: 'str', ics: 'str | bytes', *, timezone: 'str | None' = None, actor: 'str | None' = None) -> "
@@ -95,13 +128,15 @@ SCHEDULER_VERBS = {
     ),
     "limits": "(self) -> 'list[LimitStatus]'",
     "middleware": "(self, function: 'Middleware') -> 'Middleware'",
+    "note_change": "(self, *entries: 'Entry') -> 'list[Row]'",
+    "now": "(self) -> 'datetime'",
     "off": "(self, event: 'str', callback: 'Callback') -> 'None'",
     "on": "(self, event: 'str', callback: 'Callback | None' = None) -> 'Any'",
     "on_start": "(self, function: 'F') -> 'F'",
     "on_stop": "(self, function: 'F') -> 'F'",
     "open_breaker": (
-        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, open_for: 'Seconds | None' = None, "
-        "reason: 'str' = '', actor: 'str | None' = None) -> 'BreakerStatus'"
+        "(self, *, name: 'str | None' = None, queue: 'str | None' = None, key: 'Mapping[str, Any] | None' = None, "
+        "open_for: 'Seconds | None' = None, reason: 'str' = '', actor: 'str | None' = None) -> 'BreakerStatus'"
     ),
     "override_limit": (
         "(self, *, name: 'str | None' = None, queue: 'str | None' = None, concurrency: 'int | Limit | None' = "
@@ -124,10 +159,14 @@ SCHEDULER_VERBS = {
         "= 1000) -> 'list[Entry]'"
     ),
     "put_calendar": "(self, name: 'str', calendar: 'Calendar', *, actor: 'str | None' = None) -> 'StoredCalendar'",
+    "put_secret": (
+        "(self, name: 'str', value: 'str', *, keep_old: 'Seconds' = 0, actor: 'str | None' = None) -> 'Secret'"
+    ),
+    "queues": "(self) -> 'list[QueueStatus]'",
     "redrives": "(self, limit: 'int' = 100) -> 'list[Redrive]'",
     "remove_override": "(self, *, name: 'str | None' = None, queue: 'str | None' = None) -> 'LimitOverride | None'",
-    "reseal": "(self) -> 'int'",
     "rescue_worker": "(self, worker_id: 'str') -> 'list[Job]'",
+    "reseal": "(self) -> 'int'",
     "resume": (
         "(self, *, queue: 'str | None' = None, name: 'str | None' = None, key: 'Mapping[str, Any] | None' = None) "
         "-> 'Paused | None'"
@@ -139,6 +178,8 @@ SCHEDULER_VERBS = {
         "| None' = None, remove: 'Sequence[str]' = (), reason: 'str' = '', actor: 'str | None' = None, **filter: "
         "'Unpack[DeadLetterFilter]') -> 'Redrive'"
     ),
+    "revoke_api_key": "(self, key: 'str') -> 'Key'",
+    "rotate_api_key": "(self, key: 'str', grace: 'Seconds' = 0) -> 'NewKey'",
     "run": "(self) -> 'None'",
     "run_now": "(self, job_id: 'str') -> 'Job'",
     "schedule": (
@@ -150,17 +191,27 @@ SCHEDULER_VERBS = {
         "None, executes: 'str | None' = None, tags: 'Sequence[str] | None' = None, version: 'int | None' = None, "
         "encrypt: 'bool | "
         "Sequence[str] | None' = None, session: 'Any' = None, parent_id: "
-        "'str | None' = None, "
+        "'str | None' = None, job_id: 'str | None' = None, "
         "repeat: 'Rule | None' = None, schedule_id: 'str | None' = None, **options: 'Unpack[ScheduleOptions]') -> "
         "'Job | Schedule'"
     ),
     "schedule_bulk": "(self, items: 'Iterable[Mapping[str, Any]]', *, session: 'Any' = None) -> 'list[Job]'",
     "schedules": (
-        "(self, *, state: 'str | None' = None, name: 'str | None' = None, tag: 'str | None' = None) -> "
-        "'AsyncIterator[Schedule]'"
+        "(self, *, state: 'str | None' = None, name: 'str | None' = None, tag: 'str | None' = None, after: 'str | "
+        "None' = None) -> 'AsyncIterator[Schedule]'"
     ),
+    "search": (
+        "(self, *, state: 'str | None' = None, name: 'str | None' = None, queue: 'str | None' = None, tag: 'str | "
+        "None' = None, schedule_id: 'str | None' = None, parent_id: 'str | None' = None, since: 'datetime | None' = "
+        "None, until: 'datetime | None' = None, data: 'Mapping[str, Any] | None' = None, scope: 'Scope | None' = "
+        "None, limit: 'int' = 50, after: 'str | None' = None) -> 'SearchPage'"
+    ),
+    "secret_value": "(self, name: 'str') -> 'str'",
+    "secrets": "(self) -> 'list[Secret]'",
     "set_keys": "(self, keys: 'Mapping[str, bytes | str]') -> 'None'",
     "shown": "(self, job: 'Job') -> 'Job'",
+    "signing_values": "(self, name: 'str') -> 'list[str]'",
+    "shown_schedule": "(self, schedule: 'S') -> 'S'",
     "skip_next": "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
     "start": "(self) -> 'None'",
     "stop": "(self, graceful: 'bool' = True, timeout: 'Seconds' = 30) -> 'None'",
@@ -176,7 +227,11 @@ SCHEDULER_VERBS = {
         "'datetime | None' = None, start_within: 'Seconds | None' = None, timeout: 'Seconds | None' = None, "
         "retry: 'Retry | int | None' = None, tags: 'Sequence[str] | None' = None) -> 'Job'"
     ),
+    "verify_changes": (
+        "(self, *, first: 'int' = 1, last: 'int | None' = None, known: 'Link | None' = None) -> 'Verdict'"
+    ),
     "wait": "(self, job_id: 'str', timeout: 'Seconds | None' = None) -> 'Job'",
+    "workers": "(self) -> 'list[WorkerStatus]'",
 }
 SCHEDULE_VERBS = {
     "backfill": "(self, /, start: 'datetime', end: 'datetime', **options: 'Any') -> 'Backfill'",
@@ -205,9 +260,13 @@ def _properties(face: type) -> set[str]:
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert mainspring.__all__ == [
         "AnyOf",
+        "ApiKey",
         "ArchiveError",
         "At",
         "Attempt",
+        "AuditEntry",
+        "AuditRow",
+        "AuditVerdict",
         "Backfill",
         "Breaker",
         "BreakerStatus",
@@ -215,8 +274,10 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Calendar",
         "CalendarNotFound",
         "Cancel",
+        "Change",
         "ClaimLost",
         "ConfigurationError",
+        "Counts",
         "Cron",
         "DeadLetterGroup",
         "EmbeddedError",
@@ -228,9 +289,11 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Firing",
         "GateUse",
         "HandlerError",
+        "Health",
         "Held",
         "InvalidCron",
         "InvalidJob",
+        "InvalidKey",
         "InvalidSchedule",
         "Job",
         "JobContext",
@@ -238,11 +301,13 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "JobNotFound",
         "JobStateError",
         "Keep",
+        "KeyNotFound",
         "LedgerEntry",
         "Limit",
         "LimitOverride",
         "LimitStatus",
         "MainspringError",
+        "NewApiKey",
         "Notice",
         "Pause",
         "Paused",
@@ -260,9 +325,12 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "ScheduleStateError",
         "Scheduler",
         "Sealed",
+        "Secret",
+        "SecretNotFound",
         "Sequence",
         "Signal",
         "Snooze",
+        "Statistics",
         "Step",
         "StepError",
         "Unavailable",
@@ -313,7 +381,7 @@ def test_a_schedule_has_these_verbs_with_these_signatures_in_both_faces() -> Non
 def test_a_schedule_has_what_was_promised_in_both_faces() -> None:
     promised = (
         "id name data rule state next_at due_at last_at last_job_id runs failures paused queue priority created_at "
-        "updated_at start_at end_at jitter policy pause_after tags declared_by rev"
+        "updated_at start_at end_at jitter policy pause_after tags declared_by rev retry executes timeout start_within kept"
     )
     for kind in (mainspring.Schedule, mainspring.sync.Schedule):
         assert set(promised.split()) == {name for name in kind.__dataclass_fields__ if not name.startswith("_")}
@@ -329,6 +397,7 @@ def test_a_schedule_takes_these_options() -> None:
         "misfire_limit",
         "overlap",
         "pause_after",
+        "paused",
         "start_at",
         "start_deadline",
     }
@@ -381,6 +450,7 @@ def test_a_scheduler_takes_these_options() -> None:
         "keep_failed",
         "keep_finished",
         "keep_ledger",
+        "keep_stats",
         "lease",
         "max_data",
         "max_result",
@@ -415,6 +485,8 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.ConfigurationError, (errors.MainspringError, ValueError)),
         (errors.InvalidJob, (errors.ConfigurationError,)),
         (errors.HandlerError, (errors.ConfigurationError,)),
+        (errors.InvalidKey, (errors.ConfigurationError,)),
+        (errors.KeyNotFound, (errors.MainspringError, LookupError)),
         (errors.InvalidSchedule, (errors.ConfigurationError,)),
         (errors.InvalidCron, (errors.InvalidSchedule,)),
         (errors.ScheduleNotFound, (errors.MainspringError, LookupError)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mainspring.api import problems
 from mainspring.api.armor import BoundedBodies, SecurityHeaders
 from mainspring.api.endpoints import ROUTERS, STREAMED
+from mainspring.api.principals import Principal, key_in
 from mainspring.api.problems import Problem
 from mainspring.api.rates import RateLimits
 from mainspring.api.service import Service
@@ -45,11 +47,8 @@ class Door:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
         try:
-            self._rates.check_address(request)
-            principal = await self._service.doorkeeper.recognise(request)
-            self._rates.check_actor(principal.actor)
+            principal = await self._recognise(Request(scope))
         except Problem as problem:
             await problems.answer(problem)(scope, receive, send)
             return
@@ -58,6 +57,18 @@ class Door:
             return
         scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, send)
+
+    async def _recognise(self, request: Request) -> Principal:
+        with_key = key_in(request) is not None
+        self._rates.check_address(request, with_key)
+        try:
+            principal = await self._service.doorkeeper.recognise(request)
+        except Problem as problem:
+            if with_key and problem.status == HTTPStatus.UNAUTHORIZED:
+                self._rates.count_wrong_key(request)
+            raise
+        self._rates.check_actor(principal.actor)
+        return principal
 
 
 def make_app(scheduler: Scheduler, settings: ServiceSettings) -> FastAPI:

@@ -26,6 +26,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _WITH_BODY = ("POST", "PUT", "PATCH")
+# What a page may send to another site without asking it first.
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
 class SecurityHeaders:
@@ -54,7 +56,8 @@ class SecurityHeaders:
 class BoundedBodies:
     """Refuses bodies that are too large (413) or not what the API reads (415), before anybody reads them.
 
-    A form that another site makes a browser send cannot be of these types, which is half of what keeps it out.
+    A form that another site makes a browser send cannot be of these types, which is half of what keeps it out; even
+    an empty one is of its own.
     """
 
     def __init__(self, app: ASGIApp, limit: int, types: Iterable[str], streams: Iterable[str]) -> None:
@@ -82,7 +85,7 @@ class BoundedBodies:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "0")
         empty = length == "0" and "transfer-encoding" not in headers
-        if not empty and kind not in self._types:
+        if kind not in self._types and (kind in _FORMS or not empty):
             return Problem(415, f"Send the body as {self._types[0]}: Content-Type says {kind or 'nothing'}.")
         if scope["path"] not in self._streams and length.isdecimal() and int(length) > self._limit:
             return self._too_large()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -17,13 +18,15 @@ from starlette.requests import HTTPConnection
 
 from mainspring.api.problems import Problem
 from mainspring.model.access import ADMIN, EVERYTHING, ROLES, Key, Scope
-from mainspring.model.sessions import csrf_matches, read_session
+from mainspring.model.sessions import Session, csrf_matches, csrf_token, open_session, read_session
 
 COOKIE = "mainspring_session"
+BY_KEY, BY_SESSION, BY_PLACE = "key", "session", "local"
 CSRF_HEADER = "x-csrf-token"
 KEY_HEADER = "x-api-key"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDED = ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
+_FORWARDED_PREFIX = "x-forwarded"
 _HOW = (
     "Send an API key: Authorization: Bearer ms_…; make one with: mainspring api-key create NAME --role admin, "
     "on the machine that reaches the database."
@@ -37,7 +40,10 @@ class Principal:
     actor: str
     role: str
     scope: Scope
+    way: str
+    """How he was recognised: by a key, by a session, or by being on this machine."""
     key: Key | None = None
+    session: Session | None = None
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -52,61 +58,99 @@ class Keys(Protocol):
 
     async def any_api_key(self) -> bool: ...
 
-    async def session_secret(self) -> bytes: ...
+    def now(self) -> datetime: ...
 
 
 class Doorkeeper:
     """Tells who makes a request."""
 
-    def __init__(self, keys: Keys, hosts: frozenset[str]) -> None:
+    def __init__(self, keys: Keys, hosts: frozenset[str], secret: bytes) -> None:
         self._keys = keys
         self._hosts = hosts
+        self._secret = secret
+        """What sessions are signed with."""
         self._keyed = False
         """Whether there is a key: once there was one, there always is."""
 
     async def recognise(self, request: HTTPConnection) -> Principal:
         """Who makes a request; a Problem of 401 or 403 where nobody does, saying what to do."""
-        text = _key_in(request)
+        text = key_in(request)
         if text is not None:
             return await self._by_key(text)
-        cookie = request.cookies.get(COOKIE)
-        if cookie is not None:
-            return await self._by_session(request, cookie)
-        return await self._by_place(request)
+        cookie = request.cookies.get(cookie_name(request))
+        if cookie is None:
+            return await self._by_place(request, "An API key is needed.")
+        session = await self._by_session(request, cookie)
+        # What is left of a session must not lock out whoever would be let in without it.
+        return session or await self._by_place(request, "This session is over; log in again with an API key.")
+
+    def open_session(self, key: Key, lasts: timedelta) -> tuple[str, Session]:
+        """A new session that stands for a key: its text for the cookie, and what is in it."""
+        now = self._keys.now()
+        text = open_session(self._secret, key.id, now, lasts)
+        session = read_session([self._secret], text, now)
+        assert session is not None
+        return text, session
+
+    def csrf_token(self, session: str) -> str:
+        """What the changes of a session have to bring along."""
+        return csrf_token(self._secret, session)
 
     async def _by_key(self, text: str) -> Principal:
         key = await self._keys.check_api_key(text)
         if key is None:
-            raise _unknown("This API key is not known, or does not count any more.")
-        return _principal(key)
+            raise unknown("This API key is not known, or does not count any more.")
+        return _principal(key, BY_KEY)
 
-    async def _by_session(self, request: HTTPConnection, cookie: str) -> Principal:
-        secrets = [await self._keys.session_secret()]
-        now = request.app.state.service.now()
-        session = read_session(secrets, cookie, now)
+    async def _by_session(self, request: HTTPConnection, cookie: str) -> Principal | None:
+        now = self._keys.now()
+        session = read_session([self._secret], cookie, now)
         key = None if session is None else await self._keys.get_api_key(session.key_id)
         if session is None or key is None or not key.honours(session.issued_at, now):
-            raise _unknown("This session is over; log in again with an API key.")
-        _check_same_site(request)
-        if _method(request) not in _SAFE and not csrf_matches(secrets, cookie, request.headers.get(CSRF_HEADER)):
+            return None
+        check_same_site(request)
+        if _method(request) not in _SAFE and not csrf_matches([self._secret], cookie, request.headers.get(CSRF_HEADER)):
             raise Problem(403, f"A change by a session needs its token in the header {CSRF_HEADER.title()}.")
-        return _principal(key)
+        return _principal(key, BY_SESSION, session)
 
-    async def _by_place(self, request: HTTPConnection) -> Principal:
+    async def _by_place(self, request: HTTPConnection, why: str) -> Principal:
         self._keyed = self._keyed or await self._keys.any_api_key()
         if self._keyed:
-            raise _unknown("An API key is needed.")
+            raise unknown(why)
         if not _is_local(request):
-            raise _unknown("Without an API key, only requests from this very machine are answered.")
+            raise unknown("Without an API key, only requests from this very machine are answered.")
         if not self.is_ours(request.headers.get("host", "")):
             raise Problem(403, "This host's name is not one of this machine's; use 127.0.0.1 or localhost.")
-        _check_same_site(request)
-        return Principal("local", ADMIN, EVERYTHING)
+        check_same_site(request)
+        return Principal("local", ADMIN, EVERYTHING, BY_PLACE)
 
     def is_ours(self, host: str) -> bool:
         """Whether the host that a request asks for is this machine, or one that was configured."""
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()
-        return name == "localhost" or name in self._hosts or is_loopback(name)
+        name = _host_name(host)
+        return name in self._hosts or _names_this_machine(name)
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """What the cookie of a session is called. Elsewhere than on this machine it has the prefix that makes browsers
+    refuse one that was set by another host of the same domain, or without TLS."""
+    return COOKIE if is_asked_locally(request) else f"__Host-{COOKIE}"
+
+
+def is_asked_locally(request: HTTPConnection) -> bool:
+    """Whether the host that a request asks for is a name of this machine itself."""
+    return _names_this_machine(_host_name(request.headers.get("host", "")))
+
+
+def _names_this_machine(name: str) -> bool:
+    return name == "localhost" or is_loopback(name)
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header; empty where that is nonsense."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()
+    except ValueError:
+        return ""
 
 
 def is_loopback(address: str) -> bool:
@@ -119,18 +163,25 @@ def is_loopback(address: str) -> bool:
 
 def _is_local(request: HTTPConnection) -> bool:
     client = request.client
-    forwarded = any(name in request.headers for name in _FORWARDED)
+    forwarded = any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in request.headers)
     return client is not None and is_loopback(client.host) and not forwarded
 
 
-def _check_same_site(request: HTTPConnection) -> None:
+def check_same_site(request: HTTPConnection) -> None:
     """Refuse what a page of another origin makes the browser send."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = site is not None and site not in ("same-origin", "none")
     if origin is not None:
-        foreign |= urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+        foreign |= _place_of(origin) != request.headers.get("host", "").lower()
     if foreign:
         raise Problem(403, "This request comes from another site; nothing was done.")
+
+
+def _place_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
 
 
 def _method(request: HTTPConnection) -> str:
@@ -138,18 +189,20 @@ def _method(request: HTTPConnection) -> str:
     return method
 
 
-def _key_in(request: HTTPConnection) -> str | None:
+def key_in(request: HTTPConnection) -> str | None:
+    """The API key that a request brings along."""
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     if kind:
         if kind.lower() != "bearer":
-            raise _unknown("Authorization must be: Bearer ms_…")
+            raise unknown("Authorization must be: Bearer ms_…")
         return text.strip()
     return request.headers.get(KEY_HEADER)
 
 
-def _principal(key: Key) -> Principal:
-    return Principal(f"key:{key.id}", key.role, key.scope, key)
+def _principal(key: Key, way: str, session: Session | None = None) -> Principal:
+    return Principal(f"key:{key.id}", key.role, key.scope, way, key, session)
 
 
-def _unknown(why: str) -> Problem:
+def unknown(why: str) -> Problem:
+    """The answer to whoever is not recognised."""
     return Problem(401, f"{why} {_HOW}", headers={"WWW-Authenticate": 'Bearer realm="mainspring"'})

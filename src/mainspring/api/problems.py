@@ -21,10 +21,13 @@ from mainspring.errors import (
     ConfigurationError,
     JobNotFound,
     JobStateError,
+    KeyNotFound,
     MainspringError,
     QueueFull,
+    RedriveNotFound,
     ScheduleNotFound,
     ScheduleStateError,
+    SecretNotFound,
     Unavailable,
     UnsupportedServer,
 )
@@ -39,6 +42,9 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (JobNotFound, 404),
     (ScheduleNotFound, 404),
     (CalendarNotFound, 404),
+    (RedriveNotFound, 404),
+    (SecretNotFound, 404),
+    (KeyNotFound, 404),
     (JobStateError, 409),
     (ScheduleStateError, 409),
     (QueueFull, 429),
@@ -114,7 +120,7 @@ def add_handlers(app: FastAPI) -> None:
 
 def _refused(error: RequestValidationError) -> JSONResponse:
     """What is wrong with a request, field by field. The values are not repeated: they may be secrets."""
-    errors = [{"field": _place(one["loc"]), "detail": _cure(one)} for one in error.errors()]
+    errors = [{"field": place(one["loc"]), "detail": cure(one)} for one in error.errors()]
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return JSONResponse(document(400, "The body is no valid JSON.", errors), 400, media_type=MEDIA_TYPE)
     first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
@@ -122,12 +128,13 @@ def _refused(error: RequestValidationError) -> JSONResponse:
     return JSONResponse(document(422, detail, errors), 422, media_type=MEDIA_TYPE)
 
 
-def _place(location: Sequence[Any]) -> str:
+def place(location: Sequence[Any]) -> str:
     """Where in the request something is wrong: `body.url`, `query.limit`."""
     return ".".join(str(step) for step in location if step != "body") or "body"
 
 
-def _cure(error: Mapping[str, Any]) -> str:
+def cure(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, and what to do about it."""
     if error["type"] == "extra_forbidden":
         return "There is no such field; leave it out, or look for its right name in /docs."
     return str(error["msg"]).removeprefix("Value error, ")

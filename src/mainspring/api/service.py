@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.model.access import ADMIN, OPERATOR, VIEWER
 from mainspring.model.audit import Entry
+from mainspring.model.sessions import new_session_secret
 from mainspring.scheduler import Scheduler
 
 
@@ -24,7 +26,14 @@ class Service:
         self.scheduler = scheduler
         self.settings = settings
         hosts = {name.strip().lower() for name in settings.hosts.split(",") if name.strip()}
-        self.doorkeeper = Doorkeeper(scheduler, frozenset(hosts))
+        secret = settings.session_secret
+        # Without one of the settings, sessions end with this process.
+        signing = new_session_secret() if secret is None else secret.get_secret_value().encode()
+        self.doorkeeper = Doorkeeper(scheduler, frozenset(hosts), signing)
+        self.closing = asyncio.Event()
+        """Set when the server is about to stop: streams that would go on for ever end then."""
+        self.streams = 0
+        """How many streams of events are open."""
 
     def now(self) -> datetime:
         """The database's clock, as far as it is known."""

@@ -5,6 +5,7 @@ Each setting has a name of Mainspring's own, and where an older service used ano
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -12,8 +13,10 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.limits import Rate
 
 _PORTS = 65_535
+_SHORTEST_SECRET = 32
 
 
 def _named(*names: str) -> Any:
@@ -40,8 +43,12 @@ class ServiceSettings(BaseSettings):
     )
     retry_delay_ms: int = Field(5000, ge=0, validation_alias=_named("MAINSPRING_RETRY_DELAY_MS", "JOB_RETRY_DELAY"))
     http_allow: str = Field("", validation_alias=_named("MAINSPRING_HTTP_ALLOW"))
+    target_concurrency: int = Field(20, ge=0, le=1_000_000, validation_alias=_named("MAINSPRING_TARGET_CONCURRENCY"))
+    target_rate: str = Field("", validation_alias=_named("MAINSPRING_TARGET_RATE"))
+    target_breaker: bool = Field(True, validation_alias=_named("MAINSPRING_TARGET_BREAKER"))
     smtp_url: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_URL"))
     smtp_from: str | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_FROM"))
+    session_secret: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SESSION_SECRET"))
     session_hours: float = Field(12, gt=0, le=24 * 90, validation_alias=_named("MAINSPRING_SESSION_HOURS"))
     requests_a_minute: int = Field(6000, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_A_MINUTE"))
     max_body: int = Field(1024 * 1024, ge=1024, validation_alias=_named("MAINSPRING_MAX_BODY"))
@@ -55,6 +62,20 @@ class ServiceSettings(BaseSettings):
             raise ValueError(f"there is no time zone {value!r}; use a name such as Europe/Paris") from None
         return value
 
+    @field_validator("target_rate")
+    @classmethod
+    def _known_rate(cls, value: str) -> str:
+        if value.strip():
+            Rate(value)
+        return value.strip()
+
+    @field_validator("session_secret")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value().encode()) < _SHORTEST_SECRET:
+            raise ValueError(f"it needs at least {_SHORTEST_SECRET} bytes, such as from: openssl rand -hex 32")
+        return value
+
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.timezone)
@@ -66,5 +87,14 @@ def service_settings(**given: Any) -> ServiceSettings:
         return ServiceSettings(**{key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
+        name = _name_in_use(str(first["loc"][0])) if first["loc"] else "settings"
         raise ConfigurationError(f"{name} is wrong: {str(first['msg']).removeprefix('Value error, ')}.") from None
+
+
+def _name_in_use(name: str) -> str:
+    """Which of a setting's names the environment has; pydantic tells the first one."""
+    for field in ServiceSettings.model_fields.values():
+        choices = getattr(field.validation_alias, "choices", [])
+        if name in choices:
+            return next((str(one) for one in choices if one in os.environ), name)
+    return name

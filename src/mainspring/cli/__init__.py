@@ -1,4 +1,4 @@
-"""The command line: `mainspring up`, `mainspring worker`, `mainspring version`. One file per command.
+"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `keys`, `version`. One file per command.
 
 This module is the entry point and imports nothing of the extra `cli` by itself: the worker processes pass through it
 and do not need that extra, and a machine without it is told how to get it.

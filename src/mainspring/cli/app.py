@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 from dotenv import load_dotenv
 
+from mainspring.cli.api_keys import api_key
 from mainspring.cli.failures import exit_code, report
 from mainspring.cli.keys import keys
+from mainspring.cli.serve import serve
 from mainspring.cli.up import up
 from mainspring.cli.version import describe_versions, version
 from mainspring.cli.worker import worker
@@ -44,8 +46,10 @@ def _options(
 
 
 app.command()(up)
+app.command()(serve)
 app.command()(worker)
 app.command()(version)
+app.add_typer(api_key, name="api-key")
 app.add_typer(keys, name="keys")
 
 

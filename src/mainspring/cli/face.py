@@ -7,10 +7,13 @@ the command's loop would tear the two apart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from mainspring.scheduler import Scheduler
 from mainspring.sync import Scheduler as BlockingScheduler
+
+T = TypeVar("T")
 
 
 class Face:
@@ -36,6 +39,12 @@ class Face:
             await self.inner.stop(timeout=grace)
         else:
             await asyncio.to_thread(self._blocking.stop, timeout=grace)
+
+    async def run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Await something on the event loop that the scheduler's own work is done on."""
+        if self._blocking is None:
+            return await function()
+        return await asyncio.to_thread(self._blocking._call, function())
 
     def hurry(self) -> None:
         if self._blocking is None:

@@ -23,8 +23,8 @@ from mainspring.sync import Scheduler as BlockingScheduler
 DEFAULT_ATTRIBUTE = "scheduler"
 
 
-def load(target: str) -> Face:
-    """The scheduler that a target names, ready to run jobs."""
+def load(target: str, *, idle: bool = False) -> Face:
+    """The scheduler that a target names, ready to run jobs; one that is to be idle needs no handlers."""
     module_name, attribute = _split(target)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -35,7 +35,7 @@ def load(target: str) -> Face:
             f"{target!r} is no Scheduler but {_a(found)}; name the Scheduler that your handlers are registered with."
         )
     face = Face(found)
-    if face.inner.handler_names == []:
+    if face.inner.handler_names == [] and not idle:
         raise ConfigurationError(
             f"The scheduler {target!r} has no handlers, so it could run nothing; register one with "
             f'@{attribute}.job("name") in a module that {module_name!r} imports.'

@@ -1,4 +1,4 @@
-"""`mainspring up`: the embedded server and a worker in one command, showing live what happens."""
+"""`mainspring up`: MongoDB, a worker and the HTTP service in one command, showing live what happens."""
 
 from __future__ import annotations
 
@@ -6,23 +6,43 @@ import asyncio
 import logging
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainspring.cli.face import Face
+from mainspring.cli.failures import say
 from mainspring.cli.live import Live
 from mainspring.cli.logs import set_up_logs
+from mainspring.cli.serve import on_signals
+from mainspring.cli.service import (
+    Data,
+    Host,
+    MissingExtra,
+    Port,
+    Uri,
+    describe,
+    describe_place,
+    is_place_in_environment,
+    make_server,
+    place,
+    prepare,
+    read_settings,
+    title,
+)
 from mainspring.cli.target import load
 from mainspring.cli.worker import chosen
-from mainspring.config import EMBEDDED, without_password
-from mainspring.errors import ConfigurationError, MainspringError
+from mainspring.config import without_password
+from mainspring.errors import MainspringError
+from mainspring.model.reserved import RESERVED
 from mainspring.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from mainspring.api.server import Server
+    from mainspring.api.settings import ServiceSettings
 
 logger = logging.getLogger("mainspring")
 
@@ -34,42 +54,67 @@ def up(
         str | None,
         typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler; a demonstration when left out."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Folder of the embedded MongoDB (default: .mainspring).")
-    ] = None,
-    uri: Annotated[str | None, typer.Option("--uri", help="A MongoDB of yours instead.")] = None,
+    host: Host = None,
+    port: Port = None,
+    data: Data = None,
+    uri: Uri = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Jobs at once.")] = None,
     seconds: Annotated[float | None, typer.Option("--for", min=0, help="Stop by itself after so many seconds.")] = None,
+    api: Annotated[
+        bool, typer.Option("--api/--no-api", help="Whether to serve the HTTP API beside the worker.")
+    ] = True,
 ) -> None:
-    """Start MongoDB and a worker, and watch the jobs run. Ctrl-C stops."""
-    if data is not None and uri is not None:
-        raise ConfigurationError("Give --data or --uri, not both.")
-    if data is not None:
-        uri = f"{EMBEDDED}{data}"
-    if target is None:
-        from mainspring.cli import demo
+    """Start MongoDB, a worker and the HTTP API, and watch the jobs run. Ctrl-C stops.
 
-        face, samples = Face(demo.scheduler), True
+    Without a scheduler of yours it runs the jobs of the API, and where no database is named either, a demonstration.
+    """
+    chosen_place = place(data, uri)
+    settings = _settings(host, port) if api else None
+    playing = target is None and (chosen_place is not None or settings is None or not is_place_in_environment())
+    face = _face(target, playing)
+    if settings is None:
+        face.inner.configure(chosen_place, **chosen(concurrency=concurrency))
     else:
-        face, samples = load(target), False
-    face.inner.configure(uri, **chosen(concurrency=concurrency))
+        prepare(face, chosen_place, settings, concurrency)
     set_up_logs(logging.ERROR)
-    asyncio.run(_Up(face, samples).run(seconds))
+    asyncio.run(_Up(face, None if settings is None else make_server(face, settings), playing).run(seconds))
+
+
+def _settings(host: str | None, port: int | None) -> ServiceSettings | None:
+    """The settings of the service; without its extra the worker runs alone, unless it was asked for."""
+    try:
+        return read_settings(host=host, port=port)
+    except MissingExtra as missing:
+        if host is not None or port is not None:
+            raise
+        say(str(missing))
+        return None
+
+
+def _face(target: str | None, playing: bool) -> Face:
+    if target is not None:
+        return load(target)
+    if not playing:
+        return Face(Scheduler())
+    from mainspring.cli import demo
+
+    return Face(demo.scheduler)
 
 
 class _Up:
     """One run of the command."""
 
-    def __init__(self, face: Face, samples: bool) -> None:
+    def __init__(self, face: Face, server: Server | None, samples: bool) -> None:
         self._face = face
+        self._server = server
         self._samples = samples
-        self._place = face.inner.uri or ""
+        self._place = face.inner.uri
         self._told = asyncio.Event()
         self._live = Live(face.inner, self._told.set)
 
     async def run(self, seconds: float | None) -> None:
-        self._catch_signals()
-        starting = asyncio.create_task(self._face.start())
+        on_signals(self._told, self._hurry)
+        starting = asyncio.create_task(self._start())
         try:
             await self._or_told(starting)
             if starting.done():
@@ -78,7 +123,7 @@ class _Up:
                 await self._work(seconds)
         finally:
             starting.cancel()
-            await self._face.stop(self._face.inner.settings.grace)
+            await self._stop()
         self._live.say(f"Stopped: {self._live.summary()}.")
 
     async def _work(self, seconds: float | None) -> None:
@@ -100,34 +145,51 @@ class _Up:
         await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
 
-    def _catch_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            try:
-                loop.add_signal_handler(getattr(signal, name), self._on_signal)
-            except (AttributeError, NotImplementedError):
-                pass  # Windows: Ctrl-C arrives as KeyboardInterrupt
+    async def _start(self) -> None:
+        if self._server is not None:
+            await self._face.run(self._server.start)
+        await self._face.start()
 
-    def _on_signal(self) -> None:
-        if self._told.is_set():
-            self._face.hurry()
-        self._told.set()
+    async def _stop(self) -> None:
+        """The service first: what is asked of it needs the connection."""
+        if self._server is not None:
+            await self._face.run(self._server.stop)
+        await self._face.stop(self._face.inner.settings.grace)
+
+    def _hurry(self) -> None:
+        if self._server is not None:
+            self._server.hurry()
+        self._face.hurry()
 
     def _show_the_way(self) -> None:
         """Where to look, how to stop, and what to try."""
         say = self._live.say
         inner = self._face.inner
         names = inner.handler_names
-        say(f"Mainspring {version('mainspring')} is up.", "bold")
-        say(f"  MongoDB   {without_password(inner.uri or 'a client of its own')}")
-        if self._place.startswith(EMBEDDED):
-            say(f"  data      {Path(self._place[len(EMBEDDED) :]).expanduser().absolute()}")
+        say(title("is up"), "bold")
+        for line in (
+            *([] if self._server is None else describe(self._server)),
+            *describe_place(self._place, inner.uri),
+        ):
+            say(line)
         say(f"  jobs      {'any' if names is None else ', '.join(names)}")
         say("  stop      Ctrl-C")
         if inner.uri is not None:
             say("To schedule a job, in another terminal:")
-            say(f"  {self._snippet(inner.uri)}")
+            say(f"  {self._request() or self._snippet(inner.uri)}")
         say()
+
+    def _request(self) -> str | None:
+        """A command that asks the service for a job, where there are no handlers but its own."""
+        if self._server is None or self._own_names() != []:
+            return None
+        body = '{"endpoint": "https://example.com/hook", "body": {"hello": "world"}}'
+        return f"curl {self._server.url}/api/jobs -H 'Content-Type: application/json' -d '{body}'"
+
+    def _own_names(self) -> list[str] | None:
+        """The names of the user's jobs; None means any."""
+        names = self._face.inner.handler_names
+        return None if names is None else [name for name in names if not name.startswith(RESERVED)]
 
     def _snippet(self, uri: str) -> str:
         """A command that schedules one job."""
@@ -147,7 +209,7 @@ class _Up:
             from mainspring.cli.demo import FIRST_SAMPLE
 
             return FIRST_SAMPLE
-        names = self._face.inner.handler_names
+        names = self._own_names()
         return {"name": names[0] if names else "anything", "data": {}}
 
 

@@ -15,9 +15,10 @@ from mainspring.engine.events import Events
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
 from mainspring.model.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerStatus
-from mainspring.model.controls import Probe, Target, breaker_gate
+from mainspring.model.controls import Probe, Target, breaker_gate, breaker_target
 from mainspring.model.ending import Abandoned, Committed, Completed, Ending, Failed, Retried
 from mainspring.model.limits import NAME, QUEUE, Gate
+from mainspring.model.paths import plain_value, value_at
 from mainspring.store import Store
 from mainspring.store.breakers import Moved
 
@@ -43,19 +44,19 @@ class Breakers:
         self._events = events
         self._freed = freed
         self._wake = wake
-        self._counts: dict[Target, tuple[Breaker, int, int]] = {}
+        self._counts: dict[str, tuple[Target, Breaker, int, int]] = {}
+        """What was counted, by the paths of the targets: values that differ in their type alone are the same."""
         self._verdicts: list[tuple[Gate, bool]] = []
         self._heard: list[Gate] = []
 
     def attempt_ended(self, holding: Holding, ending: Ending) -> None:
         """The end of an attempt is stored: count it, and take a probe's word."""
-        good = isinstance(ending, Completed | Committed)
-        bad = isinstance(ending, Retried | Failed) and not isinstance(ending, Abandoned)
+        good, bad = _word(ending)
         if good or bad:
             for scope, target in ((NAME, holding.document["name"]), (QUEUE, holding.document["queue"])):
                 rule = self._limits.breaker(scope, target)
                 if rule is not None:
-                    self._count(Target(scope, target), rule, int(good), int(bad))
+                    self._count(_counted(scope, target, rule, holding), rule, int(good), int(bad))
         if holding.gates:
             probes = [gate for gate in holding.gates if isinstance(gate.rule, Probe)]
             holding.gates = [gate for gate in holding.gates if not isinstance(gate.rule, Probe)]
@@ -68,18 +69,18 @@ class Breakers:
     def _count(self, target: Target, rule: Breaker, good: int, bad: int) -> None:
         if not self._counts:
             asyncio.get_running_loop().call_later(_HAND_IN_AFTER, self._wake)
-        _, good_before, bad_before = self._counts.get(target, (rule, 0, 0))
-        self._counts[target] = (rule, good_before + good, bad_before + bad)
+        _, _, good_before, bad_before = self._counts.get(target.path, (target, rule, 0, 0))
+        self._counts[target.path] = (target, rule, good_before + good, bad_before + bad)
 
     async def hand_in(self) -> None:
         """Tell the database what was counted, first of all the word of probes."""
         while self._verdicts:
             gate, good = self._verdicts[0]
-            moved = await self._store.controls.judge(_target(gate), good)
+            moved = await self._store.controls.judge(_probed(gate), good)
             self._heard.append(self._verdicts.pop(0)[0])
             await self.announce(moved)
-        for target in list(self._counts):
-            rule, good_ends, bad_ends = self._counts.pop(target)
+        for path in list(self._counts):
+            target, rule, good_ends, bad_ends = self._counts.pop(path)
             try:
                 moved = await self._store.controls.count(target, rule, good_ends, bad_ends)
             except BaseException:
@@ -98,7 +99,7 @@ class Breakers:
         now, moved = self._store.clock.now(), False
         for breaker in breakers:
             if breaker.open_until is not None and breaker.open_until <= now:
-                outcome = await self._store.controls.half_open(Target(breaker.scope, breaker.target))
+                outcome = await self._store.controls.half_open(breaker_target(breaker))
                 moved |= outcome.moved
                 await self.announce(outcome)
         return moved
@@ -108,16 +109,32 @@ class Breakers:
         if moved.moved:
             announce_breaker(self._events, moved.status)
             if moved.status.state == CLOSED:
-                await self._store.gates.dissolve(breaker_gate(moved.status.scope, moved.status.target))
+                await self._store.gates.dissolve(breaker_gate(breaker_target(moved.status)))
 
 
 def announce_breaker(events: Events, status: BreakerStatus) -> None:
     """Tell that a breaker has changed its state."""
     note = f" ({status.reason})" if status.reason else ""
-    logger.warning("The breaker of %s %r is %s now%s", status.scope, status.target, status.state, note)
+    logger.warning("The breaker of the %s is %s now%s", breaker_target(status).words, status.state, note)
     events.emit(_EVENTS[status.state], status)
 
 
-def _target(gate: Gate) -> Target:
-    _, scope, target = gate.name.split(":", 2)
-    return Target(scope, target)
+def _word(ending: Ending) -> tuple[bool, bool]:
+    """Whether an end tells that what the job needs works, and whether it tells that it does not."""
+    if isinstance(ending, Completed | Committed):
+        return True, False
+    if isinstance(ending, Retried | Failed) and not isinstance(ending, Abandoned):
+        return ending.outage is False, ending.outage is True
+    return False, False
+
+
+def _counted(scope: str, target: str, rule: Breaker, holding: Holding) -> Target:
+    """Which breaker an attempt counts for; by the data as it is stored, which is what the gates go by."""
+    if rule.key is None:
+        return Target(scope, target)
+    return Target(scope, target, rule.key, plain_value(value_at(holding.as_stored.get("data") or {}, rule.key)))
+
+
+def _probed(gate: Gate) -> Target:
+    assert isinstance(gate.rule, Probe) and gate.rule.of is not None
+    return gate.rule.of

@@ -113,12 +113,18 @@ async def _call(handler: Handler, arguments: dict[str, Any], job: ChildJob, agen
 
 def _report(pipe: Pipe[Any, Any], error: BaseException) -> None:
     described = describe(error)
+    # The details go on their own as well: an exception that cannot be sent may have some that can.
+    pickled, details = _pickled(error), _pickled(None if described.details is None else dict(described.details))
+    pipe.send(("raised", described.type, described.message, described.stack, pickled, details))
+
+
+def _pickled(value: object) -> bytes | None:
     try:
-        pickled = pickle.dumps(error)
+        pickled = pickle.dumps(value)
         pickle.loads(pickled)
     except Exception:
-        pickled = None
-    pipe.send(("raised", described.type, described.message, described.stack, pickled))
+        return None
+    return pickled
 
 
 class PipeAgent:

@@ -151,7 +151,7 @@ class Controls:
 
     async def refresh(self) -> None:
         """Read all controls, and let them count here from now on."""
-        documents = await self._store.controls.find()
+        documents = await self._store.controls.find_in_force()
         if documents == self._read:
             return
         self._read, view = documents, read_view(documents)

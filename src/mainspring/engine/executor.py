@@ -19,7 +19,7 @@ from mainspring.config import Settings
 from mainspring.engine.agent import Enqueuer, LocalAgent
 from mainspring.engine.context import BlockingJobContext, JobContext
 from mainspring.engine.events import Events
-from mainspring.engine.failure import HandlerTimeout, RemoteError, describe
+from mainspring.engine.failure import HandlerTimeout, RemoteError, describe, details_of
 from mainspring.engine.holdings import Holding
 from mainspring.engine.payload import unpack
 from mainspring.engine.policy import Policies
@@ -81,6 +81,8 @@ class Executor:
         self._worker = worker
         self._enqueuer = enqueuer
         self._middleware = tuple(middleware)
+        self.began: Callable[[Holding], None] = lambda holding: None
+        """Told of each attempt when it begins."""
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
@@ -90,6 +92,7 @@ class Executor:
             return Released()  # the fence, or the cancellation, decides what it becomes
         holding.started = monotonic()
         holding.started_at = self._store.clock.at(holding.started)
+        self.began(holding)
         timeout = self._policies.timeout(holding.document, holding.handler)
         if timeout is not None:
             holding.renew_until = holding.started + timeout + 2 * _STOP_GRACE
@@ -263,15 +266,18 @@ class Executor:
         if isinstance(signal, Cancel):
             return Cancelled(cut(holding.veil.text(signal.reason), MAX_MESSAGE))
         if isinstance(signal, RetryAfter):
-            error = JobError("RetryAfter", signal.reason or "the handler asked to be tried again")
+            said = signal.reason or "the handler asked to be tried again"
+            error = JobError("RetryAfter", said, details=details_of(signal))
             return self._again_or_failed(holding, error, signal, _bounded(signal.delay))
         reason = signal.reason if isinstance(signal, Fail) else str(signal)
-        return Failed(JobError("Fail", reason or "the handler gave the job up"))
+        error = JobError("Fail", reason or "the handler gave the job up", details=details_of(signal))
+        return Failed(error, _outage(signal))
 
     def _failure(self, holding: Holding, error: BaseException) -> Ending:
         described, cause = describe(error), _cause(error)
         if isinstance(cause, BadArguments | StepError | Unopenable):
-            return Failed(described)  # the same would be refused again, after the same step has been run again
+            # The same would be refused again, after the same step has been run again.
+            return Failed(described, _outage(cause))
         if holding.executes == AT_MOST_ONCE and described.type == PROCESS_DIED:
             return Failed(may_have_run(described.message, holding.id))
         return self._again_or_failed(holding, described, cause, None)
@@ -282,14 +288,14 @@ class Executor:
         policy = self._policies.retry(holding.document, holding.handler, error)
         tries: int = holding.document["tries"]
         if tries >= policy.attempts:
-            return Failed(described)
+            return Failed(described, _outage(error))
         if delay is None:
             try:
                 delay = policy.delay_before(tries, random.random())
             except Exception as broken:
                 logger.error("The retry delay of job %s cannot be computed (%r); 5 s it is", holding.id, broken)
                 delay = 5.0
-        return Retried(delay, described)
+        return Retried(delay, described, _outage(error))
 
 
 def _cancelled_from_outside() -> bool:
@@ -306,6 +312,12 @@ def _bounded(delay: timedelta) -> float:
 def _cause(error: BaseException) -> BaseException:
     """What the handler itself has raised, in whichever process it ran."""
     return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
+
+
+def _outage(error: BaseException) -> bool | None:
+    """What an error says of an outage of what the job needs."""
+    said = getattr(error, "outage", True)
+    return said if said is None or isinstance(said, bool) else True
 
 
 def _was_stopped(error: BaseException) -> bool:

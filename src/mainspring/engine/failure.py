@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mainspring.handlers import BadArguments
 from mainspring.model.job import JobError
@@ -20,18 +21,26 @@ class HandlerTimeout(Exception):
 class RemoteError(Exception):
     """What a handler raised in its process. `cause` is the exception itself where it could be sent over."""
 
-    def __init__(self, type: str, message: str, stack: str | None, cause: BaseException | None = None) -> None:
+    def __init__(
+        self,
+        type: str,
+        message: str,
+        stack: str | None,
+        cause: BaseException | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.type = type
         self.message = message
         self.stack = stack
         self.cause = cause
+        self.details = details
 
 
 def describe(error: BaseException) -> JobError:
     """An exception as it is kept with the job."""
     if isinstance(error, RemoteError):
-        return JobError(error.type, error.message, error.stack)
+        return JobError(error.type, error.message, error.stack, error.details)
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(error, HandlerTimeout):
@@ -46,7 +55,16 @@ def describe(error: BaseException) -> JobError:
         message = str(error)
     except Exception:
         message = "(its message cannot be shown)"
-    return JobError(name, message, _stack(error))
+    return JobError(name, message, _stack(error), details_of(error))
+
+
+def details_of(error: BaseException) -> Mapping[str, Any] | None:
+    """What an exception tells beside its message: a mapping that it carries as `details`."""
+    try:
+        details = getattr(error, "details", None)
+    except Exception:
+        return None
+    return details if isinstance(details, Mapping) and details else None
 
 
 def _stack(error: BaseException) -> str:

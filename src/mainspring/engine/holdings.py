@@ -36,6 +36,8 @@ class Holding:
     task: asyncio.Task[Ending] | None = None
     started: float | None = None
     started_at: datetime | None = None
+    took: float | None = None
+    """How many seconds its handler took."""
     renew_until: float = float("inf")
     cancelled: bool = False
     cancel_reason: str = ""

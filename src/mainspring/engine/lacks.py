@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from mainspring.model.reserved import cure_for
 from mainspring.store.connection import Document
 from mainspring.store.tending import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.workers import Peer
@@ -62,7 +63,9 @@ class NoHandler:
         return peer.serves(queue, self.name)
 
     def note(self, queue: str) -> str:
-        return f"No live worker that serves the queue {queue!r} has a handler for {self.name!r}."
+        cure = cure_for(self.name)
+        text = f"No live worker that serves the queue {queue!r} has a handler for {self.name!r}."
+        return text if cure is None else f"{text} {cure}"
 
 
 @dataclass(frozen=True, slots=True)

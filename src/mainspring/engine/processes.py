@@ -225,13 +225,17 @@ class Processes:
             child.send((request, None, RuntimeError(repr(reply[2] or reply[1]))))
 
 
-def _raised(type: str, message: str, stack: str | None, pickled: bytes | None) -> BaseException:
-    cause: BaseException | None = None
-    if pickled is not None:
-        try:
-            cause = pickle.loads(pickled)
-        except Exception:
-            cause = None
+def _raised(
+    type: str, message: str, stack: str | None, pickled: bytes | None, pickled_details: bytes | None
+) -> BaseException:
+    cause, details = _unpickled(pickled), _unpickled(pickled_details)
     if isinstance(cause, Signal | ClaimLost):
         return cause
-    return RemoteError(type, message, stack, cause)
+    return RemoteError(type, message, stack, cause, details)
+
+
+def _unpickled(pickled: bytes | None) -> Any:
+    try:
+        return None if pickled is None else pickle.loads(pickled)
+    except Exception:
+        return None

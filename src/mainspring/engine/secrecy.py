@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.config import Settings
 from mainspring.engine.holdings import Holding
@@ -29,6 +29,8 @@ from mainspring.model.schedule import ScheduleFacts
 from mainspring.model.sealing import Encrypt, both, check_encrypt, parsed_data
 from mainspring.store.connection import Document
 from mainspring.store.sealing import RESULT, Sealer
+
+S = TypeVar("S", bound=ScheduleFacts)
 
 
 class Secrecy:
@@ -147,13 +149,17 @@ class Secrecy:
         gates = [replace(gate, text=veil.text(gate.text), data=veil.value(gate.data)) for gate in explanation.gates]
         return Explanation.of(job, explanation.at, gates)
 
+    def shown_schedule(self, schedule: S) -> S:
+        """A schedule as it may be shown: what is encrypted and what is redacted of its data is replaced."""
+        data = _fit(schedule.data if schedule.kept is None else schedule.kept, self.redaction(schedule.name))
+        return schedule if data is schedule.data else replace(schedule, data=data, kept=None)
+
     def announced(self, payload: Any) -> Any:
         """What callbacks are given: jobs and schedules as they may be shown, anything else as it is."""
         if isinstance(payload, Job):
             return self.shown(payload)
         if isinstance(payload, ScheduleFacts):
-            data = _fit(payload.data, self.redaction(payload.name))
-            return payload if data is payload.data else replace(payload, data=data)
+            return self.shown_schedule(payload)
         return [self.announced(one) for one in payload] if isinstance(payload, list) else payload
 
 

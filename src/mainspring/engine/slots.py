@@ -82,7 +82,8 @@ class Slots:
         if holding.started is not None:
             self._ended_count += 1
             weight = max(_FORGET, 1 / self._ended_count)
-            self.duration += (monotonic() - holding.started - self.duration) * weight
+            holding.took = monotonic() - holding.started
+            self.duration += (holding.took - self.duration) * weight
         if holding not in self.running:
             return  # it did not stop when it should, and was given back long ago
         self.running.discard(holding)

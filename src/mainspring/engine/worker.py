@@ -36,16 +36,19 @@ from mainspring.engine.chores.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.release_held import ReleaseHeld
 from mainspring.engine.chores.rescue_lost import RescueLost
 from mainspring.engine.chores.return_idle import ReturnIdle
+from mainspring.engine.chores.roll_up_counts import RollUpCounts
 from mainspring.engine.chores.share_slots import ShareSlots
+from mainspring.engine.chores.store_counts import StoreCounts
 from mainspring.engine.chores.tell_dead import TellDead
 from mainspring.engine.chores.write_notes import WriteNotes
 from mainspring.engine.completer import Completer
 from mainspring.engine.controls import Controls
+from mainspring.engine.counting import Counting
 from mainspring.engine.events import Events
 from mainspring.engine.executor import Executor, Middleware
 from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.heartbeat import Heartbeat
-from mainspring.engine.holdings import Holdings
+from mainspring.engine.holdings import Holding, Holdings
 from mainspring.engine.limits import Limits
 from mainspring.engine.peers import Peers
 from mainspring.engine.policy import Policies
@@ -57,7 +60,7 @@ from mainspring.engine.timekeeper import Timekeeper
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.handlers import Handlers
-from mainspring.model.ending import Released
+from mainspring.model.ending import Ending, Released
 from mainspring.model.retention import Retention
 from mainspring.store import Store
 from mainspring.store.watch import Hint
@@ -102,6 +105,7 @@ class Worker:
         self._version = version
         self._started_at = store.clock.now()
         self.holdings = Holdings()
+        self._counting = Counting(store, self.id)
         self._peers = Peers(store, self.id)
         self._executor = Executor(
             store=store,
@@ -113,6 +117,7 @@ class Worker:
             secrecy=secrecy,
             middleware=middleware,
         )
+        self._executor.began = self._counting.began
         self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
         self._gatekeeper = Gatekeeper(store, settings, limits, self.id, self.wake)
         self._completer.freed = self._gatekeeper.freed
@@ -153,7 +158,7 @@ class Worker:
             told=lambda: self._watcher.listening,
             failed=self._failed,
         )
-        self._completer.attempt_ended = self._controls.breakers.attempt_ended
+        self._completer.attempt_ended = self._attempt_ended
         self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake, self._controls.wake)
         self._archive = archive
         self._pruner = Pruner(
@@ -181,6 +186,7 @@ class Worker:
             self._producer.look_everywhere,
             archive,
             secrecy,
+            self._counting,
         )
         kinds: list[type[Chore]] = [
             WriteNotes,
@@ -201,6 +207,8 @@ class Worker:
             TellDead,
             CarryRedrives,
             PrintDead,
+            StoreCounts,
+            RollUpCounts,
         ]
         self._chores = [kind(around) for kind in kinds]
         self._raw_seen = False
@@ -271,6 +279,7 @@ class Worker:
         await self._cancel_rest()
         await self._end_services()
         await self._last_write(self._completer.drain())
+        await self._last_write(self._counting.store())
         await self._last_write(self._controls.close())
         await self._last_write(self._gatekeeper.give_all_back())
         await self._heartbeat.stop()
@@ -370,6 +379,10 @@ class Worker:
             self._chores_mine = await self._store.workers.lock("chores", self.id, hold)
             self._chores_until = now + hold * (0.6 if self._chores_mine else 0.4)
         return self._chores_mine
+
+    def _attempt_ended(self, holding: Holding, ending: Ending) -> None:
+        self._counting.ended(holding, ending)
+        self._controls.breakers.attempt_ended(holding, ending)
 
     def _room(self) -> None:
         self._producer.room()

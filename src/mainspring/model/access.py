@@ -17,7 +17,7 @@ from hmac import compare_digest
 from typing import Any
 
 from mainspring.config import check_name, suggestion
-from mainspring.errors import ConfigurationError
+from mainspring.errors import ConfigurationError, InvalidKey
 
 VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
 ROLES = (VIEWER, OPERATOR, ADMIN)
@@ -29,10 +29,6 @@ _ID_LENGTH, _SECRET_LENGTH, _SECRET_BYTES = 12, 43, 32
 _FORM = re.compile(rf"{PREFIX}_([0-9A-Za-z]{{{_ID_LENGTH}}})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})", re.ASCII)
 _MOST_SCOPES = 100
 _NOBODY = "0" * 64
-
-
-class InvalidKey(ConfigurationError):
-    """A text is no API key. The message never shows any of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """Circuit breakers: what keeps jobs back whose attempts fail too often, until a single one gets through again. Pure.
 
-A breaker belongs to a job name or to a queue. It is closed as long as all is well. It opens when too large a share of
-the attempts of the last while has failed: nothing is started then. After a time it is half open: one job at a time is
-let through as a probe. One that ends well closes the breaker; one that fails opens it again.
+A breaker belongs to a job name or to a queue. With a key, a path into the job's data such as "target", each value of it
+has a breaker of its own, which counts the attempts of these jobs alone.
+
+It is closed as long as all is well. It opens when too large a share of the attempts of the last while has failed:
+nothing is started then. After a time it is half open: one job at a time is let through as a probe. One that ends well
+closes the breaker; one that fails opens it again.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.paths import check_key
 from mainspring.model.retry import Seconds, seconds
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -25,31 +29,43 @@ _LONGEST = 7 * 86400.0
 class Breaker:
     """Opens when at least `errors` (a share, 0.5 is half) of the attempts of the last `window` seconds have failed, and
     there were at least `minimum` of them. It stays open for `open_for` seconds, and then lets single probes through.
+    With `key`, there is one for each value that the data has there.
     """
 
     errors: float
     window: float
     minimum: int
     open_for: float
+    key: str | None
 
     def __init__(
-        self, errors: float = 0.5, window: Seconds = 60.0, minimum: int = 10, open_for: Seconds = 30.0
+        self,
+        errors: float = 0.5,
+        window: Seconds = 60.0,
+        minimum: int = 10,
+        open_for: Seconds = 30.0,
+        *,
+        key: str | None = None,
     ) -> None:
         if isinstance(errors, bool) or not isinstance(errors, int | float) or not 0 < errors <= 1:
             raise ConfigurationError(f"Breaker.errors is a share above 0 and at most 1, not {errors!r}.")
         if isinstance(minimum, bool) or not isinstance(minimum, int) or not 1 <= minimum <= _LARGEST:
             raise ConfigurationError(f"Breaker.minimum must be a whole number from 1 to {_LARGEST:,}, not {minimum!r}.")
+        check_key(key)
+        object.__setattr__(self, "key", key)
         object.__setattr__(self, "errors", float(errors))
         object.__setattr__(self, "window", _span(window, "Breaker.window", 1.0))
         object.__setattr__(self, "minimum", minimum)
         object.__setattr__(self, "open_for", check_open_for(open_for, "Breaker.open_for"))
 
     def to_document(self) -> dict[str, Any]:
-        return {"errors": self.errors, "window": self.window, "minimum": self.minimum, "open_for": self.open_for}
+        rule = {"errors": self.errors, "window": self.window, "minimum": self.minimum, "open_for": self.open_for}
+        return rule if self.key is None else rule | {"key": self.key}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Breaker:
-        return cls(document["errors"], document["window"], document["minimum"], document["open_for"])
+        rule = (document["errors"], document["window"], document["minimum"], document["open_for"])
+        return cls(*rule, key=document.get("key"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,9 @@ class BreakerStatus:
     actor: str | None = None
     rule: Breaker | None = None
     """When it opens by itself, as declared; None where it is only worked by hand."""
+    key: str | None = None
+    value: Any = None
+    """Of a breaker with a key: for which value there. One that is only declared has a key and no value yet."""
 
 
 def check_breaker(value: object) -> Breaker | None:

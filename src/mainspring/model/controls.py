@@ -7,7 +7,7 @@ back altogether, a pause or an open breaker, is a gate in their way like a limit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,8 @@ from mainspring.config import check_name
 from mainspring.errors import ConfigurationError
 from mainspring.model.breaker import HALF_OPEN, BreakerStatus
 from mainspring.model.breaker import OPEN as BREAKER_OPEN
-from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Limit, Rate, Shut, value_at, value_text
+from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Limit, Rate, Shut
+from mainspring.model.paths import value_at, value_text
 
 PAUSE, LIMIT, BREAKER = "pause", "limit", "breaker"
 PAUSED, BROKEN = "p", "b"
@@ -111,6 +112,8 @@ class Probe(Limit):
     """What a half-open breaker is as a limit: one job at a time, to see how it ends."""
 
     limit: int = 1
+    of: Target | None = field(default=None, compare=False)
+    """Whose breaker it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +138,25 @@ def pause_closure(pause: Paused) -> Closure:
 
 def breaker_closure(breaker: BreakerStatus) -> Closure | None:
     """The gate that a breaker is: shut while it is open, for one at a time while it is half open."""
-    target = Target(breaker.scope, breaker.target)
-    name = breaker_gate(breaker.scope, breaker.target)
+    target = breaker_target(breaker)
+    name = breaker_gate(target)
     if breaker.state == BREAKER_OPEN:
         why = f": {breaker.reason}" if breaker.reason else "."
         return Closure(target, Gate(name, Shut(f"The breaker of the {target.words} is open{why}")))
-    return Closure(target, Gate(name, Probe())) if breaker.state == HALF_OPEN else None
+    return Closure(target, Gate(name, Probe(of=target))) if breaker.state == HALF_OPEN else None
 
 
 def pause_gate(target: Target) -> str:
     return f"{PAUSED}:{target.path}"
 
 
-def breaker_gate(scope: str, target: str) -> str:
-    return f"{BROKEN}:{scope}:{target}"
+def breaker_gate(target: Target) -> str:
+    return f"{BROKEN}:{target.path}"
+
+
+def breaker_target(breaker: BreakerStatus) -> Target:
+    """What a breaker is for."""
+    return Target(breaker.scope, breaker.target, breaker.key, breaker.value)
 
 
 def make_target(name: object, queue: object, key: object = None) -> Target:

@@ -88,7 +88,7 @@ def make_selection(filter: Mapping[str, Any], ids: Sequence[str] | str | None = 
 
 
 def _check_text(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 1000:
+    if not isinstance(value, str) or not 1 <= len(value) <= 1000 or "\0" in value:
         raise ConfigurationError(f"text must be 1 to 1,000 characters of an error's message, not {value!r:.100}.")
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from mainspring.model.limits import Gate
 from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.sealing import AsStored, Encrypt, check_encrypt
 from mainspring.model.versions import FIRST_VERSION, check_version
+
+_ID = re.compile(r"[0-9a-f]{24}")
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Draft:
     dedupe_window: float | None = None
     debounce: Debounce | None = None
     parent_id: str | None = None
+    job_id: str | None = None
+    """The id that it is to have; None for one of its own."""
     data_v: int | None = None
     """The version of the handler that the data is written for, where that is above the first."""
     seq: str | None = None
@@ -73,6 +78,7 @@ def make_draft(
     version: int | None = None,
     encrypt: bool | Sequence[str] | None = None,
     parent_id: str | None = None,
+    job_id: str | None = None,
 ) -> Draft:
     """Check what was asked for, naming the first thing that is wrong and its cure."""
     if run_at is not None and delay is not None:
@@ -81,6 +87,8 @@ def make_draft(
         raise InvalidJob("debounce says when the job runs; leave run_at and delay out.")
     dedupe_key, dedupe_window = choose_key(name, dedupe_key, dedupe_window, debounce, throttle)
     draft = Draft(check_name(name, "a job's name"), data, parent_id=parent_id)
+    if job_id is not None:
+        draft.job_id = _check_id(job_id, debounce)
     if queue is not None:
         draft.queue = check_name(queue, "a queue's name")
     if priority is not None:
@@ -139,6 +147,16 @@ def check_in_transaction(draft: Draft) -> None:
             "debounce cannot be part of a transaction: an open one would keep workers from the job that it changes. "
             "Leave session out, and call schedule() once the transaction has committed."
         )
+    if draft.job_id is not None:
+        raise InvalidJob("job_id cannot be part of a transaction, which a job that is there already would abort.")
+
+
+def _check_id(job_id: object, debounce: object) -> str:
+    if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
+        raise InvalidJob(f"job_id must be 24 hexadecimal digits, in small letters, not {job_id!r}.")
+    if debounce is not None:
+        raise InvalidJob("A debounced job may be one that is there already; leave job_id out.")
+    return job_id
 
 
 OPTIONS = frozenset(make_draft.__kwdefaults__ or ())

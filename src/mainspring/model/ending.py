@@ -39,6 +39,8 @@ class Retried(Ending):
 
     delay: float
     error: JobError
+    outage: bool | None = True
+    """What it means to breakers: what the job needs is down, or is not, or None: it tells nothing of that."""
     outcome: ClassVar[str] = "retried"
     event: ClassVar[str | None] = "job:retry"
 
@@ -48,6 +50,8 @@ class Failed(Ending):
     """The handler failed for good; the job is a dead letter."""
 
     error: JobError
+    outage: bool | None = True
+    """As of `Retried`."""
     outcome: ClassVar[str] = "failed"
     event: ClassVar[str | None] = "job:fail"
 

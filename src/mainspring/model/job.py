@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from mainspring.model.retry import Retry
+
 PENDING = "pending"
 RUNNING = "running"
 COMPLETED = "completed"
@@ -38,6 +40,8 @@ class JobError:
     type: str
     message: str
     stack: str | None = None
+    details: Mapping[str, Any] | None = None
+    """What the exception had to tell beside its message, such as the answer of a server; bounded."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
@@ -137,6 +141,8 @@ class Job:
     expires_at: datetime | None = None
     start_within: timedelta | None = None
     timeout: timedelta | None = None
+    retry: Retry | None = None
+    """The policy that it was scheduled with; None for its handler's."""
     executes: str | None = None
     """The guarantee that it was scheduled with; None for its handler's."""
     dedupe_key: str | None = None

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainspring.model.job import Job
-from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Limit, Rate, fair_gate, value_at, value_text
+from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Limit, Rate, fair_gate
 from mainspring.model.limits import Sequence as InOrder
+from mainspring.model.paths import value_at, value_text
 from mainspring.model.standing import (
     Control,
     InSequence,

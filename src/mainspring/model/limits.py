@@ -7,22 +7,20 @@ that is the same in every process, under which slots and tokens are kept.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import blake2b
 from typing import Any
 
 from mainspring.errors import ConfigurationError
 from mainspring.model.breaker import Breaker
+from mainspring.model.paths import check_key, value_at, value_text
 from mainspring.model.retry import Seconds, seconds
 
 CONCURRENCY, RATE, SEQUENCE, FAIR = "c", "r", "s", "f"
 NAME, QUEUE = "name", "queue"
 _LARGEST = 1_000_000
-_LONGEST_VALUE = 120
 _UNITS = {
     "s": 1.0,
     "sec": 1.0,
@@ -47,7 +45,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         _check_count(self.limit, "A limit")
-        _check_key(self.key)
+        check_key(self.key)
 
     def to_document(self) -> dict[str, Any]:
         return {"limit": self.limit, **({} if self.key is None else {"key": self.key})}
@@ -85,13 +83,13 @@ class Rate:
             raise ConfigurationError("Give a rate burst or smooth, not both: smooth is a burst of a twentieth.")
         chosen = burst if burst is not None else max(1, count // 20) if smooth else count
         _check_count(chosen, "A rate's burst")
-        _check_key(key)
+        check_key(key)
         if not isinstance(weight, str):
             _check_count(weight, "A rate's weight")
             if weight > chosen:
                 raise ConfigurationError(f"A job that costs {weight} never fits into a burst of {chosen}; raise burst.")
         else:
-            _check_key(weight)
+            check_key(weight)
         for name, value in (("count", count), ("per", per), ("key", key), ("burst", chosen), ("weight", weight)):
             object.__setattr__(self, name, value)
 
@@ -153,31 +151,6 @@ def _check_count(value: object, what: str) -> None:
         raise ConfigurationError(f"{what} must be a whole number from 1 to {_LARGEST:,}, not {value!r}.")
 
 
-def _check_key(value: object) -> None:
-    if value is not None and (not isinstance(value, str) or not 1 <= len(value) <= 200 or ".." in f".{value}."):
-        raise ConfigurationError(
-            f'A key is the path of a value in the data, such as "tenant" or "user.id", not {value!r}.'
-        )
-
-
-def value_at(data: Mapping[str, Any], path: str) -> Any:
-    """The value at a path of names with dots; None when there is none."""
-    value: Any = data
-    for step in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(step)
-    return value
-
-
-def value_text(value: Any) -> str:
-    """A value as a short text that tells values apart; a long one is replaced by its print."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-    if len(text) > _LONGEST_VALUE:
-        text = text[:40] + "…" + blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
-    return text
-
-
 def gate_name(kind: str, scope: str, target: str, key: str | None, data: Mapping[str, Any]) -> str:
     """The name of a gate, the same in every process."""
     name = f"{kind}:{scope}:{target}"
@@ -195,7 +168,7 @@ class Sequence:
     def __post_init__(self) -> None:
         if self.key is None:
             raise ConfigurationError('A sequence needs the path of its key in the data, such as "order_id".')
-        _check_key(self.key)
+        check_key(self.key)
         if self.on_failure not in ("block", "pass"):
             raise ConfigurationError(f'on_failure must be "block" or "pass", not {self.on_failure!r}.')
 
@@ -254,7 +227,8 @@ class Allowance:
         rate = self.rate
         weight = None if rate is None or isinstance(rate.weight, int) else rate.weight
         limit, sequence = self.concurrency, self.sequence
-        found = [limit and limit.key, rate and rate.key, weight, sequence and sequence.key, self.fair]
+        breaker = None if self.breaker is None else self.breaker.key
+        found = [limit and limit.key, rate and rate.key, weight, sequence and sequence.key, self.fair, breaker]
         return [path for path in found if isinstance(path, str)]
 
     def gates(self, scope: str, target: str, data: Mapping[str, Any]) -> list[Gate]:
@@ -302,7 +276,7 @@ def check_fair(value: object) -> str | None:
     """The path of the key whose values take turns."""
     if value is not None and not isinstance(value, str):
         raise ConfigurationError(f'fair must be the path of a key in the data, such as "tenant", not {value!r}.')
-    _check_key(value)
+    check_key(value)
     return value
 
 

@@ -175,7 +175,7 @@ class Veil:
         if not self._secrets:
             return error
         stack = None if error.stack is None else self.text(error.stack)
-        return JobError(self.text(error.type), self.text(error.message), stack)
+        return JobError(self.text(error.type), self.text(error.message), stack, self.value(error.details))
 
     def value(self, value: Any) -> Any:
         """A value with all texts in it so treated."""

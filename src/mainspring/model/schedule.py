@@ -16,7 +16,7 @@ from mainspring.config import check_name
 from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.draft import Draft, check_instant
 from mainspring.model.plan import MISFIRES, OVERLAPS, Policy
-from mainspring.model.retry import Seconds, seconds
+from mainspring.model.retry import Retry, Seconds, seconds
 from mainspring.model.rules.rule import Rule, as_rule
 from mainspring.model.times import is_after_end
 
@@ -50,6 +50,8 @@ class ScheduleOptions(TypedDict, total=False):
     """A run that is still going: "allow", "skip", "queue_one", "queue_all" or "cancel_running"."""
     pause_after: int | None
     """Pause the schedule when this many of its runs have failed in a row."""
+    paused: bool | None
+    """Make it paused: it fires only once it is resumed. Says nothing to one that is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Spec:
     jitter: float
     policy: Policy
     pause_after: int | None
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,16 @@ class ScheduleFacts:
     policy: Policy = field(default_factory=Policy)
     pause_after: int | None = None
     tags: tuple[str, ...] = ()
+    retry: Retry | None = None
+    """The policy of its jobs; None for their handler's."""
+    executes: str | None = None
+    timeout: timedelta | None = None
+    start_within: timedelta | None = None
     declared_by: str | None = None
     """The app in whose code it is declared, if it is."""
     rev: int = 0
+    kept: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """Where its data has encrypted values: what is stored of it, with `Sealed` in place of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,10 @@ def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[s
         raise InvalidSchedule(
             'overlap says nothing to a rule with after="end", whose runs never overlap; leave it out, or at "allow".'
         )
-    return Spec(identity, draft, rule, start_at, end_at, jitter, policy, _count(given, "pause_after"))
+    paused = given.get("paused", False)
+    if not isinstance(paused, bool):
+        raise InvalidSchedule(f"paused must be True or False, not {paused!r}.")
+    return Spec(identity, draft, rule, start_at, end_at, jitter, policy, _count(given, "pause_after"), paused)
 
 
 def check_repeated(draft: Draft, session: object) -> None:
@@ -150,6 +163,7 @@ def check_repeated(draft: Draft, session: object) -> None:
         "expires_at": (draft.expires_at, "use start_within"),
         "dedupe_key": (draft.dedupe_key, "each firing makes one job anyway"),
         "parent_id": (draft.parent_id, "leave it out"),
+        "job_id": (draft.job_id, "use schedule_id"),
         "session": (session, "a schedule is stored at once, outside of transactions"),
     }
     for key, (value, cure) in given.items():
@@ -159,7 +173,7 @@ def check_repeated(draft: Draft, session: object) -> None:
 
 def check_removed(names: object) -> None:
     """Refuse to remove what a schedule cannot be without, or does not have."""
-    known = set(ScheduleOptions.__annotations__)
+    known = set(ScheduleOptions.__annotations__) - {"paused"}
     if isinstance(names, str) or not isinstance(names, Sequence) or not set(names) <= known:
         raise InvalidSchedule(f"remove takes a list of options, out of {', '.join(sorted(known))}, not {names!r}.")
 

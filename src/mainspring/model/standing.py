@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mainspring.model.controls import Target
 from mainspring.model.job import Job
 from mainspring.model.limits import Allowance, Gate, Limit, Rate
 from mainspring.model.versions import takes
@@ -105,6 +106,11 @@ class Control:
     scope: str
     target: str
     document: Mapping[str, Any]
+
+    @property
+    def aim(self) -> Target:
+        """What it is for."""
+        return Target(self.scope, self.target, self.document.get("key"), self.document.get("value"))
 
     @property
     def reason(self) -> str:

@@ -14,6 +14,7 @@ from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
 from mainspring.store.controls import Controls
 from mainspring.store.dead_letters import DeadLetters
+from mainspring.store.events import Events
 from mainspring.store.explaining import Explaining
 from mainspring.store.finish import Finishing
 from mainspring.store.firing import Firing
@@ -24,11 +25,17 @@ from mainspring.store.keys import Keys
 from mainspring.store.leases import Notes, Renewals, Rescues
 from mainspring.store.ledger import Ledger
 from mainspring.store.lining import Lining
+from mainspring.store.overview import Overview
+from mainspring.store.progress import Progress
 from mainspring.store.redrives import Redrives
 from mainspring.store.removal import Removal
+from mainspring.store.replies import Replies
 from mainspring.store.resealing import Resealing
 from mainspring.store.schedules import Schedules
 from mainspring.store.sealing import Sealer
+from mainspring.store.searching import Searching
+from mainspring.store.secrets import Secrets
+from mainspring.store.statistics import Statistics
 from mainspring.store.tending import Tending
 from mainspring.store.transaction import Transactions
 from mainspring.store.watch import Watch
@@ -59,17 +66,24 @@ class Store:
         self.resealing = Resealing(connection, self.sealer)
         self.workers = Workers(connection)
         self.controls = Controls(connection)
+        self.searching = Searching(connection)
+        self.overview = Overview(connection, self.claims, self.workers)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars, self.sealer)
         self.ledger = Ledger(connection, self.inserts, self.calendars)
         self.watch = Watch(connection)
+        self.events = Events(connection)
         self.transactions = Transactions(connection)
         self.dead_letters = DeadLetters(connection)
         self.redrives = Redrives(connection, self.keys, self.dead_letters)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
+        self.replies = Replies(connection)
         self.access = Access(connection)
+        self.secrets = Secrets(connection, self.sealer)
+        self.statistics = Statistics(connection)
+        self.progress = Progress(connection, self.claims)
         self.audit = Audit(connection, mask_secrets)
 
     def renewals(self) -> Renewals:

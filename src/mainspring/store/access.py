@@ -1,23 +1,19 @@
 """Storing API keys: one document each, under the key's id, with the hash of its secret and never the secret.
 
-A revoked key stays, marked, so that the audit log can name whose it was. The collection is `jobs.access`. In
-`jobs.access.secrets` is what the sessions of the dashboard are signed with: whoever can read it can make a session for
-any key, so that it is worth as much as an admin's key.
+A revoked key stays, marked, so that the audit log can name whose it was. The collection is `jobs.access`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import truncate
-from mainspring.errors import MainspringError, Unavailable
+from mainspring.errors import KeyNotFound, Unavailable
 from mainspring.model.access import EVERYTHING, Key, Scope, new_key, rotated_key
-from mainspring.model.sessions import new_session_secret
 from mainspring.store.collections import BY_ID, LAYOUT
 from mainspring.store.connection import Connection, Document
 
@@ -25,21 +21,7 @@ _ROUNDS = 20
 _MOST_KEYS = 10_000
 # When a key was used last is noted this often at most.
 _TOUCH_EVERY = timedelta(minutes=1)
-# How long a process goes by the secret of sessions that it has read.
-_SECRET_KNOWN = timedelta(minutes=1)
-_SESSIONS = "sessions"
 _TIMES = ("expires_at", "last_used_at", "revoked_at", "rotated_at", "old_until")
-
-
-class KeyNotFound(MainspringError):
-    """No API key has this id, or it is revoked."""
-
-    def __init__(self, key_id: str) -> None:
-        super().__init__(f"There is no API key {key_id!r:.50} in force; list those that are there.")
-        self.key_id = key_id
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.key_id,)
 
 
 class Access:
@@ -47,10 +29,8 @@ class Access:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._keys = connection.db[f"{connection.jobs.name}.access"]
-        self._secrets = connection.db[f"{connection.jobs.name}.access.secrets"]
+        self._keys = connection.access
         self._touched: dict[str, datetime] = {}
-        self._session_secret: tuple[datetime, bytes] | None = None
 
     async def create(
         self,
@@ -123,28 +103,6 @@ class Access:
         self._touched = {one: at for one, at in self._touched.items() if now - at < _TOUCH_EVERY} | {key.id: now}
         with self._connection.deadline():
             await self._keys.update_one({"_id": key.id}, {"$max": {"last_used_at": now}})
-
-    async def session_secret(self) -> bytes:
-        """What sessions are signed with, the same for all processes; made when it is first asked for. A new one, which
-        ends all sessions, is made when it is deleted; others know that within a minute.
-        """
-        now = self._now()
-        if self._session_secret is None or not timedelta(0) <= now - self._session_secret[0] < _SECRET_KNOWN:
-            self._session_secret = now, await self._read_session_secret()
-        return self._session_secret[1]
-
-    async def _read_session_secret(self) -> bytes:
-        for _ in range(_ROUNDS):
-            with self._connection.deadline():
-                document = await self._secrets.find_one({"_id": _SESSIONS})
-                if document is not None:
-                    return bytes(document["secret"])
-                try:
-                    fresh = {"_id": _SESSIONS, "secret": new_session_secret(), "created_at": self._now()}
-                    await self._secrets.insert_one(fresh)
-                except DuplicateKeyError:
-                    pass
-        raise Unavailable("The secret that sessions are signed with could not be read; try once more.")
 
     async def _replace_secret(self, before: Key, after: Key) -> bool:
         """Compares the secret that was read, so that of two rotations at once the second one sees the first."""

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from bson import MinKey
-from pymongo import ASCENDING, DESCENDING, IndexModel
+from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from mainspring import clock as clocks
@@ -26,12 +26,9 @@ from mainspring.model.audit import Entry, Link, Redact, Row, Verdict, check_rows
 from mainspring.store.collections import BY_ID
 from mainspring.store.connection import DUPLICATE, Connection, Document
 
-AUDIT_INDEXES = [
-    IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name="actor"),
-    IndexModel([("target", ASCENDING), ("_id", ASCENDING)], name="target"),
-]
 MOST_ROWS = 200
 _BATCH = 1000
+_COMPANY = 500
 _HEAD = "head"
 # Those who meet wait a moment of random length, so that they do not meet again.
 _PAUSE = timedelta(milliseconds=20)
@@ -42,23 +39,52 @@ class Audit:
 
     def __init__(self, connection: Connection, redact: Redact) -> None:
         self._connection = connection
-        self._rows = connection.db[f"{connection.jobs.name}.audit"]
-        self._head = connection.db[f"{connection.jobs.name}.audit.head"]
+        self._rows = connection.audit
+        self._head = connection.audit_head
         self._redact = redact
-        self._turn = asyncio.Lock()
+        self._waiting: list[tuple[list[tuple[str, Entry]], asyncio.Future[list[Row]]]] = []
+        self._sender: asyncio.Task[None] | None = None
         self._end: Link | None = None
 
     async def append(self, *entries: Entry) -> list[Row]:
-        """Add rows at the end of the log, in this order; rows of others may come between them."""
-        named = [(secrets.token_hex(12), entry) for entry in entries]
+        """Add rows at the end of the log, in this order; rows of others may come between them.
+
+        What is to be added while a write is under way goes with the next one: the chain allows one writer at a time,
+        and a service makes many changes at once.
+        """
+        done: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(([(secrets.token_hex(12), entry) for entry in entries], done))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+        return await done
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                sending, self._waiting = self._waiting[:_COMPANY], self._waiting[_COMPANY:]
+                try:
+                    added = await self._append_all([one for named, _ in sending for one in named])
+                except Exception as error:
+                    for _, done in sending:
+                        if not done.done():
+                            done.set_exception(error)
+                    continue
+                place = 0
+                for named, done in sending:
+                    if not done.done():
+                        done.set_result(added[place : place + len(named)])
+                    place += len(named)
+        finally:
+            self._sender = None
+
+    async def _append_all(self, named: Sequence[tuple[str, Entry]]) -> list[Row]:
         added: list[Row] = []
-        async with self._turn:
-            until = clocks.monotonic() + self._connection.settings.operation_timeout
-            while len(added) < len(named):
-                if clocks.monotonic() > until:
-                    raise Unavailable("The audit log could not be written: others were always first; try once more.")
-                added += await self._append_some(named[len(added) :])
-            await self._note_end()
+        until = clocks.monotonic() + self._connection.settings.operation_timeout
+        while len(added) < len(named):
+            if clocks.monotonic() > until:
+                raise Unavailable("The audit log could not be written: others were always first; try once more.")
+            added += await self._append_some(named[len(added) :])
+        await self._note_end()
         return added
 
     async def head(self) -> Link:

@@ -17,10 +17,13 @@ from pymongo.errors import DuplicateKeyError
 
 from mainspring.model.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerStatus
 from mainspring.model.controls import BREAKER, Target
+from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document
 
 _PARTS = 10
 _OPEN_FOR = 30.0
+# Keys may have any number of values: a closed breaker of one that nobody counts for any more is forgotten after this.
+_KEPT = 600.0
 _NO_COUNTS: Document = {"counts": [], "good": 0, "bad": 0}
 
 
@@ -75,6 +78,18 @@ class Breakers:
         moved = await self._move(target, {"state": {"$in": [OPEN, HALF_OPEN]}}, fields, turn)
         return moved if moved.moved else Moved(await self._status(target), moved=False)
 
+    async def forget(self, limit: int) -> int:
+        """Delete closed breakers of single values that nothing was counted for in a long time; returns how many."""
+        now = self._connection.clock.expression()
+        closed: Document = {"kind": BREAKER, "state": CLOSED, "key": {"$exists": True}}
+        over = closed | {"$expr": {"$lt": ["$keep_until", now]}}
+        with self._connection.deadline():
+            cursor = self._connection.controls.find(over, {"_id": 1}, hint=BY_ID, limit=limit)
+            ids = [document["_id"] for document in await cursor.to_list(limit)]
+            if not ids:
+                return 0
+            return (await self._connection.controls.delete_many({"_id": {"$in": ids}, **over})).deleted_count
+
     async def _status(self, target: Target) -> BreakerStatus:
         with self._connection.deadline():
             document = await self._connection.controls.find_one({"_id": control_id(BREAKER, target)})
@@ -121,17 +136,23 @@ def decode_breaker(document: Mapping[str, Any]) -> BreakerStatus:
         document.get("reason", ""),
         document.get("actor"),
         None if rule is None else Breaker.from_document(rule),
+        document.get("key"),
+        document.get("value"),
     )
 
 
 def _moved(target: Target, document: Document | None, turn: str) -> Moved:
     if document is None:
-        return Moved(BreakerStatus(target.scope, target.target, CLOSED), moved=False)
+        whose = {"key": target.key, "value": target.value}
+        return Moved(BreakerStatus(target.scope, target.target, CLOSED, **whose), moved=False)
     return Moved(decode_breaker(document), moved=document.get("turn") == turn)
 
 
 def _about(target: Target) -> Document:
-    return {"kind": BREAKER, "scope": target.scope, "target": {"$literal": target.target}}
+    about: Document = {"kind": BREAKER, "scope": target.scope, "target": {"$literal": target.target}}
+    if target.key is not None:
+        about |= {"key": {"$literal": target.key}, "value": {"$literal": target.value}}
+    return about
 
 
 def _into(state: str, now: Any, turn: str) -> Document:
@@ -169,12 +190,17 @@ def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Any, turn
             }
         },
         {"$set": {"counts": {"$cond": [{"$eq": ["$state", CLOSED]}, _counts(step, good, bad, now), "$counts"]}}},
-        {"$set": {"step": step, "open_for": rule.open_for}},
+        {"$set": {"step": step, "open_for": rule.open_for, "keep_until": {"$add": [now, _kept(rule)]}}},
         {"$set": {"good": {"$sum": "$counts.good"}, "bad": {"$sum": "$counts.bad"}}},
         {"$set": {"opens": opens}},
         {"$set": {key: {"$cond": ["$opens", value, f"${key}"]} for key, value in moved.items()}},
         {"$unset": "opens"},
     ]
+
+
+def _kept(rule: Breaker) -> int:
+    """For how many milliseconds what was counted is kept, although nothing comes any more."""
+    return int(max(rule.window, _KEPT) * 1000)
 
 
 def _counts(step: int, good: int, bad: int, now: Any) -> Document:

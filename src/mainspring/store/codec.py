@@ -34,7 +34,7 @@ from mainspring.model.job import (
     Progress,
     Step,
 )
-from mainspring.model.retry import LONGEST
+from mainspring.model.retry import LONGEST, Retry
 from mainspring.model.sealing import Encrypt, marked_data, parsed, parsed_data
 from mainspring.model.versions import FIRST_VERSION, is_version
 from mainspring.store.connection import CODEC, Document
@@ -45,6 +45,7 @@ MAX_ATTEMPTS_KEPT = 100
 # Of attempts with logs so long that all of them together would come near what a document may hold, fewer are kept.
 MAX_ATTEMPTS_SIZE, FEW_ATTEMPTS_KEPT = 4 * 1024 * 1024, 20
 MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
+MAX_DETAILS, MAX_DETAIL = 16_384, 2_000
 MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000
 MAX_STEPS, MAX_STEPS_SIZE = 1_000, 1_048_576
 
@@ -55,6 +56,7 @@ _NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
 # How many fields a new job has that nobody gave options for.
 _PLAIN_DOCUMENT = 13
 _SMALL_DATA, _SMALL_TEXT = 16, 256
+_DETAILS_KEPT = 6
 # MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
 _DEEPEST = 100
 _LEAST_PER_LEVEL = 8
@@ -173,7 +175,28 @@ def encode_error(error: JobError) -> Document:
     if error.stack:
         stack = error.stack
         document["stack"] = _storable(stack if len(stack) <= MAX_STACK else "… (cut)\n" + stack[-MAX_STACK:])
+    if error.details:
+        document["details"] = encode_details(error.details)
     return document
+
+
+def encode_details(details: Mapping[str, Any]) -> Document:
+    """What an error tells beside its message, as it is stored: all of it, or as much as there is room for."""
+    try:
+        encoded = _encode(dict(details))
+        if len(encoded) > MAX_DETAILS:
+            encoded = _encode({str(key): _shortened(value) for key, value in list(details.items())[:_DETAILS_KEPT]})
+    except InvalidJob:
+        return {"note": "The details cannot be stored and were not kept."}
+    if len(encoded) > MAX_DETAILS:
+        return {"note": f"The details are over the limit of {MAX_DETAILS:,} bytes and were not kept."}
+    return bson.decode(encoded, CODEC)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str):
+        return cut(value, MAX_DETAIL)
+    return value if isinstance(value, int | float | None) else "… (cut)"
 
 
 def fingerprint_of(name: Any, error: Any) -> str:
@@ -218,6 +241,7 @@ def _add_rare(fields: dict[str, Any], document: Document) -> None:
         fields[key] = _duration(document.get(key))
     fields["data_version"] = document.get("data_v", FIRST_VERSION)
     fields["tags"] = tuple(document.get("tags", ()))
+    fields["retry"] = decode_retry(document.get("retry"))
     if isinstance(document.get("sealed"), Encrypt):
         fields["kept"] = Kept(marked_data(fields["data"], document["sealed"]))
 
@@ -258,6 +282,7 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         expires_at=_instant(document.get("expires_at")),
         start_within=_duration(document.get("start_within")),
         timeout=_duration(document.get("timeout")),
+        retry=decode_retry(document.get("retry")),
         executes=document.get("executes"),
         dedupe_key=document.get("dedupe_key"),
         cancel_requested=cancel is not None,
@@ -337,7 +362,23 @@ def _log_cut(entry: Mapping[str, Any]) -> int:
 def _decode_error(error: Any) -> JobError | None:
     if not isinstance(error, Mapping):
         return None
-    return JobError(str(error.get("type", "")), str(error.get("message", "")), error.get("stack"))
+    details = error.get("details")
+    return JobError(
+        str(error.get("type", "")),
+        str(error.get("message", "")),
+        error.get("stack"),
+        details if isinstance(details, Mapping) else None,
+    )
+
+
+def decode_retry(stored: Any) -> Retry | None:
+    """A stored retry policy; None where there is none, or where somebody else wrote what is none."""
+    if not isinstance(stored, Mapping):
+        return None
+    try:
+        return Retry.from_document(stored)
+    except (ConfigurationError, TypeError):
+        return None
 
 
 def _decode_progress(progress: Any) -> Progress | None:

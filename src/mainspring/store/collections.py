@@ -1,7 +1,8 @@
 """The collections, every field in them, and the indexes with their reasons.
 
 With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
-`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives` and `jobs.alerts`.
+`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.alerts`,
+`jobs.access`, `jobs.secrets`, `jobs.replies`, `jobs.audit`, `jobs.audit.head` and `jobs.stats`.
 
 ## jobs: one document per job
 
@@ -98,7 +99,7 @@ sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker,
 | _id           | string   | kind, scope and target with colons between, then the key and its value where there is one |
 | kind          | string   | pause, limit (one that overrides what is declared) or breaker |
 | scope, target | string   | what it is for: name or queue, and which one |
-| key, value    | string, any | of a pause: only of jobs that have this value at this place in their data |
+| key, value    | string, any | of a pause or a breaker: only of jobs that have this value at this place in their data |
 | concurrency, rate | document | of a limit: what counts; what is not there counts as declared |
 | state         | string   | of a breaker: closed, open, half_open |
 | since, open_until | date | of a breaker: when it came into that state; until when it is open (missing: until closed) |
@@ -107,6 +108,7 @@ sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker,
 | counts, step  | array, int | of a breaker: good and bad ends by parts of the window, and a part's milliseconds |
 | good, bad     | int      | of a breaker: their sums |
 | turn          | string   | of a breaker: who made the last change of its state |
+| keep_until    | date     | of a breaker with a key: when it may be forgotten, if it is closed then |
 | reason, actor, at | string, string, date | why, by whom, when |
 | told          | date     | when it was changed; wakes the workers that listen |
 
@@ -170,6 +172,58 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 
 | _id | the name, or the name, "@" and the revision | name, rev, calendar, updated_at, actor |
 | past | true on earlier revisions | deleted | true on what is left of a deleted calendar: its rev |
+
+## jobs.access: one document per API key, revoked ones included
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the key's id: the middle part of its text |
+| v             | int      | layout |
+| name, role    | string   | what its owner calls it; viewer, operator or admin |
+| hash          | string   | SHA-256 of the secret; the secret itself is nowhere |
+| queues, prefixes | array | what it reaches; missing: everything |
+| old_hash, old_until | string, date | the secret before the last rotation, and until when it counts |
+| expires_at, revoked_at, rotated_at, last_used_at | date | the last use to the minute |
+| created_at, actor | date, string | |
+
+## jobs.secrets: one document per secret
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | its name |
+| v, rev        | int      | layout; rises with every write, each of which compares it |
+| version       | int      | how many values it has had |
+| value         | document | the value, sealed |
+| old, old_until | document, date | the value before, sealed, and until when requests are signed with it, too |
+| created_at, updated_at, actor | date, date, string | |
+
+## jobs.replies: one document per Idempotency-Key that came with a request, for a day
+
+| _id | a hash of who asked and his key | print | a hash of what was asked | seed | the id of what it makes |
+| at | when it was first asked | status, body | the answer, once it is known |
+
+## jobs.audit: who changed what; rows are only ever added
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | int      | the row's number: 1, 2, 3 without gaps |
+| id            | string   | random |
+| at            | date     | never before that of the row before |
+| actor, address | string  | who, and from where |
+| action, target | string  | what, and to what |
+| before, after | string   | how it was and is, as JSON, redacted and cut |
+| prev, hash    | string   | the hash of the row before; of this one and of that |
+
+## jobs.audit.head: one document, "head": n, hash and at of the last row
+
+## jobs.stats: how many attempts began and ended, one document per minute, queue, name and worker; later per hour
+
+| _id | per, "minute" or "hour"; at, its beginning; queue, name; of a minute: worker |
+| started, completed, failed, retried, cancelled, snoozed, lost | how many |
+| duration_ms, lateness_ms | in sum: of those that ended, and of those that began |
+| bins | how many took how long, by the place of their bin |
+
+One document is none: per is "marks", and it tells until when minutes have become hours (rolled) and are gone (pruned).
 """
 
 from __future__ import annotations
@@ -198,10 +252,11 @@ CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, HELD, WAITING, SCHEDULE = (
     "schedule",
 )
 LINE, SEQ, GOING, OPEN, HOLDERS, IN_TURN, UNUSED = "line", "seq", "going", "open", "holders", "in_turn", "unused"
-DUE, CALENDARS, ZONES, DECLARED = "due", "calendars", "zones", "declared"
+DUE, CALENDARS, ZONES, DECLARED, CREATED = "due", "calendars", "zones", "declared", "created"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
 SEALED = "sealed"
+COUNTED = "counted"
 
 
 def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
@@ -250,9 +305,18 @@ SCHEDULE_INDEXES = [
     _partial(CALENDARS, {"calendars.name": {"$exists": True}}, "calendars.name"),
     _partial(ZONES, {"zones": {"$exists": True}}, "zones"),
     _partial(DECLARED, {"declared.app": {"$exists": True}}, "declared.app"),
+    IndexModel([("created_at", ASCENDING), ("_id", ASCENDING)], name=CREATED),
+]
+# An answer is kept for a day after the request.
+REPLIES_KEPT = 86_400
+REPLY_INDEXES = [IndexModel([("at", ASCENDING)], name="at", expireAfterSeconds=REPLIES_KEPT)]
+AUDIT_INDEXES = [
+    IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name="actor"),
+    IndexModel([("target", ASCENDING), ("_id", ASCENDING)], name="target"),
 ]
 LEDGER_INDEXES = [
     IndexModel([("schedule_id", ASCENDING), ("until", ASCENDING)], name=FIRINGS),
     _partial(SPANS, {"span": True}, "schedule_id", "until"),
     IndexModel([("until", ASCENDING)], name=OLD),
 ]
+STAT_INDEXES = [IndexModel([("_id.per", ASCENDING), ("_id.at", ASCENDING)], name=COUNTED)]

@@ -45,12 +45,15 @@ from mainspring.clock import Clock, ServerClock
 from mainspring.config import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
 from mainspring.store.collections import (
+    AUDIT_INDEXES,
     GATE_INDEXES,
     JOB_INDEXES,
     KEY_INDEXES,
     LEDGER_INDEXES,
     REDRIVE_INDEXES,
+    REPLY_INDEXES,
     SCHEDULE_INDEXES,
+    STAT_INDEXES,
     WORKER_INDEXES,
 )
 
@@ -149,6 +152,11 @@ class Connection:
         self.calendars: AsyncCollection[Document] = self.db[f"{base}.calendars"]
         self.redrives: AsyncCollection[Document] = self.db[f"{base}.redrives"]
         self.alerts: AsyncCollection[Document] = self.db[f"{base}.alerts"]
+        self.stats: AsyncCollection[Document] = self.db[f"{base}.stats"]
+        self.replies: AsyncCollection[Document] = self.db[f"{base}.replies"]
+        self.access: AsyncCollection[Document] = self.db[f"{base}.access"]
+        self.audit: AsyncCollection[Document] = self.db[f"{base}.audit"]
+        self.audit_head: AsyncCollection[Document] = self.db[f"{base}.audit.head"]
 
     @classmethod
     async def open(
@@ -279,6 +287,9 @@ class Connection:
             (self.ledger, LEDGER_INDEXES),
             (self.gates, GATE_INDEXES),
             (self.redrives, REDRIVE_INDEXES),
+            (self.stats, STAT_INDEXES),
+            (self.audit, AUDIT_INDEXES),
+            (self.replies, REPLY_INDEXES),
         ):
             await self.make_indexes(collection, indexes)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mainspring.model.breaker import BreakerStatus
+from mainspring.model.breaker import CLOSED, BreakerStatus
 from mainspring.model.controls import BREAKER, LIMIT, PAUSE, GateUse, LimitOverride, Paused, Target
 from mainspring.model.limits import RATE, Allowance, Limit, Rate
 from mainspring.store.breakers import Breakers, control_id, decode_breaker
@@ -30,6 +30,13 @@ class Controls(Breakers):
         """All controls, without what breakers have counted in detail."""
         with self._connection.deadline():
             cursor = self._connection.controls.find({}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
+            return await cursor.to_list(None)
+
+    async def find_in_force(self) -> list[Document]:
+        """All controls but closed breakers, of which there may be one for each value of a key."""
+        closed = {"kind": BREAKER, "state": CLOSED}
+        with self._connection.deadline():
+            cursor = self._connection.controls.find({"$nor": [closed]}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
             return await cursor.to_list(None)
 
     async def put_pause(self, target: Target, reason: str, actor: str | None) -> Paused:

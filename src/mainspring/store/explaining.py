@@ -18,7 +18,8 @@ from mainspring.model.breaker import HALF_OPEN
 from mainspring.model.controls import BREAKER, LIMIT, PAUSE, Target, breaker_gate
 from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
 from mainspring.model.known_limits import Declared, allowance_from, limits_of, said, sequence_of, turns_of
-from mainspring.model.limits import NAME, QUEUE, SEQUENCE, Allowance, value_at
+from mainspring.model.limits import NAME, QUEUE, SEQUENCE, Allowance
+from mainspring.model.paths import value_at
 from mainspring.model.standing import (
     Before,
     Control,
@@ -102,17 +103,19 @@ class Explaining:
         """The pauses, overrides and breakers that concern a job."""
         places = [Target(QUEUE, job.queue), Target(NAME, job.name)]
         ids = [f"{kind}:{place.path}" for kind in (PAUSE, LIMIT, BREAKER) for place in places]
-        keys = await asyncio.gather(*(self._paused_keys(place) for place in places))
-        for place, paths in zip(places, keys, strict=True):
-            ids += [f"{PAUSE}:{replace(place, key=key, value=value_at(job.data, key)).path}" for key in paths]
+        for kind in (PAUSE, BREAKER):
+            keys = await asyncio.gather(*(self._keys(kind, place) for place in places))
+            for place, paths in zip(places, keys, strict=True):
+                ids += [f"{kind}:{replace(place, key=key, value=value_at(job.data, key)).path}" for key in paths]
         with self._connection.deadline():
             cursor = self._connection.controls.find({"_id": {"$in": ids}}, {"counts": 0}, hint=BY_ID)
             found = {document["_id"]: document for document in await cursor.to_list(len(ids))}
         return tuple(_control(found[one]) for one in ids if one in found)
 
-    async def _paused_keys(self, place: Target) -> list[str]:
-        """The paths at which values of a name or queue are paused: few, however many values there are."""
-        prefix = f"{PAUSE}:{place.path}:"
+    async def _keys(self, kind: str, place: Target) -> list[str]:
+        """The paths at which values of a name or queue are paused, or have breakers: few, however many values there
+        are."""
+        prefix = f"{kind}:{place.path}:"
         with self._connection.deadline():
             found = await self._connection.controls.aggregate(
                 [
@@ -246,7 +249,7 @@ class Explaining:
 def _half_open(controls: Iterable[Control]) -> set[str]:
     """The gates of breakers that let one job at a time through."""
     return {
-        breaker_gate(control.scope, control.target)
+        breaker_gate(control.aim)
         for control in controls
         if control.kind == BREAKER and control.document.get("state") == HALF_OPEN
     }

@@ -68,7 +68,7 @@ class Inserts:
         if draft.delay:
             run_at = truncate(now + timedelta(seconds=draft.delay))
         document: Document = {
-            "_id": ObjectId(),
+            "_id": ObjectId(draft.job_id),
             "v": LAYOUT,
             "name": draft.name,
             "data": encode_data(draft.data, self._largest(draft)),
@@ -104,8 +104,10 @@ class Inserts:
         if draft.debounce is not None:
             return await self._debounces.put(draft, document)
         waiting = await self._lining.choose([(draft, document)], document["created_at"]) if draft.gates else Waiting()
-        if draft.dedupe_key is not None:
-            taken = await self._keys.take(self._wanted(draft, document))
+        if draft.dedupe_key is not None or draft.job_id is not None:
+            taken = Taken(document["_id"], True)
+            if draft.dedupe_key is not None:
+                taken = await self._keys.take(self._wanted(draft, document))
             (outcome,) = await self._insert_taken([document], [taken])
             if isinstance(outcome, Exception):
                 raise outcome

@@ -16,6 +16,7 @@ from mainspring.model.rules.unreadable import UnreadableRule
 from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec
 from mainspring.model.sealing import AsStored, parsed_data
 from mainspring.model.times import Times, firing_id, instant_text, is_after_end
+from mainspring.store.codec import decode_retry
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Document
 
@@ -133,9 +134,17 @@ def decode_schedule(document: Document) -> dict[str, Any]:
         "policy": policy_of(document),
         "pause_after": document.get("pause_after"),
         "tags": tuple(job.get("tags") or ()),
+        "retry": decode_retry(job.get("retry")),
+        "executes": job.get("executes"),
+        "timeout": _duration(job.get("timeout")),
+        "start_within": _duration(job.get("start_within")),
         "declared_by": declared.get("app"),
         "rev": document["rev"],
     }
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def state_of(document: Document, rule: Rule) -> str:

@@ -37,11 +37,12 @@ from mainspring.model.rules.rule import anchored
 from mainspring.model.schedule import Spec
 from mainspring.model.times import Times, is_after_end
 from mainspring.store.calendars import Calendars
-from mainspring.store.collections import BY_ID, CALENDARS, DECLARED, FIRINGS, LAYOUT, ZONES
+from mainspring.store.collections import BY_ID, CALENDARS, CREATED, DECLARED, FIRINGS, LAYOUT, ZONES
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.decisions import REVISIT, unchanged
 from mainspring.store.firing import Fired, Firing
 from mainspring.store.inserts import Inserts
+from mainspring.store.jobs import of_these
 from mainspring.store.schedule_codec import (
     ASKED,
     calendar_keys,
@@ -107,10 +108,11 @@ class Schedules:
             raise ScheduleNotFound(schedule_id)
         return document
 
-    async def find(self, name: str | None = None, tag: str | None = None) -> AsyncIterator[Document]:
-        """Schedules that match, in the order of their ids."""
+    async def find(
+        self, name: str | None = None, tag: str | None = None, after: str | None = None
+    ) -> AsyncIterator[Document]:
+        """Schedules that match, in the order of their ids, from behind one on."""
         wanted = {key: value for key, value in (("job.name", name), ("job.tags", tag)) if value is not None}
-        after: str | None = None
         while True:
             page = wanted if after is None else {**wanted, "_id": {"$gt": after}}
             with self._connection.deadline():
@@ -121,6 +123,23 @@ class Schedules:
             if len(found) < _BATCH:
                 return
             after = found[-1]["_id"]
+
+    async def created(
+        self, limit: int, queues: Sequence[str] | None = None, prefixes: Sequence[str] | None = None
+    ) -> list[tuple[datetime, str]]:
+        """Schedules, newest first: when each was made, and its id."""
+        wanted = {"created_at": {"$type": "date"}, **of_these(queues, prefixes, "job.queue", "job.name")}
+        with self._connection.deadline():
+            cursor = self._connection.schedules.find(
+                wanted, {"created_at": 1}, sort=[("created_at", -1), ("_id", -1)], hint=CREATED, limit=limit
+            )
+            return [(document["created_at"], document["_id"]) for document in await cursor.to_list(limit)]
+
+    async def get_many(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The named schedules, as far as they are there."""
+        with self._connection.deadline():
+            cursor = self._connection.schedules.find({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
+            return {document["_id"]: document for document in await cursor.to_list(None)}
 
     async def times(self, document: Document) -> Times:
         """When a stored schedule fires."""
@@ -373,6 +392,8 @@ class Schedules:
             "created_at": now,
             "updated_at": now,
         }
+        if spec.paused:
+            document["paused"] = {"at": now, "reason": ""}
         if app is not None:
             document["declared"] = self._declarations(app, spec)[0]
         await self._retime(document, document, now)

@@ -106,6 +106,50 @@ async def test_the_bytes_that_are_sent_are_signed_with_every_secret_and_one_id(
     assert len({one.header("webhook-id") for one in sink.received}) == 1
 
 
+async def test_while_a_secret_is_being_replaced_both_of_its_values_sign_and_neither_is_kept(
+    session: ClientSession, sink: Sink
+) -> None:
+    async def both(name: str) -> list[str]:
+        return [SECRETS["next"], SECRETS["signer"]]
+
+    sink.answers = [reply(200, "\n".join((SECRETS["signer"], SECRETS["next"][6:])).encode())]
+    request = parse_request({"url": sink.url, "body": {}, "sign_with": ["renewed"]})
+    kept = await send(session, request, facts(), secret, both)
+    assert [verifies(name, sink.received[0]) for name in ("next", "signer")] == [True] * 2
+    assert kept.body == f"{MASK}\n{MASK}"
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_on", "outage"),
+    [(404, None, False), (410, None, False), (302, None, False), (500, None, True), (503, [], True), (429, None, True),
+     (404, ["4xx"], False)],
+)  # fmt: skip
+async def test_an_error_tells_breakers_whether_the_target_is_down(
+    session: ClientSession, sink: Sink, status: int, retry_on: Any, outage: bool
+) -> None:
+    sink.answers = [reply(status)]
+    with pytest.raises(WebhookError) as raised:
+        await call(session, sink.url, **({} if retry_on is None else {"retry_on": retry_on}))
+    assert raised.value.outage is outage
+
+
+async def test_no_answer_at_all_is_an_outage_and_no_request_at_all_is_not(session: ClientSession) -> None:
+    nobody = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+    tries: tuple[dict[str, Any], ...] = ({}, {"retry_on": []})
+    for fields in tries:
+        with pytest.raises(WebhookError) as raised:
+            await call(session, nobody, **fields)
+        assert raised.value.outage is True
+    never: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("http://10.0.0.1/", {}),
+        (nobody, {"headers": {"X": "secret://missing"}}),
+    )
+    for url, fields in never:
+        with pytest.raises(WebhookRejected) as rejected:
+            await call(session, url, **fields)
+        assert rejected.value.outage is None
+
+
 async def test_the_trace_is_passed_on_when_it_is_one(session: ClientSession, sink: Sink) -> None:
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     for given in (trace, "00-x\r\nX-Evil: 1"):

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from pydantic.alias_generators import to_camel
 
 LONGEST_MS = 100 * 365 * 86_400_000
+# Instants that can be moved by any zone and any duration without leaving the calendar.
+_FIRST_YEAR, _LAST_YEAR = 1000, 9000
 T = TypeVar("T")
 
 
@@ -18,6 +20,10 @@ class In(BaseModel):
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, populate_by_name=True, hide_input_in_errors=True, frozen=True
     )
+
+
+class Nothing(In):
+    """A body that says nothing; it may as well be left out."""
 
 
 class Out(BaseModel):
@@ -37,6 +43,8 @@ class Answer(Out, Generic[T]):
 def _aware(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("has no time zone; end it with Z or an offset such as +02:00")
+    if not _FIRST_YEAR <= value.year < _LAST_YEAR:
+        raise ValueError(f"must be in a year from {_FIRST_YEAR} on and before {_LAST_YEAR}")
     return value.astimezone(UTC)
 
 

@@ -57,12 +57,22 @@ class Times(In):
 class Request(In):
     """What a webhook asks for."""
 
-    endpoint: Annotated[str, Field(max_length=4000, validation_alias=AliasChoices("endpoint", "url"))] | None = None
+    endpoint: Annotated[str, Field(max_length=4000)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("endpoint", "url"),
+        description="The http or https URL to call.",
+        examples=["https://api.example.com/webhook"],
+    )
     method: Method | None = None
     headers: dict[str, str] | None = None
-    query: dict[str, Any] | None = None
+    query: dict[str, str | int | float | bool | list[str]] | None = None
     body: JsonValue = None
-    timeout: Annotated[int, Field(ge=100, le=600_000)] | None = None
+    timeout: (
+        Annotated[
+            int, Field(ge=100, le=600_000, description="Milliseconds for one attempt, of a webhook or a handler.")
+        ]
+        | None
+    ) = None
     success: list[Status] | None = None
     retry_on: list[Status] | None = None
     redirects: Annotated[int, Field(ge=0, le=3)] | None = None
@@ -108,16 +118,10 @@ class Creation(Change):
     type: Literal["http", "email", "job"] | None = None
     name: Text | None = None
     id: Text | None = Field(
-        None, description="Of a schedule: the id it is to have. One that has it already is replaced."
+        default=None, description="Of a schedule: the id it is to have. One that has it already is replaced."
     )
     dedupe_key: Text | None = None
     dedupe_window: Milliseconds | None = None
-
-
-class Created(Out):
-    """What the answer to a creation says first; the rest is as in a listing."""
-
-    job_id: str
 
 
 class Resource(Out):
@@ -151,10 +155,13 @@ class Resource(Out):
     finished_at: Instant | None = None
     created_at: Instant
     updated_at: Instant | None = None
+    max_runs: int | None = None
+    runs: int | None = Field(default=None, description="Of a schedule: how many jobs it has made.")
     attempts: int = 0
+    deduplicated: bool | None = Field(default=None, description="True where the job was there already.")
     result: JsonValue = None
     error: str | None = None
-    waiting: str | None = Field(None, description="Why it waits, where something holds it back.")
+    waiting: str | None = Field(default=None, description="Why it waits, where something holds it back.")
 
 
 class Execution(Out):
@@ -175,3 +182,10 @@ class Execution(Out):
     scheduled_at: Instant | None = None
     worker: str | None = None
     log: list[str] = Field(default_factory=list)
+
+
+class Deleted(Out):
+    """What was deleted."""
+
+    job_id: str
+    deleted: bool = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mainspring.config import Settings
 from mainspring.engine.archive import Archive
 from mainspring.engine.controls import Controls
+from mainspring.engine.counting import Counting
 from mainspring.engine.events import Events
 from mainspring.engine.gatekeeper import Gatekeeper
 from mainspring.engine.holdings import Holdings
@@ -38,6 +39,7 @@ class Surroundings:
     """Lets the worker look for jobs at once, in all queues."""
     archive: Archive
     secrecy: Secrecy
+    counting: Counting
 
 
 class Chore:

@@ -28,7 +28,9 @@ class ClearLines(Chore):
         store = self._around.store
         closures = [line for kind in (PAUSED, BROKEN) for line in await store.gates.lined(f"{kind}:")]
         limits = [line for kind in (CONCURRENCY, RATE) for line in await store.gates.lined(f"{kind}:")]
-        in_force = {one.gate.name for one in read_view(await store.controls.find()).closures} if closures else set()
+        in_force = (
+            {one.gate.name for one in read_view(await store.controls.find_in_force()).closures} if closures else set()
+        )
         stray = [line for line in closures if line not in in_force]
         stray += [line for line in self._unknown(limits) if await self._is_stray(line)]
         if stray:

@@ -1,6 +1,6 @@
-"""Deletes dedupe keys, rows of ledgers, unused gates and dead workers that were kept long enough, in small batches.
+"""Deletes dedupe keys, rows of ledgers, unused gates and breakers, and dead workers that were kept long enough.
 
-Finished jobs are the pruner's (`engine/pruner.py`).
+In small batches. Finished jobs are the pruner's (`engine/pruner.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class PruneRecords(Chore):
         dropped = await store.keys.prune(store.clock.now() - _KEY_AGE, _BATCH)
         rows = await self._prune_ledger()
         await store.gates.prune(_BATCH)
+        await store.controls.forget(_BATCH)
         await store.workers.forget_dead()
         return max(dropped, rows) >= _BATCH
 

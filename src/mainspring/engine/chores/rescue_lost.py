@@ -27,6 +27,7 @@ class RescueLost(Chore):
         rescued = await self._around.store.rescues.rescue(_BATCH)
         for one in rescued:
             announce_rescue(self._around.events, one)
+            self._around.counting.rescued(one)
         if rescued:
             self._around.look()
         return len(rescued) >= _BATCH

@@ -11,7 +11,7 @@ import html
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from mainspring.errors import ConfigurationError
@@ -19,6 +19,9 @@ from mainspring.errors import ConfigurationError
 MASK = "•••"
 _SHORTEST_BASE64 = 6
 _SCHEME = "secret://"
+_CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "apikey")
+_CREDENTIAL_WORDS = ("token", "secret", "password", "api-key", "apikey", "access-key", "auth-key")
+_SHORTEST_CREDENTIAL = 4
 _REFERENCE = re.compile(r"secret://([A-Za-z0-9_-]{0,64})")
 
 
@@ -33,6 +36,19 @@ def secret_names(text: str) -> list[str]:
 def fill_secrets(text: str, values: dict[str, str]) -> str:
     """The text with each reference replaced by the secret's value."""
     return _REFERENCE.sub(lambda match: values[match[1]], text)
+
+
+def is_credential(name: str) -> bool:
+    """Whether the values of a header of this name are likely to be credentials, and are never shown."""
+    lower = name.lower()
+    return lower in _CREDENTIALS or any(word in lower for word in _CREDENTIAL_WORDS)
+
+
+def credentials(headers: Mapping[str, str]) -> list[str]:
+    """The credentials that stand in headers as they are, without a reference: a server may hand those back, too."""
+    values = [value for name, value in headers.items() if is_credential(name) and _SCHEME not in value]
+    parts = [part for value in values for part in (value, value.rpartition(" ")[2])]
+    return [part for part in parts if len(part) >= _SHORTEST_CREDENTIAL]
 
 
 class Scrubber:

@@ -13,6 +13,7 @@ DEFAULT_SUCCESS: tuple[Status, ...] = ("2xx",)
 DEFAULT_RETRY_ON: tuple[Status, ...] = (408, 425, 429, "5xx", NETWORK)
 LONGEST_RETRY_AFTER = 86400.0
 _GONE = 410
+_OVERLOADED = (408, 425, 429)
 _CLASS = re.compile(r"[1-5]xx")
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
@@ -31,6 +32,11 @@ def is_among(status: int, statuses: tuple[Status, ...]) -> bool:
     only where it is named.
     """
     return status in statuses or (status != _GONE and f"{status // 100}xx" in statuses)
+
+
+def is_outage(status: int) -> bool:
+    """Whether a status tells that the target as a whole is down or overloaded, and not that this request is wrong."""
+    return status >= 500 or status in _OVERLOADED
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientResponseError, ClientSession, ClientTimeout
 from yarl import URL
@@ -22,9 +23,9 @@ from mainspring.errors import ConfigurationError, MainspringError
 from mainspring.jobtypes.http.bodies import BYTES_TYPE, build_body
 from mainspring.jobtypes.http.request import WebhookRequest, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse, keep_body, keep_headers, read_body
-from mainspring.jobtypes.http.scrubbing import Scrubber, fill_secrets
+from mainspring.jobtypes.http.scrubbing import Scrubber, credentials, fill_secrets
 from mainspring.jobtypes.http.signing import PREFIX, signature_headers
-from mainspring.jobtypes.http.statuses import NETWORK, is_among, retry_after
+from mainspring.jobtypes.http.statuses import NETWORK, is_among, is_outage, retry_after
 from mainspring.jobtypes.http.templates import Facts, Hole, TemplateError, parse_template, stringify
 from mainspring.jobtypes.http.urls import build_url, name_target, target_of
 
@@ -50,6 +51,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 SecretLookup = Callable[[str], Awaitable[str]]
 """Gives the value of a secret by its name; raises LookupError if there is none."""
+SigningLookup = Callable[[str], Awaitable[Sequence[str]]]
+"""Gives the values of a secret to sign with: the current one, and the one before while that counts, too."""
 
 
 class WebhookError(MainspringError):
@@ -58,6 +61,10 @@ class WebhookError(MainspringError):
     def __init__(self, message: str, response: WebhookResponse | None = None) -> None:
         super().__init__(message)
         self.response = response
+        self.outage: bool | None = None if response is None else is_outage(response.status)
+        """What it tells breakers of the target: that it is down, or that it is up; None where nothing was learnt."""
+        self.details: dict[str, Any] | None = None
+        """What is to be kept with the attempt's error."""
 
     def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
         return type(self), (str(self), self.response)
@@ -73,6 +80,8 @@ class WebhookFailed(WebhookError):
     def __init__(self, message: str, response: WebhookResponse | None = None, retry_after: float | None = None) -> None:
         super().__init__(message, response)
         self.retry_after = retry_after
+        if response is None:
+            self.outage = True
 
     def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
         return type(self), (str(self), self.response, self.retry_after)
@@ -98,11 +107,18 @@ class _Answer:
     wait: str | None
 
 
-async def send(session: ClientSession, request: WebhookRequest, facts: Facts, secret: SecretLookup) -> WebhookResponse:
+async def send(
+    session: ClientSession,
+    request: WebhookRequest,
+    facts: Facts,
+    secret: SecretLookup,
+    signing: SigningLookup | None = None,
+) -> WebhookResponse:
     """Make one attempt on a session from `guard.open_session`."""
     started = monotonic()
-    values = await _look_up(request, secret)
-    scrubber = Scrubber([*values.values(), *(value.removeprefix(PREFIX) for value in values.values())])
+    values = await _look_up(request, secret, signing)
+    known = [value for same in values.values() for value in same]
+    scrubber = Scrubber([*known, *(value.removeprefix(PREFIX) for value in known), *credentials(request.headers)])
     try:
         call = _prepare(request, facts, values, scrubber)
         async with asyncio.timeout(request.timeout):
@@ -114,21 +130,28 @@ async def send(session: ClientSession, request: WebhookRequest, facts: Facts, se
     return _judge(request, answer, facts, started)
 
 
-async def _look_up(request: WebhookRequest, secret: SecretLookup) -> dict[str, str]:
-    values: dict[str, str] = {}
+async def _look_up(
+    request: WebhookRequest, secret: SecretLookup, signing: SigningLookup | None
+) -> dict[str, list[str]]:
+    """The values of all secrets that the request refers to; of each, the one that counts is the first."""
+    values: dict[str, list[str]] = {}
     for name in sorted(request.secret_names()):
         try:
-            values[name] = await secret(name)
+            if signing is not None and name in request.sign_with:
+                values[name] = list(await signing(name))
+            else:
+                values[name] = [await secret(name)]
         except LookupError:
             raise WebhookRejected(f"There is no secret {name!r}; store it, and run the job again.") from None
-        if not values[name] or not _PLAIN.fullmatch(values[name]):
+        if not all(value and _PLAIN.fullmatch(value) for value in values[name]):
             raise WebhookRejected(f"The secret {name!r} is empty, or has a line break or something else in it that is "
                                   "not plain ASCII text; store it anew.")  # fmt: skip
     return values
 
 
-def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, str], scrubber: Scrubber) -> _Call:
+def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, list[str]], scrubber: Scrubber) -> _Call:
     filling = facts if request.templates else None
+    current = {name: same[0] for name, same in values.items()}
     headers = {"User-Agent": "Mainspring", "Accept": "*/*", "Accept-Encoding": "identity"}
     body: bytes | None = None
     if request.body_base64 is not None:
@@ -137,9 +160,9 @@ def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, str], scru
         body, headers["Content-Type"] = build_body(request.body, request.content_type, filling)
     if facts.traceparent and _TRACEPARENT.fullmatch(facts.traceparent):
         headers["traceparent"] = facts.traceparent
-    given = {name: _fill_header(name, value, filling, values) for name, value in request.headers.items()}
+    given = {name: _fill_header(name, value, filling, current) for name, value in request.headers.items()}
     headers = {**_without(headers, given), **given, TOKEN_HEADER: str(facts.token)}
-    secrets = [values[name] for name in request.sign_with]
+    secrets = [value for name in request.sign_with for value in values[name]]
     headers.update(signature_headers(secrets, facts.job_id, facts.now, body or b""))
     return _Call(request.method, build_url(request.url, request.query, filling), headers, body, scrubber)
 
@@ -244,7 +267,9 @@ def _broken(request: WebhookRequest, error: Exception, scrubber: Scrubber) -> We
         said = f"{target_of(request.url)} did not answer in full within {request.timeout:g} s."
     else:
         said = f"The request to {target_of(request.url)} broke: {scrubber.clean_text(_reason(error))}."
-    return (WebhookFailed if NETWORK in request.retry_on else WebhookRejected)(said)
+    broken = (WebhookFailed if NETWORK in request.retry_on else WebhookRejected)(said)
+    broken.outage = True
+    return broken
 
 
 def _reason(error: Exception) -> str:

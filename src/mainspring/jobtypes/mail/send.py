@@ -39,6 +39,8 @@ class MailRejected(MainspringError):
 class MailFailed(MainspringError):
     """The mail could not be handed over this time; it may be tried again."""
 
+    outage = True
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

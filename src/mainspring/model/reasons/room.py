@@ -12,7 +12,7 @@ from typing import Any
 
 from mainspring.model.breaker import HALF_OPEN, OPEN
 from mainspring.model.controls import BREAKER as BREAKER_CONTROL
-from mainspring.model.controls import PAUSE, Target, breaker_gate
+from mainspring.model.controls import PAUSE, breaker_gate
 from mainspring.model.controls import PAUSED as PAUSED_GATE
 from mainspring.model.explanation import (
     BREAKER,
@@ -30,8 +30,9 @@ from mainspring.model.explanation import (
     sentence,
     span,
 )
-from mainspring.model.limits import NAME, Limit, Rate, gate_name, value_at, value_text
+from mainspring.model.limits import NAME, Limit, Rate, gate_name
 from mainspring.model.limits import SEQUENCE as IN_SEQUENCE
+from mainspring.model.paths import value_at, value_text
 from mainspring.model.standing import GateState, KnownLimit, RunningJob, Standing
 
 _SHOWN = 10
@@ -268,10 +269,9 @@ def _spoken_of(standing: Standing) -> set[str]:
         names.add(f"{IN_SEQUENCE}:{standing.sequence.name}")
     for control in standing.controls:
         if control.kind == PAUSE:
-            target = Target(control.scope, control.target, control.document.get("key"), control.document.get("value"))
-            names.add(f"{PAUSED_GATE}:{target.path}")
+            names.add(f"{PAUSED_GATE}:{control.aim.path}")
         elif control.kind == BREAKER_CONTROL and control.document.get("state") in (OPEN, HALF_OPEN):
-            names.add(breaker_gate(control.scope, control.target))
+            names.add(breaker_gate(control.aim))
     return names
 
 

@@ -9,7 +9,8 @@ from mainspring.model.breaker import HALF_OPEN, OPEN
 from mainspring.model.controls import BREAKER as BREAKERS
 from mainspring.model.controls import PAUSE, breaker_gate
 from mainspring.model.explanation import BREAKER, PAUSED, QUEUE_PAUSED, ExplainedGate, brief, sentence, span
-from mainspring.model.limits import NAME, QUEUE, value_text
+from mainspring.model.limits import NAME, QUEUE
+from mainspring.model.paths import value_text
 from mainspring.model.standing import Control, Standing
 from mainspring.model.times import instant_text
 
@@ -38,18 +39,15 @@ def _paused(pause: Control, now: datetime) -> str:
     if key is None and pause.scope == QUEUE:
         text = f"The queue {pause.target!r} has been paused"
     else:
-        having = "" if key is None else f" with {key}={value_text(pause.document.get('value'))}"
-        text = f"{_jobs(pause)}{having} have been paused"
+        text = f"{_jobs(pause)}{_having(pause)} have been paused"
     text += "" if at is None else f" for {span(now - at)}"
     text += "" if pause.actor is None else f" by {pause.actor}"
     return sentence(f"{text}: {brief(pause.reason)}" if pause.reason else text)
 
 
 def breaker_gates(standing: Standing) -> list[ExplainedGate]:
-    """How the breakers of its queue and its name stand, where there are any."""
-    places = ((QUEUE, standing.job.queue), (NAME, standing.job.name))
-    found = [standing.control(BREAKERS, scope, target) for scope, target in places]
-    return [_breaker(standing, breaker) for breaker in found if breaker is not None]
+    """How the breakers of its queue, its name and its values at keys stand, where there are any."""
+    return [_breaker(standing, control) for control in standing.controls if control.kind == BREAKERS]
 
 
 def _breaker(standing: Standing, breaker: Control) -> ExplainedGate:
@@ -63,7 +61,7 @@ def _breaker(standing: Standing, breaker: Control) -> ExplainedGate:
         "bad": bad,
         "error_rate": bad / (good + bad) if good + bad else None,
     }
-    whose = f"The breaker of {_jobs(breaker, begins=False)}"
+    whose = f"The breaker of {_jobs(breaker, begins=False)}{_having(breaker)}"
     if state == OPEN:
         return ExplainedGate(BREAKER, False, _is_open(whose, breaker, until, standing.now), data)
     if state == HALF_OPEN:
@@ -85,7 +83,7 @@ def _is_open(whose: str, breaker: Control, until: datetime | None, now: datetime
 
 def _is_half_open(standing: Standing, whose: str, breaker: Control, data: dict[str, Any]) -> ExplainedGate:
     """One job at a time is let through as a probe."""
-    name = breaker_gate(breaker.scope, breaker.target)
+    name = breaker_gate(breaker.aim)
     probing, before = standing.gate(name).taken, standing.place(name)
     data |= {"probes": probing, "before": before.to_document()}
     text = f"{whose} is half open: one job at a time is let through as a probe"
@@ -94,6 +92,12 @@ def _is_half_open(standing: Standing, whose: str, breaker: Control, data: dict[s
     if before:
         return ExplainedGate(BREAKER, False, f"{text}, and {before.of('job')} before it.", data)
     return ExplainedGate(BREAKER, True, f"{text}, and this one may be it.", data)
+
+
+def _having(control: Control) -> str:
+    """Which of its jobs are meant, where not all are."""
+    key = control.document.get("key")
+    return "" if key is None else f" with {key}={value_text(control.document.get('value'))}"
 
 
 def _jobs(control: Control, *, begins: bool = True) -> str:

@@ -18,6 +18,7 @@ from mainspring.model.explanation import (
     sentence,
     span,
 )
+from mainspring.model.reserved import cure_for
 from mainspring.model.standing import LiveWorker, Standing
 from mainspring.model.versions import FIRST_VERSION
 
@@ -112,13 +113,14 @@ def _held_for_handler(standing: Standing, able: list[LiveWorker], data: dict[str
 
 def _nobody(standing: Standing, serving: list[LiveWorker], elsewhere: list[LiveWorker]) -> str:
     name, queue = standing.job.name, standing.job.queue
+    cure = f" {cure_for(name)}" if cure_for(name) else ""
     if not serving:
-        return f"No live worker has a handler for {name!r}."
+        return f"No live worker has a handler for {name!r}.{cure}"
     text = f"No live worker that serves the queue {queue!r} has a handler for {name!r}."
     if elsewhere:
         queues = sorted({one for worker in elsewhere for one in worker.queues or ()})
         text += f" {_have(name, elsewhere).removesuffix('.')}, but {_serve(len(elsewhere))} {listed(queues)}."
-    return text
+    return text + cure
 
 
 def _have(name: str, workers: list[LiveWorker]) -> str:

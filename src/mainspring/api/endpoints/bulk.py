@@ -1,0 +1,247 @@
+"""Creating many jobs with one request: items are read, stored and answered while the rest is still on its way.
+
+Each line of the answer tells what became of one item, so that a client knows at any moment what is stored. What is
+refused does not keep the others from being stored. An item that came twice, with the same Idempotency-Key and at the
+same place, is stored once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from mainspring.api.idempotency import Key
+from mainspring.api.items import BrokenArray, Entries, Item, Lines, Splitter, TooLong
+from mainspring.api.problems import Problem, as_problem, cure, place
+from mainspring.api.resources import check_plan, make_plan
+from mainspring.api.service import Caller, Operator
+from mainspring.api.wire.resources import Creation
+from mainspring.errors import BulkError, MainspringError
+from mainspring.model.job import Job
+
+logger = logging.getLogger("mainspring.api")
+
+AT_ONCE = 500
+# How long a client may pause before what it has sent so far is stored.
+_PAUSE = 0.05
+_REMEMBERED = 86_400.0
+_NDJSON = "application/x-ndjson"
+_EXAMPLE = '{"name": "send-report", "data": {"to": 1}}\n{"name": "send-report", "data": {"to": 2}}\n'
+_ANSWERS = '{"line":1,"jobId":"6890b1f2c7a4e1d2f3a4b5c6"}\n{"line":2,"error":{"status":422,"detail":"…"}}\n'
+
+router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item of a bulk: what is to be scheduled, or why that cannot be."""
+
+    line: int
+    item: dict[str, Any] | Problem
+
+
+@router.post(
+    "/bulk",
+    summary="Create many jobs",
+    response_class=Response,
+    responses={200: {"description": "A line for each item.", "content": {_NDJSON: {"example": _ANSWERS}}}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                _NDJSON: {"schema": {"type": "string"}, "example": _EXAMPLE},
+                "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            },
+        }
+    },
+)
+async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Response:
+    """Create many jobs, each given as for `POST /api/jobs`, one to a line (NDJSON) or as entries of a JSON array. They
+    are stored in chunks while the body is read, and answered line by line: `{"line": 1, "jobId": …}`, or
+    `{"line": 2, "error": {"status", "detail", "field"}}` for what was refused; the others are stored all the same.
+    Schedules are created one at a time. With an `Idempotency-Key`, the same body sent again within a day creates
+    nothing twice: what is there already is answered with `"deduplicated": true`."""
+    array = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    longest = caller.service.settings.max_body
+    splitter: Splitter = Entries(longest) if array else Lines(longest)
+    return StreamedLines(Bulk(caller, splitter, key).lines(request))
+
+
+class StreamedLines(Response):
+    """A response that is written while the request is still being read.
+
+    Starlette's own streaming response listens for the client to leave by taking messages, and so would eat the body.
+    """
+
+    media_type = _NDJSON
+
+    def __init__(self, lines: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for lines in self._lines:
+            await send({"type": "http.response.body", "body": lines, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Bulk:
+    """One bulk on its way."""
+
+    def __init__(self, caller: Caller, splitter: Splitter, key: str | None) -> None:
+        self._caller = caller
+        self._splitter = splitter
+        self._key = None if key is None else _print(caller.actor, key)
+        self._entries: list[Entry] = []
+        self._line = 0
+        self._stored = self._refused = 0
+        self._over = False
+
+    async def lines(self, request: Request) -> AsyncIterator[bytes]:
+        """The answers, some lines at a time. At the end, or when the client leaves, it is noted what was done."""
+        try:
+            async for piece in _pieces(request):
+                self._take(piece)
+                # A client that pauses, or has come to its end, is told what became of all that it has sent.
+                while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
+                    yield await self._flush()
+                if self._over:
+                    return
+        except ClientDisconnect:
+            return
+        finally:
+            if self._stored:
+                after = {"stored": self._stored, "refused": self._refused}
+                await asyncio.shield(self._caller.note("job.bulk", "bulk", after=after))
+
+    def _take(self, piece: bytes | None) -> None:
+        """Take in hand the items of a piece; b"" is the end, and None a pause."""
+        if piece is None or self._over:
+            return
+        try:
+            items = self._splitter.feed(piece) if piece else self._splitter.close()
+        except BrokenArray as error:
+            items, self._over = [], True
+            self._entries.append(Entry(self._line + 1, Problem(400, str(error))))
+        for item in items:
+            self._line += 1
+            if isinstance(item, TooLong) or item.strip():
+                self._entries.append(Entry(self._line, self._checked(item)))
+
+    def _checked(self, item: Item) -> dict[str, Any] | Problem:
+        """What the Scheduler is asked for, or why it is not."""
+        try:
+            plan = check_plan(self._caller, make_plan(_read(item, self._longest), self._caller.service.settings))
+        except Problem as problem:
+            return problem
+        if plan.rule is not None:
+            return Problem(422, "A bulk is of single jobs; create a schedule with POST /api/jobs.", field="schedule")
+        asked = plan.as_item()
+        if self._key is not None and "dedupe_key" not in asked:
+            asked |= {"dedupe_key": f"bulk:{self._key}:{self._line}", "dedupe_window": _REMEMBERED}
+        return asked
+
+    @property
+    def _longest(self) -> int:
+        return self._caller.service.settings.max_body
+
+    async def _flush(self) -> bytes:
+        """Store a chunk, and say what became of each item of it."""
+        entries, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
+        outcomes = iter(await self._schedule([one.item for one in entries if not isinstance(one.item, Problem)]))
+        answers = []
+        for entry in entries:
+            outcome = entry.item if isinstance(entry.item, Problem) else self._seen(next(outcomes))
+            self._stored += not isinstance(outcome, Problem)
+            self._refused += isinstance(outcome, Problem)
+            answers.append(json.dumps(_answer(entry.line, outcome), separators=(",", ":")))
+        return "".join(f"{answer}\n" for answer in answers).encode()
+
+    async def _schedule(self, items: list[dict[str, Any]]) -> list[Job | Problem]:
+        try:
+            return list(await self._caller.scheduler.schedule_bulk(items))
+        except BulkError as error:
+            return [_outcome(job, error.errors.get(place)) for place, job in enumerate(error.jobs)]
+        except MainspringError as error:
+            # Nobody knows what became of these, and the rest would fare no better.
+            self._over, self._entries = True, []
+            problem = as_problem(error)
+            detail = f"{problem.detail} Whether this item was stored is not known; nothing behind it was read."
+            return [Problem(problem.status, detail)] * len(items)
+
+    def _seen(self, outcome: Job | Problem) -> Job | Problem:
+        """A job that was there already may be somebody else's."""
+        if isinstance(outcome, Job) and not self._caller.principal.scope.allows(outcome.queue, outcome.name):
+            return Problem(409, "This dedupeKey is in use; choose another.", field="dedupeKey")
+        return outcome
+
+
+async def _pieces(request: Request) -> AsyncIterator[bytes | None]:
+    """The pieces of a body as they come, None where the next one does not come at once, and b"" at the end."""
+    stream = request.stream()
+    while True:
+        coming = asyncio.ensure_future(anext(stream, b""))
+        try:
+            await asyncio.wait({coming}, timeout=_PAUSE)
+            if not coming.done():
+                yield None
+            piece = await coming
+        finally:
+            coming.cancel()
+        yield piece
+        if not piece:
+            return
+
+
+def _read(item: Item, longest: int) -> Creation:
+    if isinstance(item, TooLong):
+        raise Problem(413, f"This item is larger than {longest:,} bytes; MAINSPRING_MAX_BODY sets the limit.")
+    try:
+        value = json.loads(item, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise Problem(400, "This item is no valid JSON.") from None
+    if not isinstance(value, dict):
+        raise Problem(422, "An item is a JSON object, as the body of POST /api/jobs is.")
+    try:
+        return Creation.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = place(first["loc"])
+        raise Problem(422, f"{where}: {cure(first)}", field=where) from None
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number in JSON.")
+
+
+def _outcome(job: object, error: Exception | None) -> Job | Problem:
+    if isinstance(job, Job):
+        return job
+    if isinstance(error, MainspringError):
+        return as_problem(error)
+    logger.error("An item of a bulk was not stored", exc_info=error)
+    return Problem(500, "This is a fault of Mainspring's; its log says more.")
+
+
+def _answer(line: int, outcome: Job | Problem) -> dict[str, Any]:
+    if isinstance(outcome, Problem):
+        error: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
+        return {"line": line, "error": error if outcome.field is None else error | {"field": outcome.field}}
+    answer: dict[str, Any] = {"line": line, "jobId": outcome.id}
+    return answer | {"deduplicated": True} if outcome.deduplicated else answer
+
+
+def _print(actor: str, key: str) -> str:
+    return hashlib.sha256(f"{actor}\0{key}".encode()).hexdigest()[:32]

@@ -1,0 +1,239 @@
+"""Dead letters: looking at them, grouping them, retrying and discarding many, and following that.
+
+A key with a scope sees and changes its own only: what it wants to retry or discard must say so by ids, or by a queue or
+name within its reach, and it follows only redrives that it has begun itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+
+from mainspring.api.endpoints.actions import reached
+from mainspring.api.problems import Problem
+from mainspring.api.service import Caller, Operator, Viewer
+from mainspring.api.wire.base import Answer, Nothing, shown_instant
+from mainspring.api.wire.dead_letters import (
+    DeadLetterFilterIn,
+    DeadLetterListing,
+    DeadLetters,
+    DiscardIn,
+    GroupListing,
+    GroupOut,
+    RedriveOut,
+    RetryIn,
+)
+from mainspring.api.wire.jobs import JobOut
+from mainspring.dead_letters import Redrive
+from mainspring.errors import JobNotFound
+from mainspring.model.dead_letters import DeadLetterGroup
+from mainspring.model.job import FAILED, Job
+
+_LOOKED_AT = 2_000
+"""How many dead letters are looked at for a page of a key with a scope."""
+_IDS_OF_A_SCOPE = 500
+_QUEUES_OF_A_SCOPE = 20
+
+router = APIRouter(prefix="/api/dead-letters", tags=["dead letters"])
+redrives = APIRouter(prefix="/api/redrives", tags=["dead letters"])
+RedriveId = Annotated[str, Path(min_length=1, max_length=100, examples=["9f1c2b3a4d5e6f70"])]
+
+
+@router.get("", summary="List dead letters")
+async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, Query()]) -> DeadLetters:
+    """Failed jobs that match, the latest first."""
+    found: list[Job] = []
+    looked_at, last = 0, None
+    after = None if query.cursor is None else _read_cursor(query.cursor)
+    async for job in caller.scheduler.dead_letters(after=after, **_within(caller, query)):
+        looked_at, last = looked_at + 1, job
+        if caller.principal.scope.allows(job.queue, job.name):
+            found.append(job)
+        if len(found) == query.limit or looked_at == _LOOKED_AT:
+            break
+    else:
+        last = None
+    jobs = [JobOut.of(caller.scheduler.shown(job)) for job in found]
+    complete = last is None or len(found) == query.limit
+    return DeadLetters(data=jobs, next=None if last is None else _cursor(last), complete=complete)
+
+
+@router.get("/groups", summary="Dead letters in groups")
+async def list_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -> Answer[list[GroupOut]]:
+    """Failed jobs that match, by the fingerprint of their error; the group with the latest one comes first."""
+    groups = [group for group in await _groups(caller, query) if caller.principal.scope.allows_name(group.name)]
+    return Answer(data=[GroupOut.of(group, await _message(caller, group)) for group in groups[: query.limit]])
+
+
+@router.post("/retry", summary="Run dead letters again", status_code=202)
+async def retry_dead_letters(body: RetryIn, caller: Operator) -> Answer[RedriveOut]:
+    """Run dead letters again, each as a new round of attempts. The first 500 are done when this answers; workers do the
+    rest, and the redrive tells how far they are."""
+    which = await _which(caller, body)
+    redrive = await caller.scheduler.retry_dead_letters(
+        data=body.data, remove=body.remove, reason=body.reason, actor=caller.actor, **which
+    )
+    return await _begun(caller, "dead_letters.retry", redrive, body)
+
+
+@router.post("/discard", summary="Delete dead letters", status_code=202)
+async def discard_dead_letters(body: DiscardIn, caller: Operator) -> Answer[RedriveOut]:
+    """Delete dead letters; an archive hook gets them first. Otherwise like retrying them."""
+    which = await _which(caller, body)
+    redrive = await caller.scheduler.discard_dead_letters(reason=body.reason, actor=caller.actor, **which)
+    return await _begun(caller, "dead_letters.discard", redrive, body)
+
+
+@redrives.get("", summary="List redrives")
+async def list_redrives(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Answer[list[RedriveOut]]:
+    """The latest redrives, the newest first."""
+    found = await caller.scheduler.redrives(limit)
+    return Answer(data=[RedriveOut.of(redrive) for redrive in found if _is_own(caller, redrive)])
+
+
+@redrives.get("/{redrive_id}", summary="A redrive")
+async def get_redrive(redrive_id: RedriveId, caller: Viewer) -> Answer[RedriveOut]:
+    """A redrive as it is now."""
+    return Answer(data=RedriveOut.of(await _reached(caller, redrive_id)))
+
+
+@redrives.post("/{redrive_id}/cancel", summary="Cancel a redrive")
+async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing | None = None) -> Answer[RedriveOut]:
+    """Let a redrive take no more dead letters in hand. What it has done stays done; one that has ended stays so."""
+    before = await _reached(caller, redrive_id)
+    after = await caller.scheduler.cancel_redrive(redrive_id)
+    await caller.note("redrive.cancel", redrive_id, before=_told(before), after=_told(after))
+    return Answer(data=RedriveOut.of(after))
+
+
+# -- what is meant, and may be -----------------------------------------------------------------------------------------
+
+
+async def _which(caller: Caller, body: DiscardIn) -> dict[str, Any]:
+    """Which dead letters are meant, as the Scheduler takes it; all of them within the caller's reach."""
+    if caller.principal.scope.everything:
+        return _chosen(body)
+    if body.ids is not None:
+        return {"ids": await _own_ids(caller, body.ids)}
+    if body.filter is None or body.everything:
+        caller.check_everything()
+        return _chosen(body)
+    chosen = _within(caller, body.filter)
+    if not caller.principal.scope.allows(chosen.get("queue"), chosen.get("name")):
+        raise Problem(403, "Say which dead letters by a queue and a name that this key reaches, or by their ids.")
+    return chosen
+
+
+def _chosen(body: DiscardIn) -> dict[str, Any]:
+    if body.ids is not None:
+        return {"ids": body.ids}
+    return {"everything": True} if body.filter is None or body.everything else body.filter.given()
+
+
+async def _own_ids(caller: Caller, ids: list[str]) -> list[str]:
+    """The ids of a key with a scope. One that is out of its reach is not there, as one that nobody has."""
+    if len(ids) > _IDS_OF_A_SCOPE:
+        raise Problem(422, f"A key with a scope names at most {_IDS_OF_A_SCOPE} dead letters at a time.", field="ids")
+    for one in ids:
+        await reached(caller, one)
+    return ids
+
+
+def _within(caller: Caller, filter: DeadLetterFilterIn) -> dict[str, Any]:
+    """A filter narrowed down to the queue of a key that has only one."""
+    queues = caller.principal.scope.queues
+    given = filter.given()
+    return {"queue": queues[0], **given} if queues is not None and len(queues) == 1 else given
+
+
+async def _groups(caller: Caller, query: GroupListing) -> list[DeadLetterGroup]:
+    given, queues = _within(caller, query), caller.principal.scope.queues
+    if queues is None:
+        return await caller.scheduler.dead_letter_groups(**given)
+    wanted = [queue for queue in queues if given.get("queue") in (None, queue)][:_QUEUES_OF_A_SCOPE]
+    found = [await caller.scheduler.dead_letter_groups(**{**given, "queue": queue}) for queue in wanted]
+    return _merged(group for groups in found for group in groups)
+
+
+def _merged(groups: Iterable[DeadLetterGroup]) -> list[DeadLetterGroup]:
+    """Groups of several queues by their fingerprints."""
+    merged: dict[str, DeadLetterGroup] = {}
+    for group in groups:
+        merged[group.fingerprint] = _joined(group, merged.get(group.fingerprint))
+    return sorted(merged.values(), key=lambda group: group.last_seen, reverse=True)
+
+
+def _joined(one: DeadLetterGroup, other: DeadLetterGroup | None) -> DeadLetterGroup:
+    if other is None:
+        return one
+    later = max(one, other, key=lambda group: group.last_seen)
+    count, first = one.count + other.count, min(one.first_seen, other.first_seen)
+    return DeadLetterGroup(
+        later.fingerprint,
+        later.name,
+        later.error_type,
+        later.message,
+        count,
+        first,
+        later.last_seen,
+        later.sample_job_id,
+    )
+
+
+async def _message(caller: Caller, group: DeadLetterGroup) -> str:
+    """The message of a group's sample, as it may be shown."""
+    try:
+        job = caller.scheduler.shown(await caller.scheduler.get_job(group.sample_job_id))
+    except JobNotFound:
+        return ""
+    return "" if job.error is None else job.error.message
+
+
+# -- redrives ----------------------------------------------------------------------------------------------------------
+
+
+async def _begun(caller: Caller, action: str, redrive: Redrive, body: DiscardIn) -> Answer[RedriveOut]:
+    asked = body.model_dump(mode="json", exclude_defaults=True, exclude={"ids", "data"})
+    await caller.note(action, redrive.id, after=asked | {"ids": body.ids and len(body.ids)} | _told(redrive))
+    return Answer(data=RedriveOut.of(redrive))
+
+
+async def _reached(caller: Caller, redrive_id: str) -> Redrive:
+    redrive = await caller.scheduler.get_redrive(redrive_id)
+    if not _is_own(caller, redrive):
+        raise Problem(404, "There is no such redrive.")
+    return redrive
+
+
+def _is_own(caller: Caller, redrive: Redrive) -> bool:
+    return caller.principal.scope.everything or redrive.actor == caller.actor
+
+
+def _told(redrive: Redrive) -> dict[str, Any]:
+    return {"state": redrive.state, "matched": redrive.matched, "done": redrive.done, "skipped": redrive.skipped}
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def _cursor(job: Job) -> str:
+    """Where a page ends: the instant at which its last job failed, and that job's id."""
+    at = None if job.finished_at is None else shown_instant(job.finished_at)
+    return base64.urlsafe_b64encode(json.dumps([at, job.id]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(text: str) -> Job:
+    """The job at which a page ended, as far as it matters."""
+    try:
+        at, identity = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        failed_at = datetime.fromisoformat(at).astimezone(UTC)
+        if not isinstance(identity, str) or not identity:
+            raise ValueError
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        raise Problem(422, "This cursor is none of this list; begin again without one.", field="cursor") from None
+    return Job(identity, "", {}, FAILED, "", 5, failed_at, failed_at, finished_at=failed_at)

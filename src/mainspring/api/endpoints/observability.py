@@ -1,0 +1,151 @@
+"""How the whole fares: health, statistics from counters, and the latest failures."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from mainspring.api.service import Caller, Viewer
+from mainspring.api.showing import executions_of, newest_first
+from mainspring.api.wire.base import Answer, InstantIn, to_ms
+from mainspring.api.wire.observability import (
+    Executions,
+    HealthReport,
+    LiveWorker,
+    Movement,
+    PollingScheduler,
+    SchedulerFacts,
+    Series,
+    Summary,
+)
+from mainspring.api.wire.resources import Execution
+from mainspring.model.access import Scope
+from mainspring.model.dead_letters import DeadLetterFilter
+from mainspring.model.health import UNHEALTHY, Health, WorkerFacts
+from mainspring.model.job import Job
+
+router = APIRouter(tags=["observability"])
+
+_DAY = timedelta(days=1)
+_LONGEST = timedelta(days=5 * 365)
+# How many dead letters are looked through for those that a key reaches.
+_LOOKED_AT = 1000
+Word = Annotated[str | None, Query(min_length=1, max_length=200)]
+_UNHEALTHY: dict[int | str, dict[str, Any]] = {
+    503: {"model": HealthReport, "description": "Nothing can be done now; `reasons` says why."}
+}
+
+
+@router.get("/api/observability/health", summary="Whether what is due gets done", responses=_UNHEALTHY)
+async def health(caller: Viewer, response: Response) -> HealthReport:
+    """Readiness: whether MongoDB is there, workers are alive, and what is due gets done. `status` is healthy, degraded
+    or unhealthy (then the answer is a 503), and `reasons` says why. That this process answers at all, its liveness,
+    is what `/healthz` tells, without a key."""
+    found = await caller.scheduler.health()
+    if found.status == UNHEALTHY:
+        response.status_code = 503
+    return _report(caller, found)
+
+
+@router.get("/api/observability/stats", summary="Executions in sum")
+async def stats(caller: Viewer) -> Answer[Summary]:
+    """How many executions there were, for as long as statistics are kept (30 days by default), and what runs now.
+    Nothing is counted for this: workers keep counters. They are stored each second."""
+    scheduler, scope = caller.scheduler, caller.principal.scope
+    now, keep = caller.service.now(), scheduler.settings.keep_stats
+    reach = _LONGEST if keep is None else max(min(timedelta(seconds=keep), _LONGEST), _DAY)
+    total = (await scheduler.statistics(now - reach, now, step=_DAY, scope=scope)).total
+    lately = (await scheduler.statistics(now - _DAY, now, scope=scope)).total
+    executions = Executions(
+        total=total.executions,
+        successful=total.completed,
+        failed=total.unsuccessful,
+        last24_hours=lately.executions,
+    )
+    return Answer(data=Summary(executions=executions, scheduler=_facts(_reached(await scheduler.health(), scope))))
+
+
+@router.get("/api/observability/failures", summary="The latest failures")
+async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
+    """Executions that failed, the newest first: all attempts at jobs that have failed for good. Attempts at jobs that
+    are tried again are with their jobs."""
+    found: list[Execution] = []
+    for job in await _dead_letters(caller, limit):
+        attempts = executions_of(caller.service, job, job.schedule_id or job.id)
+        found += [one for one in attempts if one.status == "failure"]
+    return Answer(data=newest_first(found)[:limit])
+
+
+@router.get("/api/stats", summary="Statistics as a series in time")
+async def series(
+    caller: Viewer,
+    start: InstantIn | None = None,
+    end: InstantIn | None = None,
+    step: Annotated[int, Query(ge=60_000, description="In milliseconds; whole minutes.")] = 3_600_000,
+    name: Word = None,
+    queue: Word = None,
+) -> Answer[Series]:
+    """Attempts that began and how they ended, how long they took and how late they were, for each `step` from `start`
+    to `end`; the last 24 hours by default. Minutes are known of the last two days, hours for as long as statistics are
+    kept. Steps begin at whole multiples of their length since 1970, in UTC; 2,000 at most are told at once."""
+    until = caller.service.now() if end is None else end
+    found = await caller.scheduler.statistics(
+        until - _DAY if start is None else start,
+        until,
+        step=timedelta(milliseconds=step),
+        name=name,
+        queue=queue,
+        scope=caller.principal.scope,
+    )
+    return Answer(data=Series.of(found))
+
+
+def _report(caller: Caller, found: Health) -> HealthReport:
+    scope = caller.principal.scope
+    workers = _reached(found, scope)
+    interval = to_ms(caller.scheduler.settings.poll_interval) or 0
+    return HealthReport(
+        success=found.status != UNHEALTHY,
+        status=found.status,  # type: ignore[arg-type]
+        timestamp=found.at,
+        ready=found.status != UNHEALTHY,
+        reasons=list(found.reasons),
+        scheduler=PollingScheduler(**_facts(workers).model_dump(by_alias=False), poll_interval=interval),
+        database=found.clock_known,
+        workers=[LiveWorker.of(worker) for worker in workers] if scope.everything else [],
+        progress=Movement.of(found) if scope.everything else None,
+    )
+
+
+def _reached(found: Health, scope: Scope) -> list[WorkerFacts]:
+    """The workers that may run what a key reaches."""
+    wanted = scope.queues
+    return [one for one in found.workers if wanted is None or one.queues is None or set(one.queues) & set(wanted)]
+
+
+def _facts(workers: list[WorkerFacts]) -> SchedulerFacts:
+    return SchedulerFacts(
+        is_running=bool(workers),
+        running_jobs=sum(worker.running for worker in workers),
+        max_concurrent_jobs=sum(worker.concurrency for worker in workers),
+    )
+
+
+async def _dead_letters(caller: Caller, limit: int) -> list[Job]:
+    """The latest dead letters that the caller reaches. Of one who reaches some names only, the latest thousand in each
+    of his queues are looked through."""
+    scope = caller.principal.scope
+    found: list[Job] = []
+    for queue in [None] if scope.queues is None else scope.queues:
+        mine: list[Job] = []
+        most = limit if scope.prefixes is None else _LOOKED_AT
+        filter: DeadLetterFilter = {} if queue is None else {"queue": queue}
+        async for job in caller.scheduler.dead_letters(limit=most, **filter):
+            if scope.allows(job.queue, job.name):
+                mine.append(job)
+            if len(mine) >= limit:
+                break
+        found += mine
+    return found

@@ -1,0 +1,58 @@
+"""Sessions over HTTP: a key is exchanged for a cookie that pages cannot read and other sites cannot send."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from fastapi import APIRouter, Request, Response
+
+from mainspring.api.principals import BY_KEY, BY_SESSION, check_same_site, cookie_name, is_asked_locally, unknown
+from mainspring.api.service import Viewer
+from mainspring.api.wire.access import SessionFacts
+from mainspring.api.wire.base import Answer
+
+router = APIRouter(tags=["access"])
+
+
+@router.get("/api/session", summary="Who am I?")
+async def get_session(caller: Viewer, request: Request) -> Answer[SessionFacts]:
+    """Who makes this request, by whatever way he is recognised, and what he may do. A session is told its token."""
+    token = None
+    if caller.principal.way == BY_SESSION:
+        token = caller.service.doorkeeper.csrf_token(request.cookies[cookie_name(request)])
+    return Answer(data=SessionFacts.of(caller.principal, token))
+
+
+@router.post("/api/session", status_code=201, summary="Log in")
+async def open_session(caller: Viewer, request: Request, response: Response) -> Answer[SessionFacts]:
+    """Exchange the API key in the Authorization header for a cookie. Changes need `csrfToken` in X-Csrf-Token then."""
+    principal, doorkeeper = caller.principal, caller.service.doorkeeper
+    if principal.way != BY_KEY or principal.key is None:
+        raise unknown("A session is opened with an API key.")
+    check_same_site(request)
+    lasts = timedelta(hours=caller.service.settings.session_hours)
+    text, session = doorkeeper.open_session(principal.key, lasts)
+    await caller.note("session.open", principal.key.id, after={"expiresAt": session.expires_at})
+    _set_cookie(request, response, text, int(lasts.total_seconds()))
+    opened = replace(principal, way=BY_SESSION, session=session)
+    return Answer(data=SessionFacts.of(opened, doorkeeper.csrf_token(text)))
+
+
+@router.delete("/api/session", status_code=204, summary="Log out")
+async def close_session(caller: Viewer, request: Request, response: Response) -> None:
+    """Let the browser forget its session. To end it for whoever has a copy, revoke or rotate the key."""
+    await caller.note("session.close", caller.actor)
+    _set_cookie(request, response, "", 0)
+
+
+def _set_cookie(request: Request, response: Response, value: str, lasts: int) -> None:
+    response.set_cookie(
+        cookie_name(request),
+        value,
+        max_age=lasts,
+        path="/",
+        secure=not is_asked_locally(request),
+        httponly=True,
+        samesite="strict",
+    )

@@ -1,0 +1,164 @@
+"""API keys, sessions and the audit log on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field
+
+from mainspring.api.principals import Principal
+from mainspring.api.wire.base import In, Instant, InstantIn, Milliseconds, Out
+from mainspring.model.access import Key, Scope
+from mainspring.model.audit import Link, Row, Verdict
+
+Role = Literal["viewer", "operator", "admin"]
+Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=100)]
+
+
+class Reach(Out):
+    """What a key reaches: these queues, and jobs whose names begin so. Null is everything."""
+
+    queues: list[str] | None = None
+    prefixes: list[str] | None = None
+
+    @classmethod
+    def of(cls, scope: Scope) -> Self:
+        return cls(
+            queues=None if scope.queues is None else list(scope.queues),
+            prefixes=None if scope.prefixes is None else list(scope.prefixes),
+        )
+
+
+class KeyCreation(In):
+    """A key to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "billing", "role": "operator", "queues": ["billing"]}]}
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=200, description="What its owner calls it.")]
+    role: Role = "operator"
+    queues: Names | None = Field(None, description="The queues that it reaches; all, when left out.")
+    prefixes: Names | None = Field(None, description="How the names of the jobs that it reaches begin.")
+    expires_at: InstantIn | None = None
+
+
+class KeyRotation(In):
+    """How a key gets a new secret."""
+
+    grace: Milliseconds = Field(0, description="For how long the old secret counts too; at most 30 days.")
+
+
+class KeyFacts(Out):
+    """An API key: everything but its secret."""
+
+    id: str
+    name: str
+    role: Role
+    scope: Reach
+    created_at: Instant
+    created_by: str | None = None
+    expires_at: Instant | None = None
+    last_used_at: Instant | None = Field(None, description="To the minute.")
+    rotated_at: Instant | None = None
+    old_until: Instant | None = Field(None, description="Until when the secret before the last rotation counts.")
+    revoked_at: Instant | None = None
+
+    @classmethod
+    def values(cls, key: Key) -> dict[str, Any]:
+        times = {one: getattr(key, one) for one in ("created_at", "expires_at", "last_used_at", "rotated_at")}
+        return {
+            **{one: getattr(key, one) for one in ("id", "name", "role", "old_until", "revoked_at")},
+            **times,
+            "scope": Reach.of(key.scope),
+            "created_by": key.actor,
+        }
+
+    @classmethod
+    def of(cls, key: Key) -> Self:
+        return cls(**cls.values(key))
+
+
+class NewKeyFacts(KeyFacts):
+    """A key that was just made or rotated, with its text."""
+
+    key: str = Field(description="The key itself: shown this once, and never again.", examples=["ms_…_…"])
+
+
+class SessionFacts(Out):
+    """Who makes this request, and what he may do."""
+
+    way: Literal["key", "session", "local"] = Field(
+        description="How he was recognised; local: by being on this machine while there is no key."
+    )
+    actor: str = Field(description="What the audit log calls him.")
+    name: str | None = Field(None, description="Of the key.")
+    role: Role
+    scope: Reach
+    expires_at: Instant | None = Field(None, description="When the session, or the key, ends.")
+    csrf_token: str | None = Field(
+        None, description="Of a session: what its changes have to bring along, in the header X-Csrf-Token."
+    )
+
+    @classmethod
+    def of(cls, principal: Principal, csrf_token: str | None = None) -> Self:
+        key, session = principal.key, principal.session
+        ends = [one.expires_at for one in (key, session) if one is not None and one.expires_at is not None]
+        same = {one: getattr(principal, one) for one in ("way", "actor", "role")}
+        name, end = None if key is None else key.name, min(ends, default=None)
+        return cls(**same, name=name, scope=Reach.of(principal.scope), expires_at=end, csrf_token=csrf_token)
+
+
+class AuditRow(Out):
+    """A row of the audit log."""
+
+    n: int
+    id: str
+    at: Instant
+    actor: str
+    address: str | None = None
+    action: str = Field(examples=["job.cancel"])
+    target: str
+    before: Any = None
+    after: Any = None
+    prev: str = Field(description="The hash of the row before.")
+    hash: str
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        plain = {one: getattr(row, one) for one in ("n", "id", "at", "actor", "address", "action", "target")}
+        return cls(**plain, before=row.value_before(), after=row.value_after(), prev=row.prev, hash=row.hash)
+
+
+class AuditLink(Out):
+    """A place in the audit log's chain."""
+
+    n: int
+    hash: str
+    at: Instant
+
+    @classmethod
+    def of(cls, link: Link) -> Self:
+        return cls(n=link.n, hash=link.hash, at=link.at)
+
+
+class AuditVerdict(Out):
+    """What checking the audit log has found."""
+
+    ok: bool
+    checked: int = Field(description="How many rows are in order.")
+    broken: int | None = Field(None, description="The number of the first row that is not.")
+    reason: str = ""
+    last: AuditLink = Field(
+        description="The last row that is in order. Kept elsewhere, it shows when the log is written anew."
+    )
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        return cls(
+            ok=verdict.ok,
+            checked=verdict.checked,
+            broken=verdict.broken,
+            reason=verdict.reason,
+            last=AuditLink.of(verdict.last),
+        )

@@ -1,0 +1,126 @@
+"""Dead letters and redrives on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, JsonValue, model_validator
+
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out
+from mainspring.api.wire.jobs import JobOut, Reason
+from mainspring.api.wire.resources import Text
+from mainspring.dead_letters import Redrive
+from mainspring.model.dead_letters import MOST_IDS, DeadLetterGroup
+
+JobId = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class DeadLetterFilterIn(In):
+    """Which dead letters are meant; all that is given has to fit."""
+
+    name: Text | None = None
+    queue: Text | None = None
+    tag: Text | None = None
+    error: Text | None = Field(None, description="The type of the error.", examples=["TimeoutError"])
+    fingerprint: Text | None = None
+    since: InstantIn | None = Field(None, description="Failed at this instant or later.")
+    until: InstantIn | None = Field(None, description="Failed before this instant.")
+    text: Annotated[str, Field(min_length=1, max_length=1000, description="In the error's message.")] | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The filter as the Scheduler takes it."""
+        names = ("name", "queue", "tag", "error", "fingerprint", "since", "until", "text")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class DeadLetterListing(DeadLetterFilterIn):
+    """Which dead letters are listed, and how many."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    cursor: Annotated[str, Field(max_length=2000, description="The `next` of the page before.")] | None = None
+
+
+class GroupListing(DeadLetterFilterIn):
+    """Of which dead letters groups are made, and how many groups are shown."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+class DeadLetters(Answer[list[JobOut]]):
+    """A page of dead letters. Where it is not `complete`, it is short although there may be more: go on with `next`."""
+
+    complete: bool
+
+
+class DiscardIn(In):
+    """Dead letters by their ids, by a filter, or all of them; that all are meant has to be said."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"filter": {"name": "send-report"}}]})
+
+    ids: Annotated[list[JobId], Field(min_length=1, max_length=MOST_IDS)] | None = None
+    filter: DeadLetterFilterIn | None = None
+    everything: bool = False
+    reason: Reason = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = (self.ids is not None) + (self.filter is not None and bool(self.filter.given())) + self.everything
+        if given != 1:
+            raise ValueError("give one of ids, a filter that says something, and everything: true")
+        return self
+
+
+class RetryIn(DiscardIn):
+    """The same, with what is to be changed in the data of each: `data` is laid over it, `remove` is taken out."""
+
+    data: dict[str, JsonValue] | None = None
+    remove: Annotated[list[Text], Field(max_length=100)] = Field(default_factory=list)
+
+
+class GroupOut(Out):
+    """Dead letters with the same trouble. The message is that of the latest, as it may be shown."""
+
+    fingerprint: str
+    name: str
+    error_type: str
+    message: str
+    count: int
+    first_seen: Instant
+    last_seen: Instant
+    sample_job_id: str
+
+    @classmethod
+    def of(cls, group: DeadLetterGroup, message: str) -> Self:
+        same = ("fingerprint", "name", "error_type", "count", "first_seen", "last_seen", "sample_job_id")
+        return cls(**{key: getattr(group, key) for key in same}, message=message)
+
+
+class SkipOut(Out):
+    """A dead letter that was left as it was, and why."""
+
+    job_id: str
+    reason: str
+
+
+class RedriveOut(Out):
+    """An order to retry or to discard dead letters, and how far it is."""
+
+    id: str
+    kind: str
+    state: str
+    matched: int
+    done: int
+    skipped: int
+    progress: float
+    started_at: Instant
+    finished_at: Instant | None
+    actor: str | None
+    reason: str
+    skips: list[SkipOut] = Field(description="The first of those that were left alone, up to 100.")
+
+    @classmethod
+    def of(cls, redrive: Redrive) -> Self:
+        same = ("id", "kind", "state", "matched", "done", "skipped", "progress", "started_at", "finished_at")
+        skips = [SkipOut(job_id=skip.job_id, reason=skip.reason) for skip in redrive.skips]
+        fields = {key: getattr(redrive, key) for key in same}
+        return cls(**fields, actor=redrive.actor, reason=redrive.reason, skips=skips)

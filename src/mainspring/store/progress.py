@@ -1,0 +1,47 @@
+"""Whether things move: what has been due for longest and nobody took, which lease nobody renews, what fires late.
+
+Each is one seek in an index, whatever is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from mainspring.model.job import RUNNING
+from mainspring.store.claim import Claims
+from mainspring.store.collections import DUE, LEASE
+from mainspring.store.connection import Connection
+
+
+class Progress:
+    """The store's verbs for looking after the whole."""
+
+    def __init__(self, connection: Connection, claims: Claims) -> None:
+        self._connection = connection
+        self._claims = claims
+
+    async def first_due(self, without: Iterable[str] = ()) -> tuple[datetime, str] | None:
+        """The ready job that is due, or will be, first of all; its instant and its queue. Some queues do not count."""
+        left_out = frozenset(without)
+        queues = [queue for queue in await self._claims.queues() if queue not in left_out]
+        return await self._claims.next_run_at(queues) if queues else None
+
+    async def first_lease_end(self) -> datetime | None:
+        """When the lease of a running job ends first; those that have none are somebody's raw inserts."""
+        with self._connection.deadline():
+            first = await self._connection.jobs.find_one(
+                {"state": RUNNING, "lease_until": {"$type": "date"}},
+                {"_id": 0, "lease_until": 1},
+                sort=[("state", 1), ("lease_until", 1)],
+                hint=LEASE,
+            )
+        return None if first is None else first["lease_until"]
+
+    async def first_firing(self) -> datetime | None:
+        """When a schedule is to be looked at first."""
+        with self._connection.deadline():
+            first = await self._connection.schedules.find_one(
+                {"fire_at": {"$type": "date"}}, {"_id": 0, "fire_at": 1}, sort=[("fire_at", 1), ("_id", 1)], hint=DUE
+            )
+        return None if first is None else first["fire_at"]

@@ -1,0 +1,175 @@
+"""Creating many jobs with one request: read, stored and answered line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.conftest import Api, serving
+from harness.api_keys import actions, keyed
+from mainspring import Scheduler
+from mainspring.api.items import TOO_LONG, BrokenArray, Entries, Lines
+
+BULK = "/api/jobs/bulk"
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def ndjson(*items: Any) -> bytes:
+    return b"".join((item if isinstance(item, bytes) else json.dumps(item).encode()) + b"\n" for item in items)
+
+
+async def send(api: Api, body: Any, **headers: str) -> list[dict[str, Any]]:
+    sent = {**api.headers, **NDJSON, **headers}
+    async with api.session.post(api.url + BULK, data=body, headers=sent) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/x-ndjson")
+        return [json.loads(line) async for line in answer.content]
+
+
+async def stored(scheduler: Scheduler, answers: list[dict[str, Any]]) -> list[Any]:
+    return [(await scheduler.get_job(one["jobId"])).data.get("n") for one in answers if "jobId" in one]
+
+
+async def test_each_line_makes_a_job_and_is_answered_by_its_number(api: Api) -> None:
+    answers = await send(api, ndjson(*({"name": "x", "data": {"n": n}} for n in range(1200))))
+    assert [one["line"] for one in answers] == list(range(1, 1201))
+    assert await stored(api.scheduler, answers[:3] + answers[-3:]) == [0, 1, 2, 1197, 1198, 1199]
+    assert await actions(api) == [("job.bulk", "bulk")]
+
+
+async def test_a_json_array_does_the_same(api: Api) -> None:
+    body = json.dumps([{"name": "x", "data": {"n": 1, "s": '],{["\\"'}}, {"name": "x", "data": {"n": 2}}], indent=2)
+    answers = await send(api, body, **{"Content-Type": "application/json"})
+    assert [one["line"] for one in answers] == [1, 2]
+    assert await stored(api.scheduler, answers) == [1, 2]
+
+
+async def test_what_is_refused_is_told_line_by_line_and_the_rest_is_stored(api: Api) -> None:
+    answers = await send(
+        api,
+        ndjson(
+            {"name": "x", "data": {"n": 1}},
+            b"{broken",
+            {"name": "x", "colour": "red"},
+            {"data": {}},
+            {"name": "x", "schedule": "* * * * *"},
+            {"name": "x", "priority": 11},
+            b"",
+            [1],
+            b'{"name": "x", "data": {"n": NaN}}',
+            {"endpoint": "http://127.0.0.1/"},
+            {"name": "mainspring:http", "data": {}},
+            {"name": "x", "data": {"n": 2}},
+        ),
+    )
+    told = {one["line"]: one["error"]["status"] for one in answers if "error" in one}
+    assert told == {2: 400, 3: 422, 4: 422, 5: 422, 6: 422, 8: 422, 9: 400, 10: 422, 11: 422}
+    fields = {one["line"]: one["error"].get("field") for one in answers if "error" in one}
+    assert (fields[3], fields[4], fields[6], fields[10]) == ("colour", "name", "priority", "endpoint")
+    assert await stored(api.scheduler, answers) == [1, 2]
+    (row,) = await api.scheduler.changes()
+    assert row.value_after() == {"stored": 2, "refused": 9}
+
+
+async def test_an_item_is_answered_while_the_next_one_is_not_yet_sent(api: Api) -> None:
+    answered: asyncio.Queue[bytes] = asyncio.Queue()
+    seen: list[dict[str, Any]] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        for n in range(3):
+            yield ndjson({"name": "x", "data": {"n": n}})
+            seen.append(json.loads(await answered.get()))
+
+    async with api.session.post(api.url + BULK, data=body(), headers=NDJSON) as answer:
+        async for line in answer.content:
+            await answered.put(line)
+    assert [one["line"] for one in seen] == [1, 2, 3]
+
+
+async def test_a_client_that_leaves_half_way_keeps_what_it_was_told_of(api: Api) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield ndjson({"name": "x", "data": {"n": 1}})
+        await asyncio.sleep(60)
+
+    async with api.session.post(api.url + BULK, data=body(), headers=NDJSON) as answer:
+        told = json.loads(await answer.content.readline())
+        answer.close()
+    assert (await api.scheduler.get_job(told["jobId"])).data == {"n": 1}
+    for _ in range(200):
+        if await actions(api):
+            break
+        await asyncio.sleep(0.05)
+    assert await actions(api) == [("job.bulk", "bulk")]
+
+
+async def test_an_item_that_is_too_long_is_passed_over(scheduler: Scheduler) -> None:
+    async with serving(scheduler, max_body=2048) as api:
+        long = {"name": "x", "data": {"text": "a" * 5000}}
+        answers = await send(api, ndjson({"name": "x"}, long, {"name": "x"}))
+    assert ["jobId" in one for one in answers] == [True, False, True]
+    assert answers[1]["error"]["status"] == 413
+
+
+async def test_the_same_bulk_with_the_same_key_makes_nothing_twice(api: Api) -> None:
+    body = ndjson({"name": "x"}, {"name": "x", "dedupeKey": "own"})
+    first = await send(api, body, **{"Idempotency-Key": "k1"})
+    again = await send(api, body, **{"Idempotency-Key": "k1"})
+    assert [one["jobId"] for one in again] == [one["jobId"] for one in first]
+    assert [one.get("deduplicated") for one in again] == [True, True]
+    other = await send(api, body, **{"Idempotency-Key": "k2"})
+    assert other[0]["jobId"] != first[0]["jobId"]
+
+
+async def test_a_body_that_is_no_array_is_told_so(api: Api) -> None:
+    for body in ('{"name": "x"}', '[{"name": "x"}', '[{"name": "x"}] 1', ""):
+        answers = await send(api, body or b" ", **{"Content-Type": "application/json"})
+        assert answers[-1]["error"]["status"] == 400
+    assert await send(api, "[ ]", **{"Content-Type": "application/json"}) == []
+
+
+async def test_another_type_of_body_is_refused(api: Api) -> None:
+    assert (await api.call("POST", BULK, data=b"x", headers={"Content-Type": "text/plain"})).status == 415
+
+
+async def test_a_key_with_a_scope_makes_jobs_within_it_only(api: Api) -> None:
+    tenant = await keyed(api, "operator", queues=["a"], prefixes=["acme."])
+    viewer = await keyed(api, "viewer")
+    items = [{"name": "acme.x", "queue": "a"}, {"name": "acme.x"}, {"name": "x", "queue": "a"}]
+    answers = await send(tenant, ndjson(*items))
+    assert [one.get("error", {}).get("status") for one in answers] == [None, 403, 403]
+    assert (await api.scheduler.get_job(answers[0]["jobId"])).queue == "a"
+    assert (await viewer.call("POST", BULK, data=ndjson({"name": "x"}), headers=NDJSON)).status == 403
+
+
+async def test_a_dedupe_key_does_not_give_away_the_job_of_somebody_else(api: Api) -> None:
+    foreign = await api.scheduler.schedule("x", dedupe_key="d", delay=60)
+    tenant = await keyed(api, "operator", queues=["a"])
+    (answer,) = await send(tenant, ndjson({"name": "x", "queue": "a", "dedupeKey": "d"}))
+    assert answer["error"]["status"] == 409
+    assert foreign.id not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_body_is_split_the_same_however_it_comes(size: int) -> None:
+    array = b' [ {"a": "x,\\"]\\\\"} , [1, [2]], "}", 3 ] '
+    splitter, items = Entries(100), []
+    for start in range(0, len(array), size):
+        items += splitter.feed(array[start : start + size])
+    items += splitter.close()
+    assert [json.loads(item) for item in items if isinstance(item, bytes)] == json.loads(array)
+    lines, found = Lines(10), []
+    text = b"one\n\n" + b"x" * 11 + b"\ntwo"
+    for start in range(0, len(text), size):
+        found += lines.feed(text[start : start + size])
+    assert [*found, *lines.close()] == [b"one", b"", TOO_LONG, b"two"]
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[1", b"[1] 2", b'["', b"[}", b""])
+def test_what_is_no_array_is_noticed(text: bytes) -> None:
+    splitter = Entries(100)
+    with pytest.raises(BrokenArray):
+        splitter.feed(text)
+        splitter.close()

@@ -1,0 +1,204 @@
+"""Health, statistics and failures over HTTP."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from api.conftest import Api, Make, serving
+from harness.servers import Servers
+from harness.waiting import eventually
+from mainspring import Every, Fail, Scheduler
+from mainspring.model.health import DEGRADED, HEALTHY, UNHEALTHY, WorkerFacts, judge
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WORKER = WorkerFacts("w", NOW, 1, 10, None)
+
+
+def register(scheduler: Scheduler) -> None:
+    @scheduler.job("mail.send")
+    async def send() -> str:
+        return "sent"
+
+    @scheduler.job("report", queue="slow", retry=1)
+    async def report(password: str = "") -> None:
+        raise Fail("no paper, and the password is " + password)
+
+
+async def run_some(api: Api) -> None:
+    register(api.scheduler)
+    await api.scheduler.start()
+    jobs = [await api.scheduler.schedule("mail.send") for _ in range(3)]
+    jobs += [await api.scheduler.schedule("report", {"password": f"hunter{number}"}) for number in range(2)]
+    for job in jobs:
+        await api.scheduler.wait(job.id, timeout=20)
+
+
+async def counted(api: Api, executions: int) -> Any:
+    async def told() -> Any:
+        data = (await api.get("/api/observability/stats")).data
+        return data if data["executions"]["total"] == executions else None
+
+    return await eventually(told)
+
+
+async def test_the_health_of_a_running_scheduler_has_the_documented_shape(api: Api) -> None:
+    register(api.scheduler)
+    await api.scheduler.start()
+    reply = await api.get("/api/observability/health")
+    assert reply.status == 200
+    assert (reply.body["success"], reply.body["status"], reply.body["reasons"]) == (True, "healthy", [])
+    assert reply.body["timestamp"].endswith("Z")
+    assert reply.body["scheduler"] == {
+        "isRunning": True,
+        "runningJobs": 0,
+        "maxConcurrentJobs": 10,
+        "pollInterval": 200,
+    }
+    assert (reply.body["live"], reply.body["ready"], reply.body["database"]) == (True, True, True)
+    assert [worker["queues"] for worker in reply.body["workers"]] == [None]
+
+
+async def test_without_a_worker_the_scheduler_is_degraded_and_says_why(api: Api) -> None:
+    reply = await api.get("/api/observability/health")
+    assert (reply.status, reply.body["status"], reply.body["scheduler"]["isRunning"]) == (200, "degraded", False)
+    assert "No worker is alive" in reply.body["reasons"][0]
+
+
+async def test_what_is_long_due_with_nobody_to_take_it_is_unhealthy(api: Api) -> None:
+    await api.scheduler.schedule("later", delay=3600)
+    assert (await api.get("/api/observability/health")).status == 200
+    await api.scheduler.schedule("work", run_at=datetime.now(UTC) - timedelta(minutes=5), queue="mail")
+    reply = await api.get("/api/observability/health")
+    assert (reply.status, reply.body["success"], reply.body["status"]) == (503, False, "unhealthy")
+    assert reply.body["progress"]["oldestDueQueue"] == "mail"
+    await api.scheduler.pause(queue="mail")
+    reply = await api.get("/api/observability/health")
+    assert (reply.status, reply.body["progress"]["oldestDueAt"]) == (200, None)
+
+
+async def test_a_schedule_that_nobody_fires_is_unhealthy(api: Api) -> None:
+    schedule = await api.scheduler.schedule("work", repeat=Every("1h"), schedule_id="hourly")
+    assert schedule.next_at is not None
+    schedules = api.scheduler.client.get_default_database()["jobs.schedules"]
+    await schedules.update_one({"_id": "hourly"}, {"$set": {"fire_at": datetime.now(UTC) - timedelta(minutes=9)}})
+    reply = await api.get("/api/observability/health")
+    assert reply.status == 503
+    assert "A schedule should have fired" in " ".join(reply.body["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("workers", "due", "lease", "firing", "status"),
+    [
+        ((WORKER,), None, None, None, HEALTHY),
+        ((WORKER,), 30, 10, 30, HEALTHY),
+        ((WORKER,), -3600, -60, -60, HEALTHY),
+        ((WORKER,), 61, None, None, DEGRADED),
+        ((WORKER,), None, 31, None, DEGRADED),
+        ((WORKER,), None, None, 61, DEGRADED),
+        ((), None, None, None, DEGRADED),
+        ((), 30, 10, 30, DEGRADED),
+        ((), 61, None, None, UNHEALTHY),
+        ((), None, 31, None, UNHEALTHY),
+        ((), None, None, 61, UNHEALTHY),
+    ],
+)
+def test_progress_counts_and_not_just_being_up(
+    workers: tuple[WorkerFacts, ...], due: int | None, lease: int | None, firing: int | None, status: str
+) -> None:
+    def ago(seconds: int | None) -> datetime | None:
+        return None if seconds is None else NOW - timedelta(seconds=seconds)
+
+    since = ago(due)
+    found = judge(NOW, workers, None if since is None else (since, "q"), ago(lease), ago(firing))
+    assert (found.status, bool(found.reasons)) == (status, status != HEALTHY)
+
+
+async def test_health_without_mongodb_is_a_503_and_liveness_is_not(make_scheduler: Make) -> None:
+    servers = Servers(1)
+    servers.start()
+    try:
+        scheduler = make_scheduler(servers.uri("health"), operation_timeout=0.5)
+        async with serving(scheduler) as api:
+            assert (await api.get("/api/observability/health")).status == 200
+            servers.stop()
+            reply = await api.get("/api/observability/health")
+            assert (reply.status, reply.body["success"]) == (503, False)
+            assert (await scheduler.health()).status == UNHEALTHY
+            assert (await api.get("/healthz")).status == 200
+    finally:
+        servers.stop()
+
+
+async def test_stats_are_counted_by_workers_and_have_the_documented_shape(api: Api) -> None:
+    await run_some(api)
+    data = await counted(api, 5)
+    assert data["executions"] == {"total": 5, "successful": 3, "failed": 2, "last24Hours": 5}
+    assert data["scheduler"] == {"isRunning": True, "runningJobs": 0, "maxConcurrentJobs": 10}
+
+
+async def test_a_series_tells_each_step_and_the_sum(api: Api) -> None:
+    await run_some(api)
+    await counted(api, 5)
+    series = (await api.get("/api/stats?step=60000&name=mail.send")).data
+    assert (series["step"], len(series["points"]) in (1440, 1441)) == (60_000, True)
+    assert (series["total"]["completed"], series["total"]["failed"]) == (3, 0)
+    assert sum(point["completed"] for point in series["points"]) == sum(series["durations"]["counts"]) == 3
+    assert series["total"]["p99"] is not None
+    assert (await api.get("/api/stats?queue=slow")).data["total"]["failed"] == 2
+    assert (await api.get("/api/stats?queue=nobody")).data["total"]["started"] == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "step=1000",
+        "step=61000",
+        "step=-1",
+        "step=99999999999999",
+        "start=2026-01-01T00:00:00Z&end=2025-01-01T00:00:00Z",
+        "start=2020-01-01T00:00:00Z&step=60000",
+        "start=2026-01-01T00:00:00",
+        "start=9999-12-31T00:00:00Z&end=9999-12-31T23:59:59Z&step=86400000",
+        "start=tomorrow",
+        "name=",
+    ],
+)
+async def test_a_wrong_series_is_refused(api: Api, query: str) -> None:
+    assert (await api.get(f"/api/stats?{query}")).status == 422
+
+
+async def test_the_latest_failures_are_executions_without_secrets(api: Api) -> None:
+    await run_some(api)
+    found = (await api.get("/api/observability/failures?limit=10")).data
+    assert len(found) == 2
+    for one in found:
+        assert (one["status"], one["attempt"], one["jobId"]) == ("failure", 1, one["runId"])
+        assert one["errorMessage"].startswith("no paper")
+        assert "hunter" not in str(one)
+    assert found[0]["startedAt"] >= found[1]["startedAt"]
+    assert len((await api.get("/api/observability/failures?limit=1")).data) == 1
+    assert (await api.get("/api/observability/failures?limit=0")).status == 422
+
+
+async def test_a_key_with_a_scope_sees_its_own_only(api: Api) -> None:
+    await run_some(api)
+    await counted(api, 5)
+    slow = await api.scheduler.create_api_key("slow", "viewer", queues=["slow"])
+    mail = await api.scheduler.create_api_key("mail", "viewer", prefixes=["mail."])
+    for key, total, failures in ((slow, 2, 2), (mail, 3, 0)):
+        mine = api.with_key(key.text)
+        assert (await mine.get("/api/observability/stats")).data["executions"]["total"] == total
+        assert (await mine.get("/api/stats")).data["total"]["started"] == total
+        assert len((await mine.get("/api/observability/failures")).data) == failures
+        health = (await mine.get("/api/observability/health")).body
+        assert (health["status"], health["workers"], health["progress"]) == ("healthy", [], None)
+    assert (await api.with_key(mail.text).get("/api/stats?name=report")).data["total"]["started"] == 0
+
+
+async def test_without_a_key_nothing_is_told_once_there_is_one(api: Api) -> None:
+    await api.scheduler.create_api_key("ops", "viewer")
+    for path in ("observability/health", "observability/stats", "observability/failures", "stats", "events"):
+        assert (await api.get(f"/api/{path}")).status == 401

@@ -1,0 +1,15 @@
+"""The reference is what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainspring.api.reference import page
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+
+
+def test_the_reference_of_the_api_is_made_from_the_code() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == page(), "run: python -m mainspring.api.reference " + str(
+        REFERENCE.relative_to(Path(__file__).parents[2])
+    )

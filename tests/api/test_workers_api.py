@@ -1,0 +1,43 @@
+"""Workers over HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+from api.conftest import Api
+from harness.api_keys import keyed
+from mainspring import Scheduler
+
+Make = Callable[..., Scheduler]
+
+
+async def test_workers_tell_where_they_are_and_what_they_can_do(api: Api, make_scheduler: Make) -> None:
+    assert (await api.get("/api/workers")).data == []
+    other = make_scheduler(queues=["a"], concurrency=3)
+    other.job("x", version=2, lift={1: lambda data: data})(lambda: None)
+    await other.start()
+    (worker,) = (await api.get("/api/workers")).data
+    assert (worker["host"], worker["pid"], worker["live"]) == (socket.gethostname(), os.getpid(), True)
+    assert (worker["queues"], worker["handlers"], worker["versions"]) == (["a"], ["x"], {"x": 2})
+    assert (worker["concurrency"], worker["running"]) == (3, 0)
+    assert worker["startedAt"].endswith("Z") and worker["beatAt"].endswith("Z")
+
+
+async def test_a_worker_that_is_heard_of_no_more_is_not_live(api: Api, make_scheduler: Make) -> None:
+    other = make_scheduler()
+    await other.start()
+    store = await api.scheduler._store()
+    await store.connection.workers.insert_one(
+        {"_id": "dead", "beat_at": store.clock.now().replace(year=2020), "host": "h", "pid": 1}
+    )
+    found = {one["id"]: one["live"] for one in (await api.get("/api/workers")).data}
+    assert (len(found), found["dead"]) == (2, False)
+    assert sorted(found.values()) == [False, True]
+
+
+async def test_workers_are_for_keys_that_reach_everything(api: Api) -> None:
+    tenant, viewer = await keyed(api, "admin", queues=["a"]), await keyed(api, "viewer")
+    assert (await tenant.get("/api/workers")).status == 403
+    assert (await viewer.get("/api/workers")).status == 200

@@ -1,0 +1,230 @@
+"""What workers count is what has happened; hours are made of minutes and nothing is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.database import AsyncDatabase
+
+from harness.waiting import eventually
+from mainspring import Retry, Scheduler, Snooze, Unavailable
+from mainspring.clock import ManualClock
+from mainspring.engine.counting import Counting
+from mainspring.model.access import make_scope
+from mainspring.model.statistics import Counts, Kind, Statistics
+from mainspring.store.statistics import Statistics as Stored
+
+Make = Callable[..., Scheduler]
+Database = AsyncDatabase[dict[str, Any]]
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+FAST = Retry(attempts=3, delay=0.01, backoff="fixed", jitter=0)
+
+
+async def today(scheduler: Scheduler, **filters: Any) -> Statistics:
+    now = scheduler.now()
+    return await scheduler.statistics(now - HOUR, now + HOUR, step=MINUTE, **filters)
+
+
+def register(scheduler: Scheduler) -> None:
+    @scheduler.job("work", retry=FAST)
+    async def work(number: int) -> None:
+        if number % 10 == 0:
+            raise ValueError("always")
+        if number % 10 == 1 and number not in SEEN:
+            SEEN.add(number)
+            raise ValueError("once")
+
+
+SEEN: set[int] = set()
+
+
+async def test_the_counts_are_the_truth_after_a_thousand_jobs_over_two_workers(
+    make_scheduler: Make, db: Database
+) -> None:
+    SEEN.clear()
+    workers = [make_scheduler(concurrency=20) for _ in range(2)]
+    for worker in workers:
+        register(worker)
+        await worker.start()
+    await workers[0].schedule_bulk({"name": "work", "data": {"number": number}} for number in range(1000))
+
+    async def all_ended() -> bool:
+        ended = {"state": {"$in": ["completed", "failed", "cancelled", "expired"]}}
+        return await db.jobs.count_documents(ended, hint="finished") == 1000
+
+    await eventually(all_ended, timeout=60)
+    for worker in workers:
+        await worker.stop()
+    truth: Counter[str] = Counter()
+    async for job in db.jobs.find({}, {"attempts": 1}, hint="_id_"):
+        truth.update(attempt["outcome"] for attempt in job["attempts"])
+    total = (await today(make_scheduler())).total
+    assert (total.completed, total.failed, total.retried) == (900, 100, 300)
+    assert {"completed": total.completed, "failed": total.failed, "retried": total.retried} == dict(truth)
+    assert total.started == total.executions == sum(total.bins) == truth.total()
+    assert total.lost == total.cancelled == total.snoozed == 0
+    assert {one["_id"]["worker"] async for one in db["jobs.stats"].find({"_id.per": "minute"}, hint="counted")} != set()
+
+
+async def test_counts_are_told_by_name_queue_and_scope(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("mail.send")
+    async def send() -> None: ...
+
+    @scheduler.job("report", queue="slow")
+    async def report() -> None:
+        raise Snooze(3600)
+
+    await scheduler.start()
+    jobs = [await scheduler.schedule("mail.send") for _ in range(3)]
+    await scheduler.schedule("report")
+    for job in jobs:
+        await scheduler.wait(job.id, timeout=20)
+
+    async def counted() -> bool:
+        total = (await today(scheduler)).total
+        return (total.completed, total.snoozed) == (3, 1)
+
+    await eventually(counted)
+    assert (await today(scheduler, name="mail.send")).total.completed == 3
+    assert (await today(scheduler, name="mail")).total.completed == 0
+    assert (await today(scheduler, queue="slow")).total.snoozed == 1
+    assert (await today(scheduler, scope=make_scope(["slow"], None))).total.completed == 0
+    assert (await today(scheduler, scope=make_scope(None, ["mail."]))).total.completed == 3
+    assert (await today(scheduler, scope=make_scope(["slow"], ["mail."]))).total.started == 0
+    assert (await today(scheduler, queue="default", scope=make_scope(["slow"], None))).total.started == 0
+
+
+async def test_a_worker_that_is_stopped_stores_what_it_has_counted(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("work")
+    async def work() -> None: ...
+
+    done = asyncio.Event()
+    scheduler.on("job:success", lambda job: done.set())
+    await scheduler.start()
+    await scheduler.schedule("work")
+    await done.wait()
+    await scheduler.stop()
+    assert (await today(make_scheduler())).total.completed == 1
+
+
+async def test_a_rescue_is_counted_as_a_lost_attempt_by_whoever_does_it(make_scheduler: Make, db: Database) -> None:
+    scheduler = make_scheduler()
+    job = await scheduler.schedule("work")
+    started = {"state": "running", "token": 1, "tries": 1, "worker": "gone", "claim": "c"}
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    await db.jobs.update_one(
+        {"name": job.name}, {"$set": {**started, "lease_until": long_ago}, "$unset": {"ready": ""}}, hint="claim"
+    )
+    await scheduler.rescue_worker("gone")
+    assert (await today(scheduler)).total.lost == 1
+
+
+async def test_counts_that_may_or_may_not_be_stored_are_not_sent_again(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = await make_scheduler().connect()
+    store = await scheduler._store()
+    counting = Counting(store, "w")
+    counting._tally.ended(scheduler.now(), "default", "work", "completed", 0.1)
+    plain = Stored.add
+
+    async def add_and_lose_the_reply(self: Stored, *args: Any) -> None:
+        await plain(self, *args)
+        raise Unavailable("the reply was lost")
+
+    monkeypatch.setattr(Stored, "add", add_and_lose_the_reply)
+    await counting.store()
+    monkeypatch.undo()
+    await counting.store()
+    assert (await today(scheduler)).total.completed == 1
+
+
+# -- growing old ---------------------------------------------------------------------------------------------------
+
+
+async def fill(scheduler: Scheduler, start: datetime, minutes: int) -> None:
+    store = await scheduler._store()
+    for worker in ("a", "b"):
+        counted = []
+        for minute in range(minutes):
+            counts = Counts()
+            counts.began(10)
+            counts.ended("completed", 20)
+            counted.append((Kind(start + minute * MINUTE, "default", "work"), counts))
+        await store.statistics.add(worker, counted)
+
+
+async def test_hours_take_the_place_of_minutes_and_tell_the_same(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    start = clock.now()
+    await fill(timed, start, 180)
+    store = await timed._store()
+    clock.advance(3 * HOUR + 10 * MINUTE)
+    before = await timed.statistics(start, step=HOUR)
+    assert [point.counts.completed for point in before.points] == [120, 120, 120, 0]
+    for _ in range(2):
+        assert await store.statistics.roll_up() is False
+    assert await timed.statistics(start, step=HOUR) == before
+    assert (await timed.statistics(start, start + HOUR, step=MINUTE)).total.completed == 120
+    clock.advance(timedelta(days=3))
+    while await store.statistics.prune(None):
+        pass
+    assert await db["jobs.stats"].count_documents({"_id.per": "minute"}, hint="counted") == 0
+    after = await timed.statistics(start, start + 4 * HOUR, step=HOUR)
+    assert [point.counts for point in after.points] == [point.counts for point in before.points]
+    assert (await timed.statistics(start, start + HOUR, step=timedelta(minutes=5))).points[0].counts.completed == 120
+
+
+async def test_an_hour_that_is_made_twice_counts_once_even_when_its_minutes_are_going(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    start = clock.now()
+    await fill(timed, start, 60)
+    store = await timed._store()
+    clock.advance(2 * HOUR)
+    await store.statistics.roll_up()
+    await db["jobs.stats"].delete_one({"_id.per": "minute"}, hint="counted")
+    await store.statistics._make_hour(start)
+    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 120
+
+
+async def test_minutes_that_have_not_become_hours_are_never_deleted(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    start = clock.now()
+    await fill(timed, start, 10)
+    store = await timed._store()
+    clock.advance(timedelta(days=20))
+    await store.statistics.prune(None)
+    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
+    assert await store.statistics.roll_up() is False
+    await store.statistics.prune(None)
+    assert await db["jobs.stats"].count_documents({"_id.per": "minute"}, hint="counted") == 0
+    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
+
+
+async def test_hours_are_kept_for_as_long_as_the_setting_says(timed: Scheduler, clock: ManualClock) -> None:
+    start = clock.now()
+    await fill(timed, start, 5)
+    store = await timed._store()
+    clock.advance(timedelta(days=31))
+    await store.statistics.roll_up()
+    await store.statistics.prune(clock.now() - timedelta(seconds=timed.settings.keep_stats or 0))
+    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 0
+
+
+async def test_an_idle_worker_stores_no_counts(make_scheduler: Make, db: Database) -> None:
+    scheduler = make_scheduler()
+    await scheduler.start()
+    await scheduler.stop()
+    assert await db["jobs.stats"].count_documents({}, hint="_id_") == 0
