@@ -91,7 +91,8 @@ SCHEDULER_VERBS = {
     ),
     "health": "(self) -> 'Health'",
     "statistics": (
-        "(self, start: 'datetime', end: 'datetime | None' = None, *, step: 'Seconds' = datetime.timedelta(seconds=3600), "
+        "(self, start: 'datetime', end: 'datetime | None' = None, *, "
+        "step: 'Seconds' = datetime.timedelta(seconds=3600), "
         "name: 'str | None' = None, queue: 'str | None' = None, scope: 'Scope' = Scope(queues=None, prefixes=None)) -> "
         "'Statistics'"
     ),
@@ -381,7 +382,8 @@ def test_a_schedule_has_these_verbs_with_these_signatures_in_both_faces() -> Non
 def test_a_schedule_has_what_was_promised_in_both_faces() -> None:
     promised = (
         "id name data rule state next_at due_at last_at last_job_id runs failures paused queue priority created_at "
-        "updated_at start_at end_at jitter policy pause_after tags declared_by rev retry executes timeout start_within kept"
+        "updated_at start_at end_at jitter policy pause_after tags declared_by rev retry executes timeout start_within "
+        "kept"
     )
     for kind in (mainspring.Schedule, mainspring.sync.Schedule):
         assert set(promised.split()) == {name for name in kind.__dataclass_fields__ if not name.startswith("_")}

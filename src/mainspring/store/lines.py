@@ -273,6 +273,11 @@ class Lines:
                 {"_id": {"$in": list(names)}}, {"$unset": {"open_at": ""}}, hint=BY_ID
             )
 
+    async def any_lined(self) -> bool:
+        """Whether any job waits in a line."""
+        with self._connection.deadline():
+            return await self._connection.jobs.find_one({"line": {"$gt": ""}}, {"_id": 1}, hint=LINE) is not None
+
     async def lined(self, prefix: str) -> list[str]:
         """The lines whose names begin like this, by the jobs that are in them."""
         with self._connection.deadline():

@@ -24,7 +24,7 @@ class CarryRedrives(Chore):
 
     @property
     def every(self) -> float:
-        return 1.0
+        return 10.0
 
     async def run_once(self) -> bool:
         redrives = await self._around.store.redrives.under_way()

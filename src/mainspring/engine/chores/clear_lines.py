@@ -22,10 +22,12 @@ class ClearLines(Chore):
 
     @property
     def every(self) -> float:
-        return 10.0
+        return 20.0
 
     async def run_once(self) -> bool:
         store = self._around.store
+        if not await store.gates.any_lined():
+            return False
         closures = [line for kind in (PAUSED, BROKEN) for line in await store.gates.lined(f"{kind}:")]
         limits = [line for kind in (CONCURRENCY, RATE) for line in await store.gates.lined(f"{kind}:")]
         in_force = (

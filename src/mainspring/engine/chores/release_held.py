@@ -13,7 +13,7 @@ class ReleaseHeld(Chore):
 
     @property
     def every(self) -> float:
-        return 15.0
+        return 30.0
 
     async def run_once(self) -> bool:
         handlers, tending = self._around.handlers, self._around.store.tending
