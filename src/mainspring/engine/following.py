@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
 
 from mainspring.errors import MainspringError, Unavailable
@@ -83,7 +83,7 @@ class Hub:
 
     # -- following -------------------------------------------------------------------------------------------------
 
-    async def follow(self, interest: Interest, after: str | None, beat: float | None) -> AsyncIterator[Change]:
+    async def follow(self, interest: Interest, after: str | None, beat: float | None) -> AsyncGenerator[Change, None]:
         """Changes from now on, or from behind a place. With `beat`, also one that says so after each such silence."""
         self.store.events.check()
         reader = Reader(interest)

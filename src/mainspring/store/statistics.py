@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import UpdateOne, WriteConcern
+from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.clock import EPOCH, truncate
@@ -36,7 +36,6 @@ class Statistics:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._light = connection.stats.with_options(write_concern=WriteConcern(1, j=False))
 
     async def add(self, worker: str, counted: Sequence[tuple[Kind, Counts]]) -> None:
         """Add what a worker has counted. To be called once: an error does not mean that nothing was added."""
@@ -45,7 +44,7 @@ class Statistics:
         ]
         for start in range(0, len(statements), _BATCH):
             with self._connection.deadline():
-                await self._light.bulk_write(statements[start : start + _BATCH], ordered=False)
+                await self._connection.stats.bulk_write(statements[start : start + _BATCH], ordered=False)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +144,7 @@ class Statistics:
         if first:
             await self._mark("pruned", before)  # whoever reads looks at the hours from now on
         with self._connection.deadline():
-            await self._light.delete_many({"_id": {"$in": ids}}, hint=BY_ID)
+            await self._connection.stats.delete_many({"_id": {"$in": ids}}, hint=BY_ID)
         return len(ids)
 
     async def _marks(self) -> dict[str, datetime]:
