@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +21,7 @@ from mainspring.api.problems import Problem
 from mainspring.api.rates import RateLimits
 from mainspring.api.service import Service
 from mainspring.api.settings import ServiceSettings
+from mainspring.api.specification import specification
 from mainspring.errors import MainspringError
 from mainspring.scheduler import Scheduler
 
@@ -116,19 +116,3 @@ def _add_pages(app: FastAPI) -> None:
     async def healthz() -> JSONResponse:
         """Whether this process answers at all."""
         return JSONResponse({"status": "alive"})
-
-
-def specification(app: FastAPI) -> dict[str, object]:
-    """The OpenAPI document, with the ways to say who one is."""
-    if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-            openapi_version="3.1.0",
-        )
-        schema.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        schema["security"] = [{"key": []}]
-        app.openapi_schema = schema
-    return app.openapi_schema

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mainspring.api.app import make_app, specification
+from mainspring.api.app import make_app
 from mainspring.api.settings import service_settings
+from mainspring.api.specification import specification
 from mainspring.scheduler import Scheduler
 
 Spec = Mapping[str, Any]

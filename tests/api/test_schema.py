@@ -1,0 +1,86 @@
+"""Requests made from the OpenAPI document, valid and not: no fault of ours, and every answer is one that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from api.conftest import serving
+from harness.servers import Servers
+from mainspring import Scheduler
+from mainspring.api import rates
+from mainspring.api.app import make_app
+from mainspring.api.settings import service_settings
+from mainspring.api.specification import specification
+
+_CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+_FEW = settings(max_examples=4, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+# Streams and long polls answer when something happens; lines of JSON are tested by hand.
+_NOT_HERE = "events|wait|bulk"
+
+schema = schemathesis.openapi.from_dict(
+    specification(make_app(Scheduler("embedded:.mainspring"), service_settings()))
+).exclude(path_regex=_NOT_HERE)
+
+
+@dataclass
+class Running:
+    """A service in a thread of its own: schemathesis waits for answers in this one."""
+
+    url: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def service(servers: Servers) -> Iterator[Running]:
+    loop = asyncio.new_event_loop()
+    done = asyncio.Event()
+    found: list[Running] = []
+    up = threading.Event()
+
+    async def run() -> None:
+        scheduler = Scheduler(servers.uri(f"t_{secrets.token_hex(4)}"))
+        async with serving(scheduler, requests_a_minute=1_000_000) as api:
+            key = await scheduler.create_api_key("tests", "admin")
+            found.append(Running(api.url, key.text))
+            up.set()
+            await done.wait()
+        await scheduler.stop()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "_WRONG_KEYS", 1_000_000)
+        thread.start()
+        assert up.wait(60)
+        yield found[0]
+        loop.call_soon_threadsafe(done.set)
+        thread.join(30)
+    loop.close()
+
+
+@schema.parametrize()
+@_FEW
+def test_no_request_with_a_key_meets_a_fault_of_ours(case: Any, service: Running) -> None:
+    answer = case.call(base_url=service.url, headers={"Authorization": f"Bearer {service.key}"}, timeout=30)
+    case.validate_response(answer, checks=_CHECKS)
+
+
+@schema.parametrize()
+@_FEW
+def test_no_request_without_a_key_is_let_in(case: Any, service: Running) -> None:
+    answer = case.call(base_url=service.url, headers={"Authorization": "Bearer nobody"}, timeout=30)
+    assert answer.status_code in (401, 403, 413, 415), answer.text
