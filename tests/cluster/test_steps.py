@@ -19,7 +19,12 @@ JOBS, STEPS, KILLS = 40, 5, 8
 async def _kill_one(fleet: Fleet, workers: list[WorkerProcess], dice: random.Random) -> None:
     """Kill a worker at some moment when it is busy, and let another take its place."""
     seen = len(fleet.history.events("effect"))
-    await eventually(lambda: len(fleet.history.events("effect")) > seen + 3, timeout=40)
+
+    def busy_or_done() -> bool:
+        kept = {(event["job"], event["step"]) for event in fleet.history.events("kept")}
+        return len(fleet.history.events("effect")) > seen + 3 or len(kept) == JOBS * STEPS
+
+    await eventually(busy_or_done, timeout=40)
     await asyncio.sleep(dice.uniform(0, 0.1))
     workers.pop(dice.randrange(len(workers))).kill()
     workers += await fleet.start_many(1, **OPTIONS)
