@@ -112,6 +112,10 @@ const entry = (spec, method, path, operation) => {
   return details;
 };
 
+// What most people come for first, then by the alphabet.
+const inOrder = (groups) =>
+  [...groups].sort(([one], [other]) => (other === "jobs") - (one === "jobs") || one.localeCompare(other));
+
 const show = (spec) => {
   const groups = new Map();
   for (const [path, methods] of Object.entries(spec.paths)) {
@@ -123,7 +127,7 @@ const show = (spec) => {
   }
   document.getElementById("about").textContent = spec.info.description || "";
   document.getElementById("operations").replaceChildren(
-    ...[...groups].flatMap(([tag, entries]) => [make("h2", { textContent: tag }), ...entries]));
+    ...inOrder(groups).flatMap(([tag, entries]) => [make("h2", { textContent: tag }), ...entries]));
 };
 
 const load = async () => {
