@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -88,10 +88,3 @@ def caller(role: str) -> Callable[[Request], Any]:
 Viewer = Annotated[Caller, Depends(caller(VIEWER))]
 Operator = Annotated[Caller, Depends(caller(OPERATOR))]
 Admin = Annotated[Caller, Depends(caller(ADMIN))]
-
-
-def shown_instant(value: datetime | None) -> str | None:
-    """An instant as JSON has it here: UTC, milliseconds, ending in Z."""
-    if value is None:
-        return None
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Path, Query
 from mainspring.api.endpoints.actions import reached
 from mainspring.api.problems import Problem
 from mainspring.api.service import Caller, Operator, Viewer
-from mainspring.api.wire.base import Answer, Nothing, shown_instant
+from mainspring.api.wire.base import Answer, Nothing
 from mainspring.api.wire.dead_letters import (
     DeadLetterFilterIn,
     DeadLetterListing,
@@ -31,6 +31,7 @@ from mainspring.api.wire.dead_letters import (
 from mainspring.api.wire.jobs import JobOut
 from mainspring.dead_letters import Redrive
 from mainspring.errors import JobNotFound
+from mainspring.jobtypes.http.templates import instant
 from mainspring.model.dead_letters import DeadLetterGroup
 from mainspring.model.job import FAILED, Job
 
@@ -223,7 +224,7 @@ def _told(redrive: Redrive) -> dict[str, Any]:
 
 def _cursor(job: Job) -> str:
     """Where a page ends: the instant at which its last job failed, and that job's id."""
-    at = None if job.finished_at is None else shown_instant(job.finished_at)
+    at = None if job.finished_at is None else instant(job.finished_at)
     return base64.urlsafe_b64encode(json.dumps([at, job.id]).encode()).decode().rstrip("=")
 
 

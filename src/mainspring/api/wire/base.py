@@ -8,6 +8,8 @@ from typing import Annotated, Generic, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from mainspring.jobtypes.http.templates import instant
+
 LONGEST_MS = 100 * 365 * 86_400_000
 # Instants that can be moved by any zone and any duration without leaving the calendar.
 _FIRST_YEAR, _LAST_YEAR = 1000, 9000
@@ -48,14 +50,7 @@ def _aware(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-def shown_instant(value: datetime) -> str:
-    """An instant as JSON has it here: UTC, milliseconds, ending in Z."""
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-Instant = Annotated[
-    datetime, PlainSerializer(shown_instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])
-]
+Instant = Annotated[datetime, PlainSerializer(instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])]
 InstantIn = Annotated[datetime, AfterValidator(_aware), Field(examples=["2026-12-24T18:00:00.000Z"])]
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MS)]
 
