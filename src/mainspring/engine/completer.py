@@ -64,8 +64,8 @@ class Completer:
         self._last = 0
         self._flying = 0
         self._flight_time = 0.0
-        self.freed: Callable[[list[Gate]], None] = _nobody
-        """Told the limits that a job has taken slots of, when it has ended."""
+        self.freed: Callable[[list[Gate], float | None], None] = _nobody
+        """Told the limits that a job has taken slots of, when it has ended, and how long it took."""
         self.attempt_ended: Callable[[Holding, Ending], None] = _nobody
         """Told how each attempt has ended, once that is stored."""
         self.run_ended: Callable[[str], None] = _nobody
@@ -84,7 +84,7 @@ class Completer:
         slots = [gate for gate in holding.gates if not isinstance(gate.rule, Turn | Probe)]
         if slots:
             holding.gates = [gate for gate in holding.gates if isinstance(gate.rule, Turn | Probe)]
-            self.freed(slots)
+            self.freed(slots, holding.took)
         if isinstance(ending, Lost | Committed):
             self._done(holding, ending, self._finish(holding, ending, self._store.clock.now(), crowd=False))
             return
@@ -182,7 +182,7 @@ class Completer:
         self.attempt_ended(holding, ending)
         if holding.gates:  # whose turn it is in a sequence is read from what is stored
             turns, holding.gates = holding.gates, []
-            self.freed(turns)
+            self.freed(turns, None)
         if isinstance(ending, Lost):
             logger.warning("The claim on job %s was lost; its result was not recorded", holding.id)
         elif isinstance(ending, Retried | Snoozed):

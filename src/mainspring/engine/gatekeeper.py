@@ -3,7 +3,8 @@
 Between reading candidates and claiming them, `admit` asks for each job whether every gate in its way has room here,
 and takes more from the database where this worker has too little. Who finds no room is put in line. When a job has
 ended, `freed` gives its slots to the next: the worker looks into the lines of those gates before anything else, and
-what nobody here needs goes back after a moment.
+what nobody here needs goes back after a moment. While jobs are short, a few more are admitted than there are slots
+for: they are parked, and start when this worker's own jobs leave theirs.
 
 All this is counted against what `store/gates.py` granted, and only while this worker's lease holds: after that it has
 nothing, since others may have been given it.
@@ -13,46 +14,43 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from mainspring.clock import Clock, monotonic
+from mainspring.clock import monotonic
 from mainspring.config import Settings
 from mainspring.engine.detours import Detours
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
+from mainspring.engine.parking import Parking
 from mainspring.engine.refusals import Refusals
+from mainspring.engine.shares import Shares
+from mainspring.model.controls import Probe
 from mainspring.model.limits import CONCURRENCY, FAIR, RATE, Fair, Gate, Limit, Rate, Shut, Turn
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
-from mainspring.store.gates import Taken, Want
+from mainspring.store.gates import Taken
 from mainspring.store.lines import line_note
 
-_KEPT_IDLE = 1.0
 _OPEN_LINES = 100
 _LINES_AT_ONCE = 50
 _FEWEST_TURNS, _MOST_TURNS = 10, 250
 _MANY = 1000
+_CROWD = 20
 
 
 @dataclass(slots=True)
-class Share:
-    """What this worker has of one gate: `mine` of it, of which `used`; for a rate, starts that are left to be used."""
+class Admitted:
+    """Which candidates are to be claimed: those with room for them, and those to be parked behind them."""
 
-    mine: int = 0
-    used: int = 0
-    full: bool = False
-    line: bool = False
-    rev: int = 0
-    idle_since: float = 0.0
-    over: bool = False
-    """The limit was lowered, and more than it allows may be out: nothing of it may be used again unasked."""
+    now: list[Document] = field(default_factory=list)
+    behind: list[Document] = field(default_factory=list)
 
-    @property
-    def free(self) -> int:
-        return 0 if self.over else self.mine - self.used
+    def __iter__(self) -> Iterator[Document]:
+        return chain(self.now, self.behind)
 
 
 class Gatekeeper:
@@ -64,19 +62,18 @@ class Gatekeeper:
         self._limits = limits
         self._worker = worker
         self._wake = wake
-        self._shares: dict[str, Share] = {}
+        self._shares = Shares(store, settings, worker, self._granted, self._forget)
+        self.parking = Parking(self._shares, settings.prefetch)
+        self.strand: Callable[[], None] = _nobody
+        """Told when parked jobs have nothing to wait for here, and are to be given back."""
         self._open: set[str] = set()
         self._admitted: dict[DocumentId, list[Gate]] = {}
         self._detours = Detours(store, limits, self.look_into)
-        self._asking = asyncio.Lock()
-        """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
         self._first: dict[str, DocumentId] = {}
         self._fair: list[str] = []
         self.more = False
         """Whether lines of keys that take turns hold more than was read of them."""
         self._polled_at = float("-inf")
-        self._valid_until = float("-inf")
-        self._lapsed = False
 
     @property
     def idle(self) -> bool:
@@ -92,73 +89,81 @@ class Gatekeeper:
 
     def extend(self, asked: float) -> None:
         """This worker's lease was renewed, as was asked for at that instant. Called by the heartbeat's thread."""
-        self._lapsed |= asked >= self._valid_until
-        self._valid_until = self._end_of_lease(asked)
+        self._shares.extend(asked)
 
     def valid_for(self, holding: Holding, asked: float) -> float:
-        """Until when a job may run whose claim was made or renewed at `asked`: never longer than its slots are held."""
-        valid = self._end_of_lease(asked)
-        return min(valid, self._valid_until) if holding.gates else valid
+        """Until when a job may run whose claim was made or renewed at `asked`."""
+        return self._shares.valid_for(asked) if holding.gates else self._shares.end_of_lease(asked)
 
-    def _end_of_lease(self, asked: float) -> float:
-        return asked + self._settings.lease - self._settings.fence_margin
-
-    def _check_lease(self) -> None:
-        """Forget what was granted before a lease that has run out: others may have it by now."""
-        if self._lapsed or monotonic() >= self._valid_until:
-            self._lapsed = False
-            self._shares.clear()
-            self._admitted.clear()
+    def _forget(self) -> None:
+        """Nothing that was granted counts any more."""
+        self._admitted.clear()
+        self.parking.drop_all()
+        self.strand()
 
     # -- letting through -------------------------------------------------------------------------------------------
 
-    async def admit(self, candidates: Sequence[Document], free: int) -> list[Document]:
-        """Those candidates that every gate has room for; the others are put in line. `free` of them start at once."""
+    async def admit(self, candidates: Sequence[Document], free: int) -> Admitted:
+        """Those candidates that every gate has room for, or soon will have; the others are put in line. `free` of them
+        can be started at once."""
         if self.idle:
-            return list(candidates)
-        self._check_lease()
+            return Admitted(list(candidates))
+        self._shares.check_lease()
         gates = {document["_id"]: self._limits.gates(document) for document in candidates}
         await self._learn_turns(candidates, gates)
-        async with self._asking:
-            await self._take_more(candidates, gates, free)
-        admitted: list[Document] = []
-        refused = Refusals()
+        await self._shares.take_more(candidates, gates, free)
+        admitted, refused = Admitted(), Refusals()
         astray: dict[tuple[str, str], list[DocumentId]] = defaultdict(list)
         closed: dict[str, str] = {}
         for document in candidates:
-            blocking = self._blocking(document, gates[document["_id"]], closed)
+            mine = gates[document["_id"]]
+            blocking = self._blocking(document, mine, closed)
             if blocking is None:
-                self._use(document["_id"], gates[document["_id"]])
-                admitted.append(document)
-                continue
-            closed[blocking.name] = line_note(blocking)
-            if document.get("line", blocking.name) != blocking.name:
-                astray[document["line"], blocking.name].append(document["_id"])
-            elif "line" not in document:
-                refused.add(blocking, document)
+                self._shares.use(mine)
+                self._admitted[document["_id"]] = mine
+                admitted.now.append(document)
+            elif self.parking.plan(document, mine, blocking.name, closed):
+                admitted.behind.append(document)
+            else:
+                closed[blocking.name] = line_note(blocking)
+                if document.get("line", blocking.name) != blocking.name:
+                    astray[document["line"], blocking.name].append(document["_id"])
+                elif "line" not in document:
+                    refused.add(blocking, document)
+        await self._send_away(candidates, refused, astray, closed)
+        return admitted
+
+    async def _send_away(
+        self,
+        candidates: Sequence[Document],
+        refused: Refusals,
+        astray: Mapping[tuple[str, str], list[DocumentId]],
+        closed: Mapping[str, str],
+    ) -> None:
+        """Let those who found no room wait in the right lines."""
         if refused.jobs:
             await self._detours.fetch_alike(refused.jobs, candidates)
-            if 2 * refused.in_turns > len(candidates):
+            if 2 * max(refused.in_turns, refused.count - _CROWD) > len(candidates):
                 await self._add_those_behind(refused, candidates)
             await self._put_in_line(refused)
         for (line, gate), ids in astray.items():
             await self._change_line(line, gate, closed[gate], ids)
-        return admitted
 
     async def _add_those_behind(self, refused: Refusals, read: Sequence[Document]) -> None:
-        """Where keys that take turns came without being in line, the many behind them are put in line at once, too."""
+        """Where many came that were not in line and have to be, the many behind them are put in line at once, too."""
         known = {document["_id"] for document in read}
         for document in await self._store.claims.candidates(read[0]["queue"], _MANY):
-            gate = next((gate for gate in self._limits.gates(document) if isinstance(gate.rule, Fair | Shut)), None)
-            if gate is not None and isinstance(gate.rule, Fair) and document["_id"] not in known:
+            gate = _in_the_way(self._limits.gates(document), refused.jobs)
+            if gate is not None and document["_id"] not in known:
                 refused.add(gate, document)
 
     async def _change_line(self, line: str, gate: str, note: str, ids: list[DocumentId]) -> None:
         """A job waits where it is kept back: in another line it would keep those behind it from what is free there."""
         await self._store.gates.change_line(line, gate, note, {"_id": {"$in": ids}})
         self.look_into(line)
-        if gate in self._shares:
-            self._shares[gate].line = True
+        share = self._shares.get(gate)
+        if share is not None:
+            share.line = True
         else:
             self.look_into(gate)
 
@@ -196,17 +201,22 @@ class Gatekeeper:
             return set(sequences)  # whatever it was, they are not run unseen
         return {job_id for job_id, sequence in sequences.items() if running[sequence] > 1}
 
-    def taken(self, job_id: DocumentId) -> list[Gate]:
-        """The gates that a claimed job came through, for its holding to keep."""
-        return self._admitted.pop(job_id, [])
+    def taken(self, document: Document) -> list[Gate] | None:
+        """The gates that a claimed job came through, for its holding to keep; none yet of one that is to be parked.
+        None if it must not run: the lease that its slots were bound to has run out."""
+        gates = self._admitted.pop(document["_id"], None)
+        if gates is None and not self.parking.is_planned(document["_id"]) and self._limits:
+            return None if self._limits.gates(document) else []
+        return gates or []
 
     def not_claimed(self, candidates: Iterable[Document]) -> None:
         """Others were faster with these: their slots are free again."""
         for document in candidates:
+            self.parking.drop(document["_id"])
             self.freed(self._admitted.pop(document["_id"], []), unused=True)
 
-    def freed(self, gates: Iterable[Gate], unused: bool = False) -> None:
-        """A job has ended, or was not claimed after all."""
+    def freed(self, gates: Iterable[Gate], took: float | None = None, *, unused: bool = False) -> None:
+        """A job has ended, after so many seconds, or was not claimed after all."""
         for gate in gates:
             if isinstance(gate.rule, Turn) and not unused:
                 self._open.add(gate.name)
@@ -214,8 +224,8 @@ class Gatekeeper:
             if share is None:
                 continue
             if isinstance(gate.rule, Limit):
-                share.used = max(0, share.used - 1)
-                share.idle_since = monotonic()
+                share.release(gate.cost, took)
+                self.parking.unpark(gate.name)
                 if share.line:
                     self._open.add(gate.name)
             elif unused:
@@ -240,56 +250,14 @@ class Gatekeeper:
                 return gate
         return None
 
-    def _use(self, job_id: DocumentId, gates: list[Gate]) -> None:
-        for gate in gates:
-            if isinstance(gate.rule, Limit):
-                self._shares[gate.name].used += gate.cost
-            elif isinstance(gate.rule, Rate):
-                self._shares[gate.name].mine -= gate.cost
-        if gates:
-            self._admitted[job_id] = gates
+    # -- lines -------------------------------------------------------------------------------------------------------
 
-    async def _take_more(self, candidates: Sequence[Document], gates: dict[DocumentId, list[Gate]], free: int) -> None:
-        """Take from the gates what these candidates need beyond what this worker has."""
-        wants: dict[str, Want] = {}
-        for place, document in enumerate(candidates):
-            for gate in gates[document["_id"]]:
-                if isinstance(gate.rule, Shut):
-                    break  # it comes first, and nothing need be taken in vain
-                if not isinstance(gate.rule, Limit | Rate):
-                    continue
-                want = wants.get(gate.name)
-                if want is None:
-                    share = self._shares.get(gate.name, Share())
-                    want = wants[gate.name] = Want(gate.rule, share.used if share.over else share.mine, 0)
-                if place < free or not isinstance(gate.rule, Limit):
-                    want.now += gate.cost
-                else:
-                    want.ahead += gate.cost
-        lacking = {name: want for name, want in wants.items() if self._lacks(name, want)}
-        if lacking:
-            for name, taken in (await self._store.gates.take(self._worker, lacking)).items():
-                self._note(name, taken)
-
-    def _lacks(self, name: str, want: Want) -> bool:
-        share = self._shares.get(name)
-        free = 0 if share is None else share.free
-        want.now, left = max(0, want.now - free), max(0, free - want.now)
-        want.ahead = max(0, want.ahead - left)
-        return want.now + want.ahead > 0
-
-    def _note(self, name: str, taken: Taken) -> None:
-        share = self._shares.setdefault(name, Share())
-        share.mine, share.full, share.line, share.rev = taken.mine, taken.full, taken.line, taken.rev
-        share.over = taken.over
-        share.idle_since = monotonic()
+    def _granted(self, name: str, taken: Taken) -> None:
+        """This worker has asked for its share of a gate."""
+        self.parking.unpark(name)
         if taken.opens_at is not None and taken.full:
-            wait = (taken.opens_at - self._clock.now()).total_seconds()
+            wait = (taken.opens_at - self._store.clock.now()).total_seconds()
             asyncio.get_running_loop().call_later(max(0.0, wait), self.look_into, name)
-
-    @property
-    def _clock(self) -> Clock:
-        return self._store.clock
 
     def look_into(self, name: str) -> None:
         """There may be room for those in a line."""
@@ -303,12 +271,10 @@ class Gatekeeper:
         if len(limited) < len(refused.jobs):
             self._wake()
         for name, taken in (await self._store.gates.look(self._worker, limited) if limited else {}).items():
-            share = self._shares.setdefault(name, Share())
+            share = self._shares.open(name)
             share.line, share.rev = True, taken.rev
             if share.free > 0 or not taken.full:
                 self.look_into(name)
-
-    # -- lines -----------------------------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
@@ -316,7 +282,7 @@ class Gatekeeper:
         return bool(self._open or self._fair)
 
     async def from_lines(self, want: int) -> list[Document]:
-        """The first jobs in lines that may have room; in no order."""
+        """The first jobs in lines that may have room, or soon will; in no order."""
         return [] if want <= 0 else await self._detours.pass_on(await self._from_lines(want))
 
     async def _from_lines(self, want: int) -> list[Document]:
@@ -326,10 +292,12 @@ class Gatekeeper:
         names = list(self._open)[:_LINES_AT_ONCE]
         self._open.difference_update(names)
         queues, fields = self._settings.queues, self._store.claims.fields
+        rooms = {name: room for name in names if (room := self._room(name, want))}
         found = await asyncio.gather(
-            *(self._store.gates.heads(name, queues, self._room(name, want), fields) for name in names)
+            *(self._store.gates.heads(name, queues, room, fields) for name, room in rooms.items())
         )
-        for name, jobs in zip(names, found, strict=True):
+        for name, jobs in zip(rooms, found, strict=True):
+            self.more |= len(jobs) >= rooms[name]
             if not jobs:
                 await self._end_line(name)
         return fair + [job for jobs in found for job in jobs]
@@ -364,11 +332,13 @@ class Gatekeeper:
             await self._store.gates.served(numbers)
 
     def _room(self, name: str, want: int) -> int:
-        """How many jobs of a line to read: what this worker has slots for, or as many as it could run."""
+        """How many jobs of a line to read: what this worker has slots for now and in a moment, or as many as it could
+        run where it may get more slots."""
         share = self._shares.get(name)
-        if share is None or share.free <= 0 or name in self._limits.closures:
+        if share is None or name in self._limits.closures:
             return want  # the first who could be a probe may be kept back by something else
-        return min(want, share.free)
+        room = min(want, max(0, share.free) + self.parking.room(name, share))
+        return room or (0 if share.whole else want)
 
     def look_again(self, documents: Iterable[Document]) -> None:
         """There was no room here for these, which were read from lines: they stay first in them."""
@@ -397,42 +367,30 @@ class Gatekeeper:
     # -- giving back -----------------------------------------------------------------------------------------------
 
     async def tidy(self) -> None:
-        """Give back what this worker has had no use for: at once where others wait, else after a moment."""
-        self._check_lease()
-        async with self._asking:
-            await self._return_unused(monotonic())
-
-    async def _return_unused(self, now: float) -> None:
-        keep: dict[str, int] = {}
-        refund: dict[str, int] = {}
-        for name, share in list(self._shares.items()):
-            idle = now - share.idle_since > _KEPT_IDLE
-            if name.startswith(RATE):
-                if idle:
-                    refund |= {name: share.mine} if share.mine > 0 else {}
-                    del self._shares[name]
-            elif share.mine > share.used and (share.full or share.line or share.over or idle):
-                keep[name] = share.mine = share.used
-            elif share.mine == 0 and idle:
-                keep[name] = 0
-        if refund:
-            await self._store.gates.refund(refund)
-        if keep:
-            await self._store.gates.give_back(self._worker, keep)
-        for name, used in keep.items():
-            share = self._shares.get(name, Share())
-            if used == share.used == share.mine == 0:
-                self._shares.pop(name, None)
+        """Give back what this worker has had no use for."""
+        self._shares.check_lease()
+        await self._shares.give_back_unused()
 
     def limits_changed(self) -> None:
-        """Somebody has changed limits: what this worker has of them counts only once it was asked for anew."""
-        for share in self._shares.values():
-            share.over = True
+        """Somebody has changed limits."""
+        self._shares.doubt()
+        self.strand()
         self._wake()
 
     async def give_all_back(self) -> None:
         """This worker stops: whatever it has is others' at once."""
-        names = list(self._shares)
-        self._shares.clear()
-        if names:
-            await self._store.gates.give_back(self._worker, dict.fromkeys(names, 0))
+        await self._shares.give_all_back()
+
+
+def _in_the_way(gates: Iterable[Gate], refused: Container[str]) -> Gate | None:
+    """The gate that a job will have to wait at if these refuse others; None where that is not sure."""
+    for gate in gates:
+        if isinstance(gate.rule, Shut | Turn | Probe):
+            return None
+        if isinstance(gate.rule, Fair) or gate.name in refused:
+            return gate
+    return None
+
+
+def _nobody(*news: Any) -> None:
+    """Nobody listens yet."""

@@ -61,6 +61,8 @@ class Holding:
     """Keeps these values of its data out of what is told and stored of the attempt."""
     gates: list[Gate] = field(default_factory=list)
     """The limits that it takes a slot of."""
+    awaits: list[Gate] = field(default_factory=list)
+    """The same while it is parked: it has no slot of them yet."""
     process: Any = None
     log: list[str] = field(default_factory=list)
     log_cut: int = 0

@@ -246,7 +246,7 @@ class Producer:
         """How many jobs to claim now: the free slots, and what keeps them busy during the next round trip."""
         if len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
-        free, waiting, ahead = self._slots.free, len(self._slots.waiting), self._ahead()
+        free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
         if free > waiting:
             return min(free - waiting + ahead, _LARGEST_CLAIM)
         left = max(0, waiting - self._meanwhile())  # what will still wait when the claim is back
@@ -344,7 +344,8 @@ class Producer:
         runnable, set_aside = await self._triage.sort(queue, await self._with_lined(queue, want))
         self._hinted |= set_aside
         free = max(0, self._slots.free - len(self._slots.waiting))
-        read, runnable = runnable, await self._gatekeeper.admit(runnable, free)
+        read, admitted = runnable, await self._gatekeeper.admit(runnable, free)
+        runnable, free = list(admitted), min(free, len(admitted.now))
         if len(runnable) < len(read):
             self._hinted |= any("line" not in document for document in read)  # some made way for those behind them
         if not runnable:
@@ -389,7 +390,7 @@ class Producer:
         claiming = [document for document in claiming if "line" not in document]
         if monotonic() < self._contended_until:
             return None  # the next worker in turn will claim these
-        if len(claiming) < _WORTH_READING_ON or len(self._slots.waiting) + len(claiming) > self._meanwhile():
+        if len(claiming) < _WORTH_READING_ON or self._slots.queued + len(claiming) > self._meanwhile():
             return None
         task = asyncio.create_task(self._store.claims.candidates_after(queue, claiming, _LARGEST_CLAIM + _FEW))
         return ReadAhead(queue, task, {document["_id"] for document in claiming}, monotonic())
@@ -397,6 +398,7 @@ class Producer:
     def _note(self, batch: Batch, asked: int, took: float) -> None:
         self._last_batch = len(batch.documents)
         self._claim_time += (took - self._claim_time) * 0.3
+        self._gatekeeper.parking.round_trip = self._claim_time
         if batch.lost > 1 and batch.lost * 10 > asked:
             self._contended_until = monotonic() + _CONTENDED_FOR
         self._completer.patient = monotonic() < self._contended_until
@@ -427,12 +429,13 @@ class Producer:
             assert handler is not None
             holding = Holding(document, batch.claim, handler, asked, 0.0, ahead=document.get("ahead") is True)
             holding.executes = self._policies.executes(document, handler)
-            holding.gates = self._gatekeeper.taken(document["_id"])
+            gates = self._gatekeeper.taken(document)
+            holding.gates = gates or []
             holding.valid_until = self._gatekeeper.valid_for(holding, asked)
             self._holdings.add(holding)
-            if holding.id in out_of_turn:
+            if gates is None or holding.id in out_of_turn:
                 self._completer.add(holding, Released())
-            else:
+            elif not self._gatekeeper.parking.park(holding):
                 holdings.append(holding)
         if len(holdings) <= _FEW:
             self._remember(holdings)

@@ -32,3 +32,8 @@ class Refusals:
     def in_turns(self) -> int:
         """How many of them have keys that take turns."""
         return sum(len(self.jobs[name]) for name in self.groups)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(map(len, self.jobs.values()))

@@ -11,6 +11,7 @@ from mainspring.clock import monotonic
 from mainspring.engine.completer import Completer
 from mainspring.engine.executor import Executor
 from mainspring.engine.holdings import Holding
+from mainspring.engine.parking import Parking
 from mainspring.model.ending import Ending, Released
 
 _FORGET = 0.05
@@ -19,10 +20,18 @@ _FORGET = 0.05
 class Slots:
     """Starts claimed jobs as slots become free; tells `on_room` when more could be claimed."""
 
-    def __init__(self, concurrency: int, executor: Executor, completer: Completer, on_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        concurrency: int,
+        executor: Executor,
+        completer: Completer,
+        parking: Parking,
+        on_room: Callable[[], None],
+    ) -> None:
         self.concurrency = concurrency
         self._executor = executor
         self._completer = completer
+        self._parking = parking
         self._on_room = on_room
         self.running: set[Holding] = set()
         self.waiting: deque[Holding] = deque()
@@ -35,6 +44,11 @@ class Slots:
     @property
     def free(self) -> int:
         return self.concurrency - len(self.running)
+
+    @property
+    def queued(self) -> int:
+        """How many claimed jobs have not been started."""
+        return len(self.waiting) + len(self._parking)
 
     def admit(self, holdings: Iterable[Holding]) -> None:
         """Run these, as soon as there are slots, in this order."""
@@ -53,18 +67,20 @@ class Slots:
         """Release jobs that have not been started: all, or those claimed before an instant."""
         return self.give_back(lambda holding: holding.renewed_at < older_than)
 
+    def give_back_parked(self) -> None:
+        """Release the jobs that wait for a slot of a limit."""
+        self.give_back(lambda holding: bool(holding.awaits))
+
     def give_back(self, which: Callable[[Holding], bool]) -> int:
         """Release those of the jobs that have not been started."""
-        count = 0
-        kept: deque[Holding] = deque()
-        for holding in self.waiting:
-            if which(holding):
-                self._completer.add(holding, Released())
-                count += 1
-            else:
-                kept.append(holding)
-        self.waiting = kept
-        return count
+        chosen = [holding for holding in self.waiting if which(holding)]
+        if chosen:
+            gone = set(chosen)
+            self.waiting = deque(holding for holding in self.waiting if holding not in gone)
+        chosen += self._parking.take_all(which)
+        for holding in chosen:  # at the end: what they leave free, others take at once
+            self._completer.add(holding, Released())
+        return len(chosen)
 
     def _start(self) -> None:
         while self.waiting and len(self.running) < self.concurrency:
@@ -90,5 +106,5 @@ class Slots:
         self._completer.add(holding, ending)
         if self.waiting:
             self._start()
-        if len(self.waiting) <= self.low_water:
+        if self.queued <= self.low_water:
             self._on_room()

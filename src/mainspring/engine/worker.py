@@ -121,7 +121,10 @@ class Worker:
         self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
         self._gatekeeper = Gatekeeper(store, settings, limits, self.id, self.wake)
         self._completer.freed = self._gatekeeper.freed
-        self._slots = Slots(settings.concurrency, self._executor, self._completer, self._room)
+        parking = self._gatekeeper.parking
+        self._slots = Slots(settings.concurrency, self._executor, self._completer, parking, self._room)
+        parking.start = self._slots.admit
+        self._gatekeeper.strand = self._slots.give_back_parked
         self._producer = Producer(
             store=store,
             settings=settings,
