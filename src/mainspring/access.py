@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from mainspring.config import check_actor
+from mainspring.config import check_actor, check_name
 from mainspring.errors import InvalidKey
 from mainspring.model.access import OPERATOR, Key, key_id, make_scope, verify
 from mainspring.model.audit import Entry, Link, Row, Verdict
@@ -34,12 +34,16 @@ class AccessVerbs(Verbs):
         prefixes: Sequence[str] | None = None,
         expires_at: datetime | None = None,
         actor: str | None = None,
+        key_id: str | None = None,
     ) -> NewKey:
         """Make an API key for the HTTP service. Its role is viewer, operator or admin; with `queues` or `prefixes`, it
-        reaches only jobs of these queues, or whose names begin so."""
+        reaches only jobs of these queues, or whose names begin so. `key_id` is the id it is to have, 12 letters and
+        digits: where a key has it already, nothing is made and InvalidKey is raised."""
         store = await self._store()
         scope = make_scope(queues, prefixes)
-        text, key = await store.access.create(name, role, scope=scope, expires_at=expires_at, actor=check_actor(actor))
+        text, key = await store.access.create(
+            name, role, scope=scope, expires_at=expires_at, actor=check_actor(actor), identity=key_id
+        )
         return NewKey(text, key)
 
     async def api_keys(self) -> list[Key]:
@@ -54,10 +58,12 @@ class AccessVerbs(Verbs):
         """End an API key at once, by its id. Raises KeyNotFound."""
         return await (await self._store()).access.revoke(key)
 
-    async def rotate_api_key(self, key: str, grace: Seconds = 0) -> NewKey:
-        """Give an API key a new secret; the old one counts for the grace time. Raises KeyNotFound."""
+    async def rotate_api_key(self, key: str, grace: Seconds = 0, *, request_id: str | None = None) -> NewKey:
+        """Give an API key a new secret; the old one counts for the grace time. Raises KeyNotFound. Asked again with the
+        same `request_id`, a text of your choice, nothing is done and InvalidKey is raised."""
         lasts = timedelta(seconds=seconds(grace, "grace"))
-        text, rotated = await (await self._store()).access.rotate(key, lasts)
+        request = None if request_id is None else check_name(request_id, "request_id")
+        text, rotated = await (await self._store()).access.rotate(key, lasts, request)
         return NewKey(text, rotated)
 
     async def check_api_key(self, text: str) -> Key | None:

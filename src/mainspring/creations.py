@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.errors import ConfigurationError
@@ -58,6 +58,15 @@ class CreationVerbs(ScheduleVerbs):
     async def keep_reply(self, key: str, status: int, body: str) -> None:
         """Keep the answer to a request; the first one counts."""
         await (await self._store()).replies.keep(key, status, body)
+
+    async def find_replies(self, keys: Sequence[str]) -> dict[str, Reply]:
+        """What is known of many requests, or of the parts of a large one, by those of their keys that are known."""
+        return await (await self._store()).replies.find(keys)
+
+    async def keep_replies(self, replies: Mapping[str, Reply]) -> None:
+        """Keep many answers at once, each under its key; the first one of a key counts."""
+        if replies:
+            await (await self._store()).replies.keep_many(replies)
 
     async def forget_reply(self, key: str) -> None:
         """Forget a request that was refused: nothing was made."""

@@ -21,6 +21,7 @@ from mainspring.model.dead_letters import (
     DEFAULT_ALERT,
     DISCARD,
     RETRY,
+    RUNNING,
     Alert,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -112,16 +113,18 @@ class DeadLetterVerbs(Verbs):
         remove: Sequence[str] = (),
         reason: str = "",
         actor: str | None = None,
+        redrive_id: str | None = None,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
         """Run dead letters again, each as a new round of attempts: those with these ids, those that match, or
         `everything`. Only those that have failed by now are meant.
 
         `data` is laid over the data of each, field by field, and the fields in `remove` are taken out of it. The first
-        500 are done when this returns; workers do the rest, and `await redrive.wait()` waits for it.
+        500 are done when this returns; workers do the rest, and `await redrive.wait()` waits for it. `redrive_id` is
+        the id that it is to have: called again with the same, this goes on with that redrive and begins no other.
         """
         edit = await self._edit(data, remove)
-        return await self._start(RETRY, _chosen(ids, filter, everything), edit, reason, actor)
+        return await self._start(RETRY, _chosen(ids, filter, everything), edit, reason, actor, redrive_id)
 
     async def discard_dead_letters(
         self,
@@ -130,11 +133,12 @@ class DeadLetterVerbs(Verbs):
         everything: bool = False,
         reason: str = "",
         actor: str | None = None,
+        redrive_id: str | None = None,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
         """Delete dead letters: those with these ids, those that match, or `everything`. An archive hook gets them
         first. Otherwise like `retry_dead_letters`."""
-        return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor)
+        return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor, redrive_id)
 
     async def redrives(self, limit: int = 100) -> list[Redrive]:
         """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are."""
@@ -151,12 +155,20 @@ class DeadLetterVerbs(Verbs):
         return self._redrive(await (await self._store()).redrives.cancel(_id(redrive_id)))
 
     async def _start(
-        self, kind: str, selection: Selection, edit: Document | None, reason: str, actor: str | None
+        self,
+        kind: str,
+        selection: Selection,
+        edit: Document | None,
+        reason: str,
+        actor: str | None,
+        redrive_id: str | None,
     ) -> Redrive:
         reason, actor = check_reason(reason), check_actor(actor)
+        identity = None if redrive_id is None else check_name(redrive_id, "redrive_id")
         store = await self._store()
-        document = await store.redrives.start(kind, selection, edit, actor, reason)
-        return self._redrive(await self._carry_on(store, document))
+        document = await store.redrives.start(kind, selection, edit, actor, reason, identity)
+        going = document["state"] == RUNNING
+        return self._redrive(await self._carry_on(store, document) if going else document)
 
     async def _carry_on(self, store: Store, document: Document) -> Document:
         """Take a step of a redrive here; what its archive hook refuses is left as it is, and tried again later."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from mainspring.config import check_name
 from mainspring.engine.waiting import Waiting
 from mainspring.errors import ConfigurationError, WaitTimeout
 from mainspring.handlers import check_data, stored_version
@@ -72,9 +73,11 @@ class JobVerbs(Verbs):
             self._events.emit("job:cancel", job)
         return job
 
-    async def retry(self, job_id: str) -> Job:
-        """Run a failed, cancelled or completed job again, as a new round of attempts."""
-        return await self._again((await self._store()).jobs.retry(document_id(job_id)))
+    async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
+        """Run a failed, cancelled or completed job again, as a new round of attempts. Asked again with the same
+        `request_id`, a text of your choice, it returns the job as it is: the round that it has begun is the one."""
+        request = None if request_id is None else check_name(request_id, "request_id")
+        return await self._again((await self._store()).jobs.retry(document_id(job_id), request))
 
     async def run_now(self, job_id: str) -> Job:
         """Make a pending job due at once."""

@@ -18,7 +18,7 @@ from mainspring.engine.timekeeper import announce_fired
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
 from mainspring.handlers import check_data, stored_version
 from mainspring.model.calendar import Calendar
-from mainspring.model.draft import check_attempts, check_instant, make_draft
+from mainspring.model.draft import check_attempts, check_instant, check_job_id, make_draft
 from mainspring.model.job import Job
 from mainspring.model.ledger import Entry
 from mainspring.model.plan import OVERLAPS
@@ -72,13 +72,15 @@ class Schedule(ScheduleFacts):
         """Let it fire again, from now on."""
         return await self._face().resume_schedule(self.id)
 
-    async def trigger(self, *, overlap: str | None = None, reason: str = "", actor: str | None = None) -> Job:
+    async def trigger(
+        self, *, overlap: str | None = None, reason: str = "", actor: str | None = None, job_id: str | None = None
+    ) -> Job:
         """Make a job now, beside the firings."""
-        return await self._face().trigger_schedule(self.id, overlap=overlap, reason=reason, actor=actor)
+        return await self._face().trigger_schedule(self.id, overlap=overlap, reason=reason, actor=actor, job_id=job_id)
 
-    async def skip_next(self, reason: str = "", *, actor: str | None = None) -> Schedule:
+    async def skip_next(self, reason: str = "", *, actor: str | None = None, request_id: str | None = None) -> Schedule:
         """Let the next firing make no job."""
-        return await self._face().skip_next(self.id, reason, actor=actor)
+        return await self._face().skip_next(self.id, reason, actor=actor, request_id=request_id)
 
     async def edit(self, /, **changes: Any) -> Schedule:
         """Change it; takes what `Scheduler.edit_schedule` takes."""
@@ -187,26 +189,41 @@ class ScheduleVerbs(Verbs):
         store = await self._store()
         return self._changed(await store.schedules.resume(_id(schedule_id)))
 
-    async def skip_next(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
-        """Let the next firing of a schedule make no job. Called again, it skips the one after that too."""
+    async def skip_next(
+        self, schedule_id: str, reason: str = "", *, actor: str | None = None, request_id: str | None = None
+    ) -> Schedule:
+        """Let the next firing of a schedule make no job. Called again, it skips the one after that too; but not with
+        the same `request_id`, a text of your choice."""
         store = await self._store()
+        request = None if request_id is None else check_name(request_id, "request_id")
         return self._changed(
-            await store.schedules.skip_next(_id(schedule_id), check_reason(reason), check_actor(actor))
+            await store.schedules.skip_next(_id(schedule_id), check_reason(reason), check_actor(actor), request)
         )
 
     async def trigger_schedule(
-        self, schedule_id: str, *, overlap: str | None = None, reason: str = "", actor: str | None = None
+        self,
+        schedule_id: str,
+        *,
+        overlap: str | None = None,
+        reason: str = "",
+        actor: str | None = None,
+        job_id: str | None = None,
     ) -> Job:
         """Make a job of a schedule now, beside its firings, also while it is paused.
 
         Its overlap policy counts, unless another is given here. Where that is "skip" and a run is still going, this
-        raises ScheduleStateError.
+        raises ScheduleStateError. `job_id` is how the job's id is to end, behind the schedule's id and a "!": 24
+        hexadecimal digits. Called again with the same, this returns the job that it has made.
         """
         if overlap is not None and overlap not in OVERLAPS:
             raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
         store = await self._store()
         changed, job_id = await store.schedules.trigger(
-            _id(schedule_id), overlap, check_reason(reason), check_actor(actor)
+            _id(schedule_id),
+            overlap,
+            check_reason(reason),
+            check_actor(actor),
+            None if job_id is None else check_job_id(job_id),
         )
         self._changed(changed)
         return store.sealer.decode(await store.jobs.get(job_id))

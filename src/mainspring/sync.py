@@ -292,6 +292,8 @@ class Scheduler:
     rotate_api_key = _blocking(AsyncScheduler.rotate_api_key)
     open_reply = _blocking(AsyncScheduler.open_reply)
     keep_reply = _blocking(AsyncScheduler.keep_reply)
+    find_replies = _blocking(AsyncScheduler.find_replies)
+    keep_replies = _blocking(AsyncScheduler.keep_replies)
     forget_reply = _blocking(AsyncScheduler.forget_reply)
     note_change = _blocking(AsyncScheduler.note_change)
     changes = _blocking(AsyncScheduler.changes)

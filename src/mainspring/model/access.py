@@ -18,6 +18,7 @@ from typing import Any
 
 from mainspring.config import check_name, suggestion
 from mainspring.errors import ConfigurationError, InvalidKey
+from mainspring.model.replies import remembered
 
 VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
 ROLES = (VIEWER, OPERATOR, ADMIN)
@@ -27,6 +28,7 @@ LONGEST_GRACE = timedelta(days=30)
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH, _SECRET_LENGTH, _SECRET_BYTES = 12, 43, 32
 _FORM = re.compile(rf"{PREFIX}_([0-9A-Za-z]{{{_ID_LENGTH}}})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})", re.ASCII)
+_IDENTITY = re.compile(rf"[0-9A-Za-z]{{{_ID_LENGTH}}}", re.ASCII)
 _MOST_SCOPES = 100
 _NOBODY = "0" * 64
 
@@ -93,6 +95,8 @@ class Key:
     old_hash: str | None = field(default=None, repr=False)
     old_until: datetime | None = None
     """Until when the secret before the last rotation counts too."""
+    requests: tuple[str, ...] = ()
+    """The last rotations that were asked for by an id, so that none is done twice."""
 
     def may(self, role: str) -> bool:
         """Whether its role is this one, or more."""
@@ -116,13 +120,16 @@ def new_key(
     scope: Scope = EVERYTHING,
     expires_at: datetime | None = None,
     actor: str | None = None,
+    identity: str | None = None,
 ) -> tuple[str, Key]:
     """A new key: the text to show, this once, and what is kept of it."""
     if role not in ROLES:
         raise ConfigurationError(f"There is no role {role!r:.100}.{suggestion(str(role), ROLES)}")
     if expires_at is not None:
         _check_end(expires_at, now)
-    identity = "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
+    if identity is not None and not _IDENTITY.fullmatch(identity):
+        raise InvalidKey(f"The id of an API key is {_ID_LENGTH} letters and digits of ASCII.")
+    identity = identity or "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
     secret = _new_secret()
     key = Key(
         id=identity,
@@ -137,13 +144,21 @@ def new_key(
     return _text(identity, secret), key
 
 
-def rotated_key(key: Key, now: datetime, grace: timedelta = timedelta(0)) -> tuple[str, Key]:
+def key_id_from(seed: str) -> str:
+    """The id of a key that is made for a request: the same however often it comes."""
+    return _letters(int.from_bytes(sha256(f"key {seed}".encode()).digest()), _ID_LENGTH)
+
+
+def rotated_key(
+    key: Key, now: datetime, grace: timedelta = timedelta(0), request_id: str | None = None
+) -> tuple[str, Key]:
     """The key with a new secret, and its text to show; the old one counts for the grace time. Its end stays."""
     if not timedelta(0) <= grace <= LONGEST_GRACE:
         raise ConfigurationError(f"The grace time of a rotation is from 0 to {LONGEST_GRACE.days} days, not {grace}.")
     secret = _new_secret()
     old = {"old_hash": key.hash, "old_until": now + grace} if grace else {"old_hash": None, "old_until": None}
-    return _text(key.id, secret), replace(key, hash=_hash(secret), rotated_at=now, **old)
+    requests = tuple(remembered(key.requests, request_id))
+    return _text(key.id, secret), replace(key, hash=_hash(secret), rotated_at=now, requests=requests, **old)
 
 
 def key_id(text: str) -> str:
@@ -209,8 +224,12 @@ def _hash(secret: str) -> str:
 
 def _new_secret() -> str:
     """256 random bits as letters and digits, which survive a double click and any shell."""
-    number, letters = int.from_bytes(secrets.token_bytes(_SECRET_BYTES)), []
-    for _ in range(_SECRET_LENGTH):
+    return _letters(int.from_bytes(secrets.token_bytes(_SECRET_BYTES)), _SECRET_LENGTH)
+
+
+def _letters(number: int, length: int) -> str:
+    letters = []
+    for _ in range(length):
         number, digit = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[digit])
     return "".join(letters)

@@ -41,6 +41,8 @@ class Entry:
     """Where the request came from."""
     before: Any = None
     after: Any = None
+    id: str | None = None
+    """The id that the row is to have; without one, it is random."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,9 @@ def make_draft(
     dedupe_key, dedupe_window = choose_key(name, dedupe_key, dedupe_window, debounce, throttle)
     draft = Draft(check_name(name, "a job's name"), data, parent_id=parent_id)
     if job_id is not None:
-        draft.job_id = _check_id(job_id, debounce)
+        if debounce is not None:
+            raise InvalidJob("A debounced job may be one that is there already; leave job_id out.")
+        draft.job_id = check_job_id(job_id)
     if queue is not None:
         draft.queue = check_name(queue, "a queue's name")
     if priority is not None:
@@ -151,11 +153,10 @@ def check_in_transaction(draft: Draft) -> None:
         raise InvalidJob("job_id cannot be part of a transaction, which a job that is there already would abort.")
 
 
-def _check_id(job_id: object, debounce: object) -> str:
+def check_job_id(job_id: object) -> str:
+    """An id of one's own for a job."""
     if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
         raise InvalidJob(f"job_id must be 24 hexadecimal digits, in small letters, not {job_id!r}.")
-    if debounce is not None:
-        raise InvalidJob("A debounced job may be one that is there already; leave job_id out.")
     return job_id
 
 

@@ -12,7 +12,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import truncate
-from mainspring.errors import KeyNotFound, Unavailable
+from mainspring.errors import InvalidKey, KeyNotFound, Unavailable
 from mainspring.model.access import EVERYTHING, Key, Scope, new_key, rotated_key
 from mainspring.store.collections import BY_ID, LAYOUT
 from mainspring.store.connection import Connection, Document
@@ -40,15 +40,18 @@ class Access:
         scope: Scope = EVERYTHING,
         expires_at: datetime | None = None,
         actor: str | None = None,
+        identity: str | None = None,
     ) -> tuple[str, Key]:
-        """Make a key; returns the text to show, this once, and what is kept."""
+        """Make a key; returns the text to show, this once, and what is kept. An id that is taken is refused."""
         end = None if expires_at is None else truncate(expires_at)
         for _ in range(_ROUNDS):
-            text, key = new_key(name, role, self._now(), scope=scope, expires_at=end, actor=actor)
+            text, key = new_key(name, role, self._now(), scope=scope, expires_at=end, actor=actor, identity=identity)
             try:
                 with self._connection.deadline():
                     await self._keys.insert_one(_encode(key))
             except DuplicateKeyError:
+                if identity is not None:
+                    raise InvalidKey("There is an API key with this id already; its text was shown once.") from None
                 continue
             return text, key
         raise Unavailable("No free id for a new key was found; try once more.")
@@ -82,14 +85,17 @@ class Access:
             raise KeyNotFound(key_id)
         return _decode(document)
 
-    async def rotate(self, key_id: str, grace: timedelta = timedelta(0)) -> tuple[str, Key]:
-        """Give a key a new secret; the old one counts for the grace time. Returns the text to show, and the key."""
+    async def rotate(self, key_id: str, grace: timedelta = timedelta(0), request: str | None = None) -> tuple[str, Key]:
+        """Give a key a new secret; the old one counts for the grace time. Returns the text to show, and the key. A
+        request that was carried out before is refused."""
         for _ in range(_ROUNDS):
             before = await self.get(key_id)
             now = self._now()
             if before is None or not before.is_live(now):
                 raise KeyNotFound(key_id)
-            text, after = rotated_key(before, now, grace)
+            if request in before.requests:
+                raise InvalidKey("This rotation was done already; the new text was shown once. Rotate the key again.")
+            text, after = rotated_key(before, now, grace, request)
             if await self._replace_secret(before, after):
                 return text, after
         raise Unavailable("The key was changed by others all the time; try once more.")
@@ -110,7 +116,7 @@ class Access:
         change: Document = {"$set": {name: fields[name] for name in ("hash", "rotated_at")}}
         old = {name: fields[name] for name in ("old_hash", "old_until") if name in fields}
         change |= {"$unset": {"old_hash": "", "old_until": ""}} if not old else {}
-        change["$set"] |= old
+        change["$set"] |= old | ({"requests": fields["requests"]} if after.requests else {})
         with self._connection.deadline():
             outcome = await self._keys.update_one({"_id": before.id, "hash": before.hash, "revoked_at": None}, change)
         return outcome.matched_count == 1
@@ -131,6 +137,7 @@ def _encode(key: Key) -> Document:
         "actor": key.actor,
         "old_hash": key.old_hash,
         **{name: getattr(key, name) for name in _TIMES},
+        "requests": list(key.requests) or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -138,4 +145,5 @@ def _encode(key: Key) -> Document:
 def _decode(document: Document) -> Key:
     key = Key(document["_id"], document["name"], document["role"], document["hash"], document["created_at"])
     found = {name: document.get(name) for name in ("actor", "old_hash", *_TIMES)}
-    return replace(key, scope=Scope.from_document(document), **found)  # type: ignore[arg-type]
+    requests = tuple(document.get("requests", ()))
+    return replace(key, scope=Scope.from_document(document), requests=requests, **found)  # type: ignore[arg-type]

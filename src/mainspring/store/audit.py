@@ -53,7 +53,7 @@ class Audit:
         and a service makes many changes at once.
         """
         done: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(([(secrets.token_hex(12), entry) for entry in entries], done))
+        self._waiting.append(([(entry.id or secrets.token_hex(12), entry) for entry in entries], done))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send())
         return await done

@@ -186,8 +186,8 @@ class Inserts:
         return chunk
 
     async def _insert_chunk(self, chunk: list[Entry], outcomes: list[Stored]) -> None:
-        plain = [entry for entry in chunk if entry[1].dedupe_key is None]
-        keyed = [entry for entry in chunk if entry[1].dedupe_key is not None]
+        keyed = [entry for entry in chunk if entry[1].dedupe_key is not None or entry[1].job_id is not None]
+        plain = chunk if not keyed else [one for one in chunk if one[1].dedupe_key is None and one[1].job_id is None]
         now = chunk[0][2]["created_at"] if chunk else None
         waiting = (
             Waiting() if now is None else await self._lining.choose([(draft, doc) for _, draft, doc in chunk], now)
@@ -208,20 +208,29 @@ class Inserts:
                 outcomes[index] = error
 
     async def _insert_keyed(self, entries: list[Entry], outcomes: list[Stored]) -> None:
-        """The first item of each key stands for it; the others are the same job."""
-        first: dict[str | None, Entry] = {}
-        for entry in entries:
-            first.setdefault(entry[1].dedupe_key, entry)
+        """The first item of each key, or of each id that was given, stands for it; the others are the same job."""
+        first: dict[str | DocumentId, Entry] = {}
+        names = [draft.dedupe_key or document["_id"] for _, draft, document in entries]
+        for name, entry in zip(names, entries, strict=True):
+            first.setdefault(name, entry)
         leaders = list(first.values())
-        taken = await self._keys.take_many([self._wanted(draft, document) for _, draft, document in leaders])
+        taken = await self._take([(draft, document) for _, draft, document in leaders])
         stored = await self._insert_taken([document for _, _, document in leaders], taken)
         for (index, draft, _), outcome in zip(leaders, stored, strict=True):
             outcomes[index] = outcome if isinstance(outcome, Exception) else self._as_job(*outcome, draft)
-        for index, draft, _ in entries:
-            leader = first[draft.dedupe_key][0]
+        for name, (index, _, _) in zip(names, entries, strict=True):
+            leader = first[name][0]
             if index != leader:
                 same = outcomes[leader]
                 outcomes[index] = same if isinstance(same, Exception) else replace(same, deduplicated=True)
+
+    async def _take(self, leaders: list[tuple[Draft, Document]]) -> list[Taken]:
+        """Take the keys of those that have one; the others have an id of their own."""
+        wanted = [self._wanted(draft, document) for draft, document in leaders if draft.dedupe_key is not None]
+        taken = iter(await self._keys.take_many(wanted) if wanted else [])
+        return [
+            Taken(document["_id"], True) if draft.dedupe_key is None else next(taken) for draft, document in leaders
+        ]
 
     async def _insert_taken(
         self, documents: list[Document], taken: list[Taken]

@@ -23,6 +23,7 @@ from mainspring.model.job import (
     PENDING,
     RUNNING,
 )
+from mainspring.model.replies import REQUESTS_KEPT
 from mainspring.store.aging import ASKED, NOT_AGED
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
 from mainspring.store.collections import BUMP, BY_ID, CLAIM, FINISHED_INDEX, HELD, LEASE, SCHEDULE, WAITING
@@ -179,15 +180,26 @@ class Jobs:
         changed = await self._change(job_id, (PENDING,), due)
         return await self._changed(job_id, changed, "run_now()", "pending")
 
-    async def retry(self, job_id: DocumentId) -> Document:
-        """Run an ended job again, as a new round of attempts; its history and its token stay."""
+    async def retry(self, job_id: DocumentId, request: str | None = None) -> Document:
+        """Run an ended job again, as a new round of attempts; its history and its token stay. One on which this very
+        request was carried out before is left as it is."""
         document = await self.get(job_id)
+        if request in document.get("requests", ()):
+            return document
         key = document.get("dedupe_key") if document.get("state") in _AGAIN else None
         if key is not None:
             await self._retake_key(key, job_id)
-        changed = await self._update(job_id, _AGAIN, again_stages(self._connection.clock.expression()))
+        stages = again_stages(self._connection.clock.expression())
+        new = {}
+        if request is not None:
+            requests = {"$concatArrays": [{"$ifNull": ["$requests", []]}, [{"$literal": request}]]}
+            stages.append({"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}})
+            new = {"requests": {"$ne": request}}
+        changed = await self._update(job_id, _AGAIN, stages, **new)
         if key is not None:
             await self._keys.returned(key, job_id)
+        if not changed and request in (document := await self.get(job_id)).get("requests", ()):
+            return document
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
 
     async def delete(self, job_id: DocumentId) -> None:
@@ -209,10 +221,12 @@ class Jobs:
     async def _change(self, job_id: DocumentId, states: Sequence[str], fields: dict[str, Any]) -> bool:
         return await self._update(job_id, states, [{"$set": fields}])
 
-    async def _update(self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]]) -> bool:
+    async def _update(
+        self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]], **more: Any
+    ) -> bool:
         with self._connection.deadline():
             result = await self._connection.jobs.update_one(
-                {"_id": job_id, "state": {"$in": list(states)}}, stages, hint=BY_ID
+                {"_id": job_id, "state": {"$in": list(states)}, **more}, stages, hint=BY_ID
             )
         return result.matched_count == 1
 

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pymongo.errors import OperationFailure
+import bson
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
-from mainspring.errors import RedriveNotFound
+from mainspring.errors import ConfigurationError, RedriveNotFound
 from mainspring.model.dead_letters import CANCELLED, DISCARD, DONE, RETRY, RUNNING, Selection
 from mainspring.model.job import FAILED
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.collections import BY_ID, STARTED, UNDER_WAY
-from mainspring.store.connection import Connection, Document
+from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.dead_letters import DeadLetters, Place, filter_of
 from mainspring.store.jobs import again_stages
 from mainspring.store.keys import Keys
@@ -46,10 +48,17 @@ class Redrives:
         self._dead_letters = dead_letters
 
     async def start(
-        self, kind: str, selection: Selection, edit: Document | None, actor: str | None, reason: str
+        self,
+        kind: str,
+        selection: Selection,
+        edit: Document | None,
+        actor: str | None,
+        reason: str,
+        redrive_id: str | None = None,
     ) -> Document:
-        """Store a redrive. Its instant is the server's: dead letters that are made from then on are not meant."""
-        redrive_id, now = secrets.token_hex(8), self._connection.clock.expression()
+        """Store a redrive, or find the one that has this id already. Its instant is the server's: dead letters that
+        are made from then on are not meant."""
+        redrive_id, now = redrive_id or secrets.token_hex(8), self._connection.clock.expression()
         literal: Document = {
             "kind": kind,
             "state": RUNNING,
@@ -60,16 +69,16 @@ class Redrives:
             "rev": 0,
         }
         literal |= {key: value for key, value in (("edit", edit), ("actor", actor), ("reason", reason)) if value}
-        with self._connection.deadline():
-            await self._connection.redrives.update_one(
-                {"_id": redrive_id},
-                [
-                    {"$set": {key: {"$literal": value} for key, value in literal.items()}},
-                    {"$set": {"cutoff": now, "started_at": now, "stepped_at": now}},
-                ],
-                upsert=True,
-            )
-        return await self.get(redrive_id)
+        stages = [
+            {"$set": {key: {"$literal": value} for key, value in literal.items()}},
+            {"$set": {"cutoff": now, "started_at": now, "stepped_at": now}},
+        ]
+        with self._connection.deadline(), suppress(DuplicateKeyError):  # it is there: an earlier call has begun it
+            await self._connection.redrives.update_one({"_id": redrive_id, "kind": None}, stages, upsert=True)
+        document = await self.get(redrive_id)
+        if _asked(document) != _asked(bson.decode(bson.encode(literal, codec_options=CODEC), CODEC)):
+            raise ConfigurationError(f"The redrive {redrive_id!r} is for something else; give this one another id.")
+        return document
 
     async def get(self, redrive_id: str) -> Document:
         with self._connection.deadline():
@@ -239,6 +248,11 @@ class Redrives:
                 {"_id": document["_id"], "rev": document["rev"], **more}, [{"$set": {**fields, **stepped}}]
             )
         return await self.get(document["_id"])
+
+
+def _asked(document: Document) -> list[Any]:
+    """What a redrive is for."""
+    return [document.get(field) for field in ("kind", "selection", "edit")]
 
 
 def _entry(document: Document) -> Document:

@@ -32,6 +32,7 @@ from mainspring.errors import (
 )
 from mainspring.model.ledger import SKIPPED, TRIGGERED, Row
 from mainspring.model.plan import Make, Policy, overlap
+from mainspring.model.replies import remembered
 from mainspring.model.rules import Rule
 from mainspring.model.rules.rule import anchored
 from mainspring.model.schedule import Spec
@@ -281,26 +282,33 @@ class Schedules:
 
         return await self.change(schedule_id, alter)
 
-    async def skip_next(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
-        """Decide the next firing now: it makes no job."""
+    async def skip_next(self, schedule_id: str, reason: str, actor: str | None, request: str | None = None) -> Changed:
+        """Decide the next firing now: it makes no job. A request that was carried out before changes nothing."""
 
-        async def alter(document: Document, now: datetime) -> Document:
+        async def alter(document: Document, now: datetime) -> Document | None:
+            requests = document.get("requests", [])
+            if request in requests:
+                return None
             at = document.get("next_at")
             if at is None:
                 raise ScheduleStateError(f"Schedule {schedule_id!r} has no next firing that could be skipped.")
             row = Row(at, at, SKIPPED, f"by hand: {reason}" if reason else "by hand", actor=actor)
-            return {"cursor": at, "making": {"rows": [encode_row(schedule_id, row)]}}
+            fields: Document = {"cursor": at, "making": {"rows": [encode_row(schedule_id, row)]}}
+            return fields if request is None else {**fields, "requests": remembered(requests, request)}
 
         return await self.change(schedule_id, alter)
 
     async def trigger(
-        self, schedule_id: str, policy: str | None, reason: str, actor: str | None
+        self, schedule_id: str, policy: str | None, reason: str, actor: str | None, seed: str | None = None
     ) -> tuple[Changed, str]:
-        """Make a job now, beside the firings. Returns the job's id."""
-        job_id = f"{schedule_id}!{ObjectId()}"
+        """Make a job now, beside the firings. Returns the job's id, which ends with the seed: with the same one, the
+        job is made once."""
+        job_id = f"{schedule_id}!{seed or ObjectId()}"
         fired = await self._review(schedule_id)
 
-        async def alter(document: Document, now: datetime) -> Document:
+        async def alter(document: Document, now: datetime) -> Document | None:
+            if seed is not None and await self._is_triggered(job_id):
+                return None
             going, rows = runs_of(document), list[Row]()
             chosen = Policy(overlap=policy or policy_of(document).overlap)
             kept, cancels = overlap([Make(job_id, now, now)], chosen, going, rows)
@@ -319,6 +327,11 @@ class Schedules:
 
         changed = await self.change(schedule_id, alter)
         return replace(changed, fired=fired + changed.fired), job_id
+
+    async def _is_triggered(self, job_id: str) -> bool:
+        """Whether a job was made by hand; its row is there even if the job is gone."""
+        with self._connection.deadline():
+            return await self._connection.ledger.find_one({"_id": job_id}, {"_id": 1}) is not None
 
     async def _review(self, schedule_id: str) -> list[Fired]:
         """Take note of runs that have ended, which is otherwise done when the schedule is due."""
