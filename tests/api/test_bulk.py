@@ -11,7 +11,7 @@ import pytest
 
 from api.conftest import Api, serving
 from harness.api_keys import actions, keyed
-from mainspring import Scheduler
+from mainspring import Scheduler, Unavailable
 from mainspring.api.items import TOO_LONG, BrokenArray, Entries, Lines
 
 BULK = "/api/jobs/bulk"
@@ -113,14 +113,118 @@ async def test_an_item_that_is_too_long_is_passed_over(scheduler: Scheduler) -> 
     assert answers[1]["error"]["status"] == 413
 
 
+K1 = {"Idempotency-Key": "k1"}
+
+
+async def made(scheduler: Scheduler) -> list[Any]:
+    return sorted([job.data.get("n", 0) async for job in scheduler.jobs()])
+
+
+def results(answers: list[dict[str, Any]]) -> list[Any]:
+    """What each line was answered: true for one that was there already, or the status of an error."""
+    return [one["error"]["status"] if "error" in one else one.get("deduplicated", False) for one in answers]
+
+
 async def test_the_same_bulk_with_the_same_key_makes_nothing_twice(api: Api) -> None:
     body = ndjson({"name": "x"}, {"name": "x", "dedupeKey": "own"})
-    first = await send(api, body, **{"Idempotency-Key": "k1"})
-    again = await send(api, body, **{"Idempotency-Key": "k1"})
+    first = await send(api, body, **K1)
+    again = await send(api, body, **K1)
     assert [one["jobId"] for one in again] == [one["jobId"] for one in first]
     assert [one.get("deduplicated") for one in again] == [True, True]
     other = await send(api, body, **{"Idempotency-Key": "k2"})
     assert other[0]["jobId"] != first[0]["jobId"]
+    assert await actions(api) == [("job.bulk", "bulk")] * 2
+
+
+async def test_jobs_of_a_bulk_that_have_ended_and_are_gone_are_not_made_again(api: Api) -> None:
+    body = ndjson({"name": "x"}, {"name": "x", "dedupeKey": "own"})
+    first = await send(api, body, **K1)
+    await api.scheduler.cancel(first[1]["jobId"])
+    await api.scheduler.delete(first[0]["jobId"])
+    again = await send(api, body, **K1)
+    assert [one["jobId"] for one in again] == [one["jobId"] for one in first]
+    assert [job.id async for job in api.scheduler.jobs()] == [first[1]["jobId"]]
+
+
+async def test_another_item_at_the_same_line_is_refused_and_the_others_stay(api: Api) -> None:
+    items = [{"name": "x", "data": {"n": n, "m": 0}} for n in range(3)]
+    first = await send(api, ndjson(*items), **K1)
+    reordered = {"data": {"m": 0, "n": 2}, "name": "x"}
+    again = await send(api, ndjson(items[0], {"name": "x", "data": {"n": 9}}, reordered), **K1)
+    assert results(again) == [True, 422, True]
+    assert (
+        again[1]["error"]["field"] == "Idempotency-Key" and "another item at this line" in again[1]["error"]["detail"]
+    )
+    assert [again[0]["jobId"], again[2]["jobId"]] == [first[0]["jobId"], first[2]["jobId"]]
+    assert await made(api.scheduler) == [0, 1, 2]
+    assert await actions(api) == [("job.bulk", "bulk")]
+
+
+async def test_more_lines_than_came_before_are_refused(api: Api) -> None:
+    items = [{"name": "x", "data": {"n": n}} for n in range(3)]
+    await send(api, ndjson(*items[:2]), **K1)
+    assert results(await send(api, ndjson(*items), **K1)) == [True, True, 422]
+    assert await made(api.scheduler) == [0, 1]
+
+
+async def test_a_bulk_that_was_cut_off_is_completed_when_it_comes_again(api: Api) -> None:
+    items = [{"name": "x", "data": {"n": n}} for n in range(3)]
+
+    async def body() -> AsyncIterator[bytes]:
+        yield ndjson(items[0])
+        await asyncio.sleep(60)
+
+    async with api.session.post(api.url + BULK, data=body(), headers=NDJSON | K1) as answer:
+        first = json.loads(await answer.content.readline())
+        answer.close()
+    again = await send(api, ndjson(*items), **K1)
+    assert (results(again), again[0]["jobId"]) == ([True, False, False], first["jobId"])
+    assert await made(api.scheduler) == [0, 1, 2]
+
+
+async def test_a_line_that_was_refused_can_be_put_right_under_the_same_key(api: Api) -> None:
+    first = {"name": "x", "data": {"n": 1}}
+    assert results(await send(api, ndjson(first, {"nome": "x"}), **K1)) == [False, 422]
+    assert results(await send(api, ndjson(first, {"name": "x", "data": {"n": 2}}), **K1)) == [True, False]
+    assert await made(api.scheduler) == [1, 2]
+
+
+async def test_nothing_of_a_bulk_is_made_twice_after_a_death_before_it_was_written_down(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise Unavailable("the process dies here")
+
+    items = [{"name": "x", "data": {"n": 1}}, {"name": "x", "data": {"n": 2}, "dedupeKey": "own"}]
+    with monkeypatch.context() as patch:
+        patch.setattr(api.scheduler, "keep_replies", broken)
+        assert results(await send(api, ndjson(*items), **K1)) == [503, 503]
+    stored = [job.id async for job in api.scheduler.jobs()]
+    await api.scheduler.cancel(stored[0])
+    await api.scheduler.cancel(stored[1])
+    assert results(await send(api, ndjson({"name": "x", "data": {"n": 9}}, items[1]), **K1)) == [422, True]
+    again = await send(api, ndjson(*items), **K1)
+    assert results(again) == [True, True] and {one["jobId"] for one in again} == set(stored)
+    assert await made(api.scheduler) == [1, 2]
+
+
+async def test_bulks_at_once_with_the_same_key_make_each_job_once(api: Api) -> None:
+    body = ndjson(*({"name": "x", "data": {"n": n}} for n in range(700)))
+    answers = await asyncio.gather(*(send(api, body, **K1) for _ in range(3)))
+    assert len({tuple(one["jobId"] for one in lines) for lines in answers}) == 1
+    assert len(await made(api.scheduler)) == 700
+
+
+async def test_a_key_of_another_request_is_none_for_a_bulk(api: Api) -> None:
+    await api.post("/api/jobs", {"name": "x"}, headers=K1)
+    reply = await api.call("POST", BULK, data=ndjson({"name": "x"}), headers=NDJSON | K1)
+    assert (reply.status, reply.body["errors"][0]["field"]) == (422, "Idempotency-Key")
+
+
+async def test_a_key_of_a_bulk_belongs_to_the_caller(api: Api) -> None:
+    callers = [await keyed(api, "operator"), await keyed(api, "operator")]
+    answers = [await send(one, ndjson({"name": "x"}), **K1) for one in callers]
+    assert len({one["jobId"] for (one,) in answers}) == 2
 
 
 async def test_a_body_that_is_no_array_is_told_so(api: Api) -> None:

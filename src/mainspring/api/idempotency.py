@@ -1,12 +1,12 @@
 """`Idempotency-Key`: a request that comes again with the same key is answered as it was before, and nothing is done.
 
-An endpoint that creates something takes `Once` and hands over what makes it:
+An endpoint that creates something, or does what must not be done twice, takes `Once` and hands over what makes it:
 
     async def create(body: Creation, caller: Operator, once: Once) -> Response:
         return await once.answer(caller, lambda job_id: make(caller, body, job_id))
 
 What is made must get the id that it is handed, so that it is made once even if the process died before it could keep
-the answer. Not for answers that are shown a single time, such as new keys: the answer is stored for a day.
+the answer. The answer is stored for a day; of one that shows a secret, something else is kept.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from pydantic import BaseModel
 from mainspring.api.problems import Problem, as_problem
 from mainspring.api.service import Caller
 from mainspring.errors import MainspringError
+from mainspring.model.replies import Reply
 
 REPLAYED = "Idempotency-Replayed"
-_NAME = "Idempotency-Key"
+NAME = "Idempotency-Key"
 _SERVER_ERRORS = 500
 
 Key = Annotated[
     str | None,
     Header(
-        alias=_NAME,
+        alias=NAME,
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A text of your choice, new for each thing to be created. The same request with the same key is "
-        "answered as before for 24 hours, with the header Idempotency-Replayed, and creates nothing.",
+        description="A text of your choice, new for each thing to be created or done. The same request with the same "
+        "key is answered as before for 24 hours, with the header Idempotency-Replayed, and does nothing.",
     ),
 ]
 # Those that come at once with one key wait for each other, so that the second is given the answer to the first.
@@ -53,6 +54,8 @@ class Made:
 
     body: BaseModel
     status: int = 201
+    kept: BaseModel | None = None
+    """The answer to the same request when it comes again, where this one is shown a single time."""
 
 
 Make = Callable[[str], Awaitable[Made]]
@@ -68,32 +71,33 @@ class OnceOnly:
     async def answer(self, caller: Caller, make: Make, *, print: str | None = None) -> Response:
         """Make it, or answer as before. `print` tells what is asked for, where that is not the body."""
         if self._key is None:
-            return _respond(*_written(await make(new_id(caller.service.now()))))
-        key = _hash(caller.actor, self._key)
+            made = await make(new_id(caller.service.now()))
+            return _respond(made.status, _written(made.body))
+        key = record_of(caller, self._key)
         print = print or await self._print()
         turn = _turns.setdefault(key, asyncio.Lock())
         async with turn:
             return await self._answer_once(caller, make, key, print)
 
     async def _answer_once(self, caller: Caller, make: Make, key: str, print: str) -> Response:
-        reply = await caller.scheduler.open_reply(key, print)
-        if not reply.is_for(print):
-            raise Problem(422, f"This {_NAME} came with another request before; use a new one.", field=_NAME)
+        reply = await open_record(caller, key, print)
         if reply.status is not None:
             return _respond(reply.status, reply.body or "", replayed=True)
+        caller.request_id, caller.again = reply.seed, not reply.fresh
         try:
-            status, text = _written(await make(reply.seed))
+            made = await make(reply.seed)
         except (Problem, MainspringError) as error:
-            if _status(error) < _SERVER_ERRORS:  # refused; otherwise it may have been made
+            # Refused at once, nothing was made; otherwise this try, or the one before it, may have done so.
+            if reply.fresh and _status(error) < _SERVER_ERRORS:
                 await caller.scheduler.forget_reply(key)
             raise
-        await caller.scheduler.keep_reply(key, status, text)
-        return _respond(status, text)
+        await caller.scheduler.keep_reply(key, made.status, _written(made.kept or made.body))
+        return _respond(made.status, _written(made.body))
 
     async def _print(self) -> str:
         """A hash of what is asked for; the same however the body is spaced and ordered."""
         body = await self._request.body()
-        plain = json.dumps(json.loads(body), sort_keys=True) if body else ""
+        plain = json.dumps(json.loads(body), sort_keys=True) if body else "{}"  # a body may be left out
         return _hash(self._request.method, self._request.url.path, plain)
 
 
@@ -104,13 +108,26 @@ async def _once(request: Request, key: Key = None) -> OnceOnly:
 Once = Annotated[OnceOnly, Depends(_once)]
 
 
+def record_of(caller: Caller, key: str) -> str:
+    """The key of the record that is kept of a request: a caller's own."""
+    return _hash(caller.actor, key)
+
+
+async def open_record(caller: Caller, record: str, print: str) -> Reply:
+    """The record of a request; a problem where another one came with the same key."""
+    reply = await caller.scheduler.open_reply(record, print)
+    if not reply.is_for(print):
+        raise Problem(422, f"This {NAME} came with another request before; use a new one.", field=NAME)
+    return reply
+
+
 def new_id(now: datetime) -> str:
     """An id of the form that created things have: the second, then 64 random bits."""
     return f"{int(now.timestamp()):08x}{secrets.token_hex(8)}"
 
 
-def _written(made: Made) -> tuple[int, str]:
-    return made.status, made.body.model_dump_json(by_alias=True)
+def _written(body: BaseModel) -> str:
+    return body.model_dump_json(by_alias=True)
 
 
 def _respond(status: int, text: str, *, replayed: bool = False) -> Response:

@@ -18,6 +18,9 @@ from mainspring.model.audit import Entry
 from mainspring.model.sessions import new_session_secret
 from mainspring.scheduler import Scheduler
 
+_ROWS = 200
+"""How far back the row of a request that has come before is looked for."""
+
 
 class Service:
     """One running service."""
@@ -47,6 +50,10 @@ class Caller:
     service: Service
     principal: Principal
     address: str | None
+    request_id: str | None = None
+    """Of a request that may come twice: its own, the same however often it comes."""
+    again: bool = False
+    """Whether it has come before."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -67,8 +74,15 @@ class Caller:
             raise Problem(403, "This key reaches some queues or names only; this needs one that reaches everything.")
 
     async def note(self, action: str, target: str, *, before: Any = None, after: Any = None) -> None:
-        """Write a change down in the audit log."""
-        await self.scheduler.note_change(Entry(self.actor, action, target, self.address, before, after))
+        """Write a change down in the audit log; once, however often the request comes."""
+        if not self.again or not await self._is_noted(target):
+            await self.scheduler.note_change(
+                Entry(self.actor, action, target, self.address, before, after, self.request_id)
+            )
+
+    async def _is_noted(self, target: str) -> bool:
+        rows = await self.scheduler.changes(target=target, limit=_ROWS)
+        return any(row.id == self.request_id for row in rows)
 
 
 def caller(role: str) -> Callable[[Request], Any]:

@@ -304,6 +304,8 @@ class Schedules:
         """Make a job now, beside the firings. Returns the job's id, which ends with the seed: with the same one, the
         job is made once."""
         job_id = f"{schedule_id}!{seed or ObjectId()}"
+        if seed is not None and await self._is_triggered(job_id):
+            return Changed(await self.get(schedule_id), changed=False), job_id
         fired = await self._review(schedule_id)
 
         async def alter(document: Document, now: datetime) -> Document | None:

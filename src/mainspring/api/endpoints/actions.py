@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
+from mainspring.api.idempotency import Made, Once
 from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.wire.base import Answer, Nothing
 from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut
@@ -39,13 +40,18 @@ async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = No
     return _answer(caller, after)
 
 
-@router.post("/{job_id:path}/retry", summary="Run an ended job again")
-async def retry_job(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[JobOut]:
-    """Run a failed, cancelled or completed job again, as a new round of attempts. Any other is a 409."""
-    before = await reached(caller, job_id)
-    after = await caller.scheduler.retry(job_id)
-    await caller.note("job.retry", before.id, before=_told(before), after=_told(after))
-    return _answer(caller, after)
+@router.post("/{job_id:path}/retry", summary="Run an ended job again", response_model=Answer[JobOut])
+async def retry_job(job_id: JobId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
+    """Run a failed, cancelled or completed job again, as a new round of attempts. Any other is a 409. With an
+    `Idempotency-Key`, the request that comes again begins no second round."""
+
+    async def make(request_id: str) -> Made:
+        before = await reached(caller, job_id)
+        after = await caller.scheduler.retry(job_id, request_id=request_id)
+        await caller.note("job.retry", before.id, before=_told(before), after=_told(after))
+        return Made(_answer(caller, after), 200)
+
+    return await once.answer(caller, make)
 
 
 @router.post("/{job_id:path}/run", summary="Run a pending job now")

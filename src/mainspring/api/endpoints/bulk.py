@@ -2,16 +2,15 @@
 
 Each line of the answer tells what became of one item, so that a client knows at any moment what is stored. What is
 refused does not keep the others from being stored. An item that came twice, with the same Idempotency-Key and at the
-same place, is stored once.
+same place, is stored once (`api/bulk_record.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,8 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from mainspring.api.idempotency import Key
+from mainspring.api.bulk_record import Before, BulkRecord, Line, other_item, print_of
+from mainspring.api.idempotency import REPLAYED, Key
 from mainspring.api.items import BrokenArray, Entries, Item, Lines, Splitter, TooLong
 from mainspring.api.problems import Problem, as_problem, cure, place
 from mainspring.api.resources import check_plan, make_plan
@@ -34,7 +34,6 @@ logger = logging.getLogger("mainspring.api")
 AT_ONCE = 500
 # How long a client may pause before what it has sent so far is stored.
 _PAUSE = 0.05
-_REMEMBERED = 86_400.0
 _NDJSON = "application/x-ndjson"
 _EXAMPLE = '{"name": "send-report", "data": {"to": 1}}\n{"name": "send-report", "data": {"to": 2}}\n'
 _ANSWERS = '{"line":1,"jobId":"6890b1f2c7a4e1d2f3a4b5c6"}\n{"line":2,"error":{"status":422,"detail":"…"}}\n'
@@ -48,6 +47,11 @@ class Entry:
 
     line: int
     item: dict[str, Any] | Problem
+    print: str = ""
+    """Of an item that may have come before: what tells it from another one."""
+
+
+Outcome = Job | Problem
 
 
 @router.post(
@@ -70,11 +74,14 @@ async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Re
     are stored in chunks while the body is read, and answered line by line: `{"line": 1, "jobId": …}`, or
     `{"line": 2, "error": {"status", "detail", "field"}}` for what was refused; the others are stored all the same.
     Schedules are created one at a time. With an `Idempotency-Key`, the same body sent again within a day creates
-    nothing twice: what is there already is answered with `"deduplicated": true`."""
+    nothing twice: what is there already is answered with `"deduplicated": true`, what is missing is stored, and another
+    item at the place of one that was stored is refused with 422."""
     array = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
     longest = caller.service.settings.max_body
     splitter: Splitter = Entries(longest) if array else Lines(longest)
-    return StreamedLines(Bulk(caller, splitter, key).lines(request))
+    record = None if key is None else await BulkRecord.open(caller, key)
+    headers = {REPLAYED: "true"} if record is not None and record.complete else None
+    return StreamedLines(Bulk(caller, splitter, record).lines(request), headers)
 
 
 class StreamedLines(Response):
@@ -85,8 +92,8 @@ class StreamedLines(Response):
 
     media_type = _NDJSON
 
-    def __init__(self, lines: AsyncIterator[bytes]) -> None:
-        super().__init__()
+    def __init__(self, lines: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(headers=headers)
         del self.headers["content-length"]
         self._lines = lines
 
@@ -100,10 +107,10 @@ class StreamedLines(Response):
 class Bulk:
     """One bulk on its way."""
 
-    def __init__(self, caller: Caller, splitter: Splitter, key: str | None) -> None:
+    def __init__(self, caller: Caller, splitter: Splitter, record: BulkRecord | None) -> None:
         self._caller = caller
         self._splitter = splitter
-        self._key = None if key is None else _print(caller.actor, key)
+        self._record = record
         self._entries: list[Entry] = []
         self._line = 0
         self._stored = self._refused = 0
@@ -119,6 +126,8 @@ class Bulk:
                     yield await self._flush()
                 if self._over:
                     return
+            if self._record is not None:
+                await self._record.close(self._line)
         except ClientDisconnect:
             return
         finally:
@@ -138,7 +147,8 @@ class Bulk:
         for item in items:
             self._line += 1
             if isinstance(item, TooLong) or item.strip():
-                self._entries.append(Entry(self._line, self._checked(item)))
+                print = "" if self._record is None else print_of(item)
+                self._entries.append(Entry(self._line, self._checked(item), print))
 
     def _checked(self, item: Item) -> dict[str, Any] | Problem:
         """What the Scheduler is asked for, or why it is not."""
@@ -149,9 +159,7 @@ class Bulk:
         if plan.rule is not None:
             return Problem(422, "A bulk is of single jobs; create a schedule with POST /api/jobs.", field="schedule")
         asked = plan.as_item()
-        if self._key is not None and "dedupe_key" not in asked:
-            asked |= {"dedupe_key": f"bulk:{self._key}:{self._line}", "dedupe_window": _REMEMBERED}
-        return asked
+        return asked if self._record is None else {**asked, "job_id": self._record.job_id(self._line)}
 
     @property
     def _longest(self) -> int:
@@ -160,29 +168,53 @@ class Bulk:
     async def _flush(self) -> bytes:
         """Store a chunk, and say what became of each item of it."""
         entries, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
-        outcomes = iter(await self._schedule([one.item for one in entries if not isinstance(one.item, Problem)]))
+        outcomes = await self._outcomes([one for one in entries if not isinstance(one.item, Problem)])
         answers = []
         for entry in entries:
-            outcome = entry.item if isinstance(entry.item, Problem) else self._seen(next(outcomes))
-            self._stored += not isinstance(outcome, Problem)
+            outcome = entry.item if isinstance(entry.item, Problem) else outcomes[entry.line]
             self._refused += isinstance(outcome, Problem)
             answers.append(json.dumps(_answer(entry.line, outcome), separators=(",", ":")))
         return "".join(f"{answer}\n" for answer in answers).encode()
 
-    async def _schedule(self, items: list[dict[str, Any]]) -> list[Job | Problem]:
+    async def _outcomes(self, entries: list[Entry]) -> dict[int, Outcome | Before]:
+        """What has become of some items, by their lines."""
         try:
-            return list(await self._caller.scheduler.schedule_bulk(items))
-        except BulkError as error:
-            return [_outcome(job, error.errors.get(place)) for place, job in enumerate(error.jobs)]
+            known = await self._known(entries)
+            new = [one for one in entries if one.line not in known]
+            stored = [self._seen(one, job) for one, job in zip(new, await self._schedule(new), strict=True)]
+            self._stored += sum(isinstance(one, Job) for one in stored)
+            await self._keep(new, stored)
         except MainspringError as error:
             # Nobody knows what became of these, and the rest would fare no better.
             self._over, self._entries = True, []
             problem = as_problem(error)
             detail = f"{problem.detail} Whether this item was stored is not known; nothing behind it was read."
-            return [Problem(problem.status, detail)] * len(items)
+            return {one.line: Problem(problem.status, detail) for one in entries}
+        return {**known, **{one.line: outcome for one, outcome in zip(new, stored, strict=True)}}
 
-    def _seen(self, outcome: Job | Problem) -> Job | Problem:
-        """A job that was there already may be somebody else's."""
+    async def _schedule(self, entries: list[Entry]) -> list[Outcome]:
+        items = [one.item for one in entries if isinstance(one.item, dict)]
+        try:
+            return list(await self._caller.scheduler.schedule_bulk(items)) if items else []
+        except BulkError as error:
+            return [_outcome(job, error.errors.get(place)) for place, job in enumerate(error.jobs)]
+
+    async def _known(self, entries: list[Entry]) -> dict[int, Before | Problem]:
+        """What has come before with the same Idempotency-Key."""
+        return {} if self._record is None else await self._record.known([(one.line, one.print) for one in entries])
+
+    async def _keep(self, entries: list[Entry], outcomes: list[Outcome]) -> None:
+        if self._record is not None:
+            made: dict[Line, str] = {}
+            for one, outcome in zip(entries, outcomes, strict=True):
+                if isinstance(outcome, Job):
+                    made[one.line, one.print] = outcome.id
+            await self._record.keep(made)
+
+    def _seen(self, entry: Entry, outcome: Outcome) -> Outcome:
+        """A job that was there already may be somebody else's, or an earlier try's of another item."""
+        if isinstance(outcome, Job) and outcome.deduplicated and _differs(entry.item, outcome):
+            return other_item()
         if isinstance(outcome, Job) and not self._caller.principal.scope.allows(outcome.queue, outcome.name):
             return Problem(409, "This dedupeKey is in use; choose another.", field="dedupeKey")
         return outcome
@@ -226,7 +258,7 @@ def _refuse(word: str) -> None:
     raise ValueError(f"{word} is no number in JSON.")
 
 
-def _outcome(job: object, error: Exception | None) -> Job | Problem:
+def _outcome(job: object, error: Exception | None) -> Outcome:
     if isinstance(job, Job):
         return job
     if isinstance(error, MainspringError):
@@ -235,13 +267,17 @@ def _outcome(job: object, error: Exception | None) -> Job | Problem:
     return Problem(500, "This is a fault of Mainspring's; its log says more.")
 
 
-def _answer(line: int, outcome: Job | Problem) -> dict[str, Any]:
+def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
+    """Whether a job with the id that an item was to have is another one than the item would make."""
+    asked = item if isinstance(item, Mapping) else {}
+    return asked.get("job_id") == job.id and (asked["name"], asked["data"]) != (job.name, job.data)
+
+
+def _answer(line: int, outcome: Outcome | Before) -> dict[str, Any]:
     if isinstance(outcome, Problem):
         error: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
         return {"line": line, "error": error if outcome.field is None else error | {"field": outcome.field}}
+    if isinstance(outcome, Before):
+        return {"line": line, "jobId": outcome.job_id, "deduplicated": True}
     answer: dict[str, Any] = {"line": line, "jobId": outcome.id}
     return answer | {"deduplicated": True} if outcome.deduplicated else answer
-
-
-def _print(actor: str, key: str) -> str:
-    return hashlib.sha256(f"{actor}\0{key}".encode()).hexdigest()[:32]

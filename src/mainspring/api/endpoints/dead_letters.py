@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.endpoints.actions import reached
+from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
 from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.wire.base import Answer, Nothing
@@ -30,7 +31,7 @@ from mainspring.api.wire.dead_letters import (
 )
 from mainspring.api.wire.jobs import JobOut
 from mainspring.dead_letters import Redrive
-from mainspring.errors import JobNotFound
+from mainspring.errors import JobNotFound, RedriveNotFound
 from mainspring.jobtypes.http.templates import instant
 from mainspring.model.dead_letters import DeadLetterGroup
 from mainspring.model.job import FAILED, Job
@@ -71,23 +72,33 @@ async def list_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -
     return Answer(data=[GroupOut.of(group, await _message(caller, group)) for group in groups[: query.limit]])
 
 
-@router.post("/retry", summary="Run dead letters again", status_code=202)
-async def retry_dead_letters(body: RetryIn, caller: Operator) -> Answer[RedriveOut]:
+@router.post("/retry", summary="Run dead letters again", status_code=202, response_model=Answer[RedriveOut])
+async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Response:
     """Run dead letters again, each as a new round of attempts. The first 500 are done when this answers; workers do the
     rest, and the redrive tells how far they are."""
-    which = await _which(caller, body)
-    redrive = await caller.scheduler.retry_dead_letters(
-        data=body.data, remove=body.remove, reason=body.reason, actor=caller.actor, **which
-    )
-    return await _begun(caller, "dead_letters.retry", redrive, body)
+
+    async def make(redrive_id: str) -> Made:
+        which = await _which(caller, body, redrive_id)
+        redrive = await caller.scheduler.retry_dead_letters(
+            data=body.data, remove=body.remove, reason=body.reason, actor=caller.actor, redrive_id=redrive_id, **which
+        )
+        return await _begun(caller, "dead_letters.retry", redrive, body)
+
+    return await once.answer(caller, make)
 
 
-@router.post("/discard", summary="Delete dead letters", status_code=202)
-async def discard_dead_letters(body: DiscardIn, caller: Operator) -> Answer[RedriveOut]:
+@router.post("/discard", summary="Delete dead letters", status_code=202, response_model=Answer[RedriveOut])
+async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) -> Response:
     """Delete dead letters; an archive hook gets them first. Otherwise like retrying them."""
-    which = await _which(caller, body)
-    redrive = await caller.scheduler.discard_dead_letters(reason=body.reason, actor=caller.actor, **which)
-    return await _begun(caller, "dead_letters.discard", redrive, body)
+
+    async def make(redrive_id: str) -> Made:
+        which = await _which(caller, body, redrive_id)
+        redrive = await caller.scheduler.discard_dead_letters(
+            reason=body.reason, actor=caller.actor, redrive_id=redrive_id, **which
+        )
+        return await _begun(caller, "dead_letters.discard", redrive, body)
+
+    return await once.answer(caller, make)
 
 
 @redrives.get("", summary="List redrives")
@@ -115,12 +126,13 @@ async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing 
 # -- what is meant, and may be -----------------------------------------------------------------------------------------
 
 
-async def _which(caller: Caller, body: DiscardIn) -> dict[str, Any]:
+async def _which(caller: Caller, body: DiscardIn, redrive_id: str) -> dict[str, Any]:
     """Which dead letters are meant, as the Scheduler takes it; all of them within the caller's reach."""
     if caller.principal.scope.everything:
         return _chosen(body)
     if body.ids is not None:
-        return {"ids": await _own_ids(caller, body.ids)}
+        # Those of a redrive that has begun were checked then, and may be gone since.
+        return {"ids": body.ids if await _has_begun(caller, redrive_id) else await _own_ids(caller, body.ids)}
     if body.filter is None or body.everything:
         caller.check_everything()
         return _chosen(body)
@@ -198,10 +210,19 @@ async def _message(caller: Caller, group: DeadLetterGroup) -> str:
 # -- redrives ----------------------------------------------------------------------------------------------------------
 
 
-async def _begun(caller: Caller, action: str, redrive: Redrive, body: DiscardIn) -> Answer[RedriveOut]:
+async def _has_begun(caller: Caller, redrive_id: str) -> bool:
+    if not caller.again:
+        return False
+    try:
+        return _is_own(caller, await caller.scheduler.get_redrive(redrive_id))
+    except RedriveNotFound:
+        return False
+
+
+async def _begun(caller: Caller, action: str, redrive: Redrive, body: DiscardIn) -> Made:
     asked = body.model_dump(mode="json", exclude_defaults=True, exclude={"ids", "data"})
     await caller.note(action, redrive.id, after=asked | {"ids": body.ids and len(body.ids)} | _told(redrive))
-    return Answer(data=RedriveOut.of(redrive))
+    return Made(Answer(data=RedriveOut.of(redrive)), 202)
 
 
 async def _reached(caller: Caller, redrive_id: str) -> Redrive:

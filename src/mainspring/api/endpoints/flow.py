@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 
+from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
 from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.wire.base import Answer
@@ -43,15 +44,24 @@ async def list_pauses(caller: Viewer) -> Answer[list[PausedOut]]:
     return Answer(data=[PausedOut.of(one) for one in found if is_reached(caller, one.scope, one.target)])
 
 
-@router.post("/pauses", tags=["flow"], summary="Pause a queue or a job name", status_code=201)
-async def pause(body: PauseIn, caller: Operator) -> Answer[PausedOut]:
+@router.post(
+    "/pauses",
+    tags=["flow"],
+    summary="Pause a queue or a job name",
+    status_code=201,
+    response_model=Answer[PausedOut],
+)
+async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
     """Start no more jobs of a queue or of a name until it is resumed; with `key`, only none of those that have this
     value in their data. What runs goes on. A pause that is there already is replaced."""
-    _check_target(caller, body)
-    paused = await caller.scheduler.pause(**body.given(), reason=body.reason, actor=caller.actor)
-    shown = PausedOut.of(paused)
-    await caller.note("pause.create", _named(body), after=shown.model_dump(mode="json"))
-    return Answer(data=shown)
+
+    async def make(_: str) -> Made:
+        _check_target(caller, body)  # what is paused is the pause's id
+        shown = PausedOut.of(await caller.scheduler.pause(**body.given(), reason=body.reason, actor=caller.actor))
+        await caller.note("pause.create", _named(body), after=shown.model_dump(mode="json"))
+        return Made(Answer(data=shown))
+
+    return await once.answer(caller, make)
 
 
 @router.post("/pauses/resume", tags=["flow"], summary="End a pause")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 
+from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
 from mainspring.api.service import Admin, Caller
 from mainspring.api.wire.access import KeyCreation, KeyFacts, KeyRotation, NewKeyFacts
 from mainspring.api.wire.base import Answer
-from mainspring.errors import KeyNotFound
-from mainspring.model.access import Key, make_scope
+from mainspring.errors import InvalidKey, KeyNotFound
+from mainspring.model.access import Key, key_id_from, make_scope
 
 router = APIRouter(tags=["access"])
 
@@ -26,21 +27,22 @@ async def list_keys(caller: Admin) -> Answer[list[KeyFacts]]:
     return Answer(data=[KeyFacts.of(key) for key in keys if caller.principal.scope.covers(key.scope)])
 
 
-@router.post("/api/keys", status_code=201, summary="Make an API key")
-async def create_key(caller: Admin, body: KeyCreation) -> Answer[NewKeyFacts]:
-    """Make a key. Its text is in this answer and nowhere else. From the first key on, every request needs one."""
-    if not caller.principal.scope.covers(make_scope(body.queues, body.prefixes)):
-        raise Problem(403, "This key reaches some queues or names only; give the new one queues and prefixes of these.")
-    made = await caller.scheduler.create_api_key(
-        body.name,
-        body.role,
-        queues=body.queues,
-        prefixes=body.prefixes,
-        expires_at=body.expires_at,
-        actor=caller.actor,
-    )
-    await caller.note("key.create", made.key.id, after=_noted(made.key))
-    return Answer(data=NewKeyFacts(**KeyFacts.values(made.key), key=made.text))
+@router.post("/api/keys", status_code=201, summary="Make an API key", response_model=Answer[NewKeyFacts])
+async def create_key(caller: Admin, body: KeyCreation, once: Once) -> Response:
+    """Make a key. Its text is in this answer and nowhere else: with an `Idempotency-Key`, the same request makes one
+    key however often it comes, and only the first answer shows its text. From the first key on, every request needs
+    one."""
+
+    async def make(seed: str) -> Made:
+        if not caller.principal.scope.covers(make_scope(body.queues, body.prefixes)):
+            raise Problem(
+                403, "This key reaches some queues or names only; give the new one queues and prefixes of these."
+            )
+        key, text = await _create(caller, body, key_id_from(seed))
+        await caller.note("key.create", key.id, after=_noted(key))
+        return _shown(key, text, 201)
+
+    return await once.answer(caller, make)
 
 
 @router.delete("/api/keys/{key_id}", summary="Revoke an API key")
@@ -52,14 +54,44 @@ async def revoke_key(caller: Admin, key_id: KeyId) -> Answer[KeyFacts]:
     return Answer(data=KeyFacts.of(revoked))
 
 
-@router.post("/api/keys/{key_id}/rotate", summary="Give an API key a new secret")
-async def rotate_key(caller: Admin, key_id: KeyId, body: KeyRotation | None = None) -> Answer[NewKeyFacts]:
-    """Give a key a new secret, which is in this answer and nowhere else. The old one counts for the grace time."""
-    before = await _reached(caller, key_id)
-    grace = timedelta(milliseconds=body.grace if body is not None else 0)
-    rotated = await caller.scheduler.rotate_api_key(key_id, grace)
-    await caller.note("key.rotate", key_id, before=_noted(before), after=_noted(rotated.key))
-    return Answer(data=NewKeyFacts(**KeyFacts.values(rotated.key), key=rotated.text))
+@router.post("/api/keys/{key_id}/rotate", summary="Give an API key a new secret", response_model=Answer[NewKeyFacts])
+async def rotate_key(caller: Admin, key_id: KeyId, once: Once, body: KeyRotation | None = None) -> Response:
+    """Give a key a new secret, which is in this answer and nowhere else. The old one counts for the grace time. With an
+    `Idempotency-Key`, the same request rotates once however often it comes, and only the first answer shows the text.
+    """
+
+    async def make(request_id: str) -> Made:
+        before = await _reached(caller, key_id)
+        grace = timedelta(milliseconds=body.grace if body is not None else 0)
+        key, text = await _rotate(caller, before, grace, request_id)
+        await caller.note("key.rotate", key_id, before=_noted(before), after=_noted(key))
+        return _shown(key, text, 200)
+
+    return await once.answer(caller, make)
+
+
+async def _create(caller: Caller, body: KeyCreation, key_id: str) -> tuple[Key, str | None]:
+    """The key with this id, and its text if it was made just now."""
+    options = body.model_dump(include={"queues", "prefixes", "expires_at"})
+    try:
+        made = await caller.scheduler.create_api_key(body.name, body.role, **options, actor=caller.actor, key_id=key_id)
+    except InvalidKey:  # an earlier try has made it
+        return await _reached(caller, key_id), None
+    return made.key, made.text
+
+
+async def _rotate(caller: Caller, before: Key, grace: timedelta, request_id: str) -> tuple[Key, str | None]:
+    try:
+        rotated = await caller.scheduler.rotate_api_key(before.id, grace, request_id=request_id)
+    except InvalidKey:  # an earlier try has done it
+        return await _reached(caller, before.id), None
+    return rotated.key, rotated.text
+
+
+def _shown(key: Key, text: str | None, status: int) -> Made:
+    """The answer with a key's text, which is kept without it."""
+    hidden = Answer(data=NewKeyFacts.hidden(key))
+    return Made(hidden if text is None else Answer(data=NewKeyFacts.shown(key, text)), status, kept=hidden)
 
 
 async def _reached(caller: Caller, key_id: str) -> Key:

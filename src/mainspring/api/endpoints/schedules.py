@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
+from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
 from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.wire.base import Answer, In, Nothing
@@ -102,26 +103,42 @@ async def resume_schedule(
     return await _changed(caller, "schedule.resume", before, after)
 
 
-@router.post("/{schedule_id:path}/skip", summary="Skip the next firing")
-async def skip_firing(schedule_id: ScheduleId, caller: Operator, body: PauseIn | None = None) -> Answer[ScheduleOut]:
-    """Let the next firing make no job. Called again, it skips the one after that too."""
-    before = await reached(caller, schedule_id)
-    reason = "" if body is None else body.reason
-    after = await caller.scheduler.skip_next(schedule_id, reason, actor=caller.actor)
-    return await _changed(caller, "schedule.skip", before, after)
+@router.post("/{schedule_id:path}/skip", summary="Skip the next firing", response_model=Answer[ScheduleOut])
+async def skip_firing(schedule_id: ScheduleId, caller: Operator, once: Once, body: PauseIn | None = None) -> Response:
+    """Let the next firing make no job. Called again, it skips the one after that too; with an `Idempotency-Key`, the
+    request that comes again skips none."""
+
+    async def make(request_id: str) -> Made:
+        before = await reached(caller, schedule_id)
+        reason = "" if body is None else body.reason
+        after = await caller.scheduler.skip_next(schedule_id, reason, actor=caller.actor, request_id=request_id)
+        return Made(await _changed(caller, "schedule.skip", before, after), 200)
+
+    return await once.answer(caller, make)
 
 
-@router.post("/{schedule_id:path}/trigger", summary="Make a job of a schedule now", status_code=201)
-async def trigger_schedule(schedule_id: ScheduleId, caller: Operator, body: TriggerIn | None = None) -> Answer[JobOut]:
+@router.post(
+    "/{schedule_id:path}/trigger",
+    summary="Make a job of a schedule now",
+    status_code=201,
+    response_model=Answer[JobOut],
+)
+async def trigger_schedule(
+    schedule_id: ScheduleId, caller: Operator, once: Once, body: TriggerIn | None = None
+) -> Response:
     """Make a job now, beside the firings, also while the schedule is paused. Where the overlap policy is "skip" and a
     run is still going, this is a 409."""
-    await reached(caller, schedule_id)
     asked = body or TriggerIn()
-    job = await caller.scheduler.trigger_schedule(
-        schedule_id, overlap=asked.overlap, reason=asked.reason, actor=caller.actor
-    )
-    await caller.note("schedule.trigger", schedule_id, after={"job": job.id, "reason": asked.reason})
-    return Answer(data=JobOut.of(caller.scheduler.shown(job)))
+
+    async def make(job_id: str) -> Made:
+        await reached(caller, schedule_id)
+        job = await caller.scheduler.trigger_schedule(
+            schedule_id, overlap=asked.overlap, reason=asked.reason, actor=caller.actor, job_id=job_id
+        )
+        await caller.note("schedule.trigger", schedule_id, after={"job": job.id, "reason": asked.reason})
+        return Made(Answer(data=JobOut.of(caller.scheduler.shown(job))))
+
+    return await once.answer(caller, make)
 
 
 @router.get("/{schedule_id:path}/upcoming", summary="The next firings")
@@ -142,13 +159,22 @@ async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Wind
     return Answer(data=[EntryOut.of(entry) for entry in entries])
 
 
-@router.post("/{schedule_id:path}/backfill", summary="Make up for past firings")
-async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator) -> Answer[BackfillOut]:
+@router.post("/{schedule_id:path}/backfill", summary="Make up for past firings", response_model=Answer[BackfillOut])
+async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, once: Once) -> Response:
     """Make the jobs of a past window's firings. Interrupted, it goes on where it was left when it is asked for again
-    with the same window; what is done is not done twice. With `preview`, nothing is made."""
-    await reached(caller, schedule_id)
-    if body.preview:
-        return Answer(data=await _previewed(caller, schedule_id, body))
+    with the same window, whatever the `Idempotency-Key`; what is done is not done twice. With `preview`, nothing is
+    made."""
+
+    async def make(_: str) -> Made:
+        # The handed id is not the backfill's: another request for the same window is to go on with this one.
+        await reached(caller, schedule_id)
+        shown = await (_previewed if body.preview else _backfilled)(caller, schedule_id, body)
+        return Made(Answer(data=shown), 200)
+
+    return await once.answer(caller, make)
+
+
+async def _backfilled(caller: Caller, schedule_id: str, body: BackfillIn) -> BackfillOut:
     done = await caller.scheduler.backfill(
         schedule_id,
         body.start,
@@ -160,7 +186,7 @@ async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator) 
     )
     shown = BackfillOut.of(done)
     await caller.note("schedule.backfill", schedule_id, after=shown.model_dump(mode="json", exclude_none=True))
-    return Answer(data=shown)
+    return shown
 
 
 @router.get("/{schedule_id:path}", summary="A schedule")

@@ -12,6 +12,7 @@ from mainspring.model.access import Key, Scope
 from mainspring.model.audit import Link, Row, Verdict
 
 Role = Literal["viewer", "operator", "admin"]
+_HINT = "The text of this key was shown once, in the answer to the first request; if it was lost, rotate the key."
 Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=100)]
 
 
@@ -80,9 +81,22 @@ class KeyFacts(Out):
 
 
 class NewKeyFacts(KeyFacts):
-    """A key that was just made or rotated, with its text."""
+    """A key that was just made or rotated, with its text; without it where the request has come before."""
 
-    key: str = Field(description="The key itself: shown this once, and never again.", examples=["ms_…_…"])
+    key: str | None = Field(
+        description="The key itself: shown this once, and never again. Null in the answer to a request that comes "
+        "again with the same Idempotency-Key.",
+        examples=["ms_…_…"],
+    )
+    hint: str | None = Field(None, description="What to do where the key is not shown.")
+
+    @classmethod
+    def shown(cls, key: Key, text: str) -> Self:
+        return cls(**cls.values(key), key=text)
+
+    @classmethod
+    def hidden(cls, key: Key) -> Self:
+        return cls(**cls.values(key), key=None, hint=_HINT)
 
 
 class SessionFacts(Out):
