@@ -17,7 +17,9 @@ SCHEDULER_VERBS = {
         "(self, limit: 'int' = 100, *, skip: 'int' = 0, kind: 'str | None' = None, queues: 'Sequence[str] | None' = "
         "None, prefixes: 'Sequence[str] | None' = None) -> 'list[Job | Schedule]'"
     ),
+    "find_replies": "(self, keys: 'Sequence[str]') -> 'dict[str, Reply]'",
     "forget_reply": "(self, key: 'str') -> 'None'",
+    "keep_replies": "(self, replies: 'Mapping[str, Reply]') -> 'None'",
     "keep_reply": "(self, key: 'str', status: 'int', body: 'str') -> 'None'",
     "open_reply": "(self, key: 'str', print: 'str') -> 'Reply'",
     "any_api_key": "(self) -> 'bool'",
@@ -44,8 +46,8 @@ SCHEDULER_VERBS = {
     "connect": "(self) -> 'Self'",
     "create_api_key": (
         "(self, name: 'str', role: 'str' = 'operator', *, queues: 'Sequence[str] | None' = None, prefixes: "
-        "'Sequence[str] | None' = None, expires_at: 'datetime | None' = None, actor: 'str | None' = None) -> "
-        "'NewKey'"
+        "'Sequence[str] | None' = None, expires_at: 'datetime | None' = None, actor: 'str | None' = None, "
+        "key_id: 'str | None' = None) -> 'NewKey'"
     ),
     "cron": (
         "(self, expression: 'str', *, timezone: 'str' = 'UTC', gap: 'Gap' = 'after', fold: 'Fold' = 'first', "
@@ -68,7 +70,8 @@ SCHEDULER_VERBS = {
     "delete_secret": "(self, name: 'str') -> 'Secret'",
     "discard_dead_letters": (
         "(self, ids: 'Sequence[str] | str | None' = None, *, everything: 'bool' = False, reason: 'str' = '', "
-        "actor: 'str | None' = None, **filter: 'Unpack[DeadLetterFilter]') -> 'Redrive'"
+        "actor: 'str | None' = None, redrive_id: 'str | None' = None, **filter: 'Unpack[DeadLetterFilter]') -> "
+        "'Redrive'"
     ),
     "edit_schedule": (
         "(self, schedule_id: 'str', *, repeat: 'Rule | None' = None, data: 'Mapping[str, Any] | None' = None, "
@@ -173,14 +176,14 @@ SCHEDULER_VERBS = {
         "-> 'Paused | None'"
     ),
     "resume_schedule": "(self, schedule_id: 'str') -> 'Schedule'",
-    "retry": "(self, job_id: 'str') -> 'Job'",
+    "retry": "(self, job_id: 'str', *, request_id: 'str | None' = None) -> 'Job'",
     "retry_dead_letters": (
         "(self, ids: 'Sequence[str] | str | None' = None, *, everything: 'bool' = False, data: 'Mapping[str, Any] "
-        "| None' = None, remove: 'Sequence[str]' = (), reason: 'str' = '', actor: 'str | None' = None, **filter: "
-        "'Unpack[DeadLetterFilter]') -> 'Redrive'"
+        "| None' = None, remove: 'Sequence[str]' = (), reason: 'str' = '', actor: 'str | None' = None, "
+        "redrive_id: 'str | None' = None, **filter: 'Unpack[DeadLetterFilter]') -> 'Redrive'"
     ),
     "revoke_api_key": "(self, key: 'str') -> 'Key'",
-    "rotate_api_key": "(self, key: 'str', grace: 'Seconds' = 0) -> 'NewKey'",
+    "rotate_api_key": "(self, key: 'str', grace: 'Seconds' = 0, *, request_id: 'str | None' = None) -> 'NewKey'",
     "run": "(self) -> 'None'",
     "run_now": "(self, job_id: 'str') -> 'Job'",
     "schedule": (
@@ -213,13 +216,16 @@ SCHEDULER_VERBS = {
     "shown": "(self, job: 'Job') -> 'Job'",
     "signing_values": "(self, name: 'str') -> 'list[str]'",
     "shown_schedule": "(self, schedule: 'S') -> 'S'",
-    "skip_next": "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
+    "skip_next": (
+        "(self, schedule_id: 'str', reason: 'str' = '', *, actor: 'str | None' = None, request_id: 'str | None' = "
+        "None) -> 'Schedule'"
+    ),
     "start": "(self) -> 'None'",
     "stop": "(self, graceful: 'bool' = True, timeout: 'Seconds' = 30) -> 'None'",
     "transaction": "(self) -> 'AbstractAsyncContextManager[Transaction]'",
     "trigger_schedule": (
         "(self, schedule_id: 'str', *, overlap: 'str | None' = None, reason: 'str' = '', actor: 'str | None' = "
-        "None) -> 'Job'"
+        "None, job_id: 'str | None' = None) -> 'Job'"
     ),
     "upcoming": "(self, schedule_id: 'str', count: 'int' = 10) -> 'list[Firing]'",
     "update": (
@@ -243,8 +249,13 @@ SCHEDULE_VERBS = {
     "preview_backfill": "(self, start: 'datetime', end: 'datetime', *, which: 'str' = 'not_run') -> 'list[Entry]'",
     "refresh": "(self) -> 'Schedule'",
     "resume": "(self) -> 'Schedule'",
-    "skip_next": "(self, reason: 'str' = '', *, actor: 'str | None' = None) -> 'Schedule'",
-    "trigger": "(self, *, overlap: 'str | None' = None, reason: 'str' = '', actor: 'str | None' = None) -> 'Job'",
+    "skip_next": (
+        "(self, reason: 'str' = '', *, actor: 'str | None' = None, request_id: 'str | None' = None) -> 'Schedule'"
+    ),
+    "trigger": (
+        "(self, *, overlap: 'str | None' = None, reason: 'str' = '', actor: 'str | None' = None, "
+        "job_id: 'str | None' = None) -> 'Job'"
+    ),
     "upcoming": "(self, count: 'int' = 10) -> 'list[Firing]'",
 }
 PROPERTIES = {"client", "handler_names", "uri"}

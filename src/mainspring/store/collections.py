@@ -54,6 +54,7 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | sealed        | array           | the ids of the keys that its data, result and steps are encrypted with |
 | fingerprint   | string          | of a dead letter: the print of its error, the same for the same trouble |
 | redrive       | string          | the redrive that has run it again last |
+| requests      | array           | the last requests to run it again that had an id: none is carried out twice |
 | alert         | true            | it tells of dead letters; nobody is told of its own failure |
 
 ## jobs.keys: one document per dedupe key in force
@@ -156,6 +157,7 @@ sequence; "f" for a key that takes turns; "p" for a pause and "b" for a breaker,
 | paused        | document | at, reason, actor |
 | zones         | string   | the zones it depends on, with a print of their rules |
 | declared      | document | app, print: declared in code |
+| requests      | array    | the last skips by hand that had an id: none is carried out twice |
 | told          | date     | when a person or a program changed it; wakes the workers that listen |
 | created_at, updated_at | date | |
 
@@ -184,6 +186,7 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 | queues, prefixes | array | what it reaches; missing: everything |
 | old_hash, old_until | string, date | the secret before the last rotation, and until when it counts |
 | expires_at, revoked_at, rotated_at, last_used_at | date | the last use to the minute |
+| requests      | array    | the last rotations that had an id: none is carried out twice |
 | created_at, actor | date, string | |
 
 ## jobs.secrets: one document per secret
@@ -200,14 +203,16 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 ## jobs.replies: one document per Idempotency-Key that came with a request, for a day
 
 | _id | a hash of who asked and his key | print | a hash of what was asked | seed | the id of what it makes |
-| at | when it was first asked | status, body | the answer, once it is known |
+| at | when it was first asked | status, body | the answer, once it is known; of a bulk, how many lines it had |
+
+Each line of a bulk that was stored has one as well: _id is the bulk's seed, a colon and the line's number; seed its job.
 
 ## jobs.audit: who changed what; rows are only ever added
 
 | field         | type     | meaning |
 |---------------|----------|---------|
 | _id           | int      | the row's number: 1, 2, 3 without gaps |
-| id            | string   | random |
+| id            | string   | random; with an Idempotency-Key, the request's seed |
 | at            | date     | never before that of the row before |
 | actor, address | string  | who, and from where |
 | action, target | string  | what, and to what |
