@@ -205,7 +205,7 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 | _id | a hash of who asked and his key | print | a hash of what was asked | seed | the id of what it makes |
 | at | when it was first asked | status, body | the answer, once it is known; of a bulk, how many lines it had |
 
-Each line of a bulk that was stored has one as well: _id is the bulk's seed, a colon and the line's number; seed its job.
+Each line of a bulk that was stored has one too: _id is the bulk's seed, a colon and the line's number; seed its job.
 
 ## jobs.audit: who changed what; rows are only ever added
 
