@@ -14,7 +14,8 @@ from mainspring import At, Calendar, Cron, Every
 from mainspring.model.ledger import LATE, MISSED, ON_TIME, SKIPPED, Row
 from mainspring.model.plan import LATE_AFTER, MOST_AT_ONCE, Plan, Policy, Runs, plan, plan_after_end
 from mainspring.model.rules import Rule
-from mainspring.model.times import Times, firing_id, instant_text
+from mainspring.model.rules.instants import instant_text
+from mainspring.model.times import Times, firing_id
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -37,58 +37,54 @@ def resource_of(service: Service, made: Job | Schedule) -> Resource:
 def _of_job(service: Service, job: Job) -> Resource:
     shown = service.scheduler.shown(job)
     return Resource(
-        id=job.id,
-        job_id=job.id,
         kind="job",
-        type=_TYPES.get(job.name, "job"),
-        name=job.name,
-        state=job.state,
         enabled=True,
-        execution_type=_execution_type(job.executes),
-        queue=job.queue,
-        priority=job.priority,
-        tags=list(job.tags),
         next_run_at=job.run_at if job.state == PENDING else None,
         last_run_at=_last_run(job),
         run_at=job.run_at,
         finished_at=job.finished_at,
-        created_at=job.created_at,
         attempts=len(job.attempts) + job.attempts_cut,
         deduplicated=job.deduplicated or None,
         result=jsonable(shown.result),
         error=None if shown.error is None else str(shown.error),
         waiting=_waiting(service, shown),
-        **_retries(job.retry),
-        **_what(job.name, shown.data, None if job.encrypted else job.data),
+        **_common(job, shown.data),
     )
 
 
 def _of_schedule(service: Service, schedule: Schedule) -> Resource:
     shown = service.scheduler.shown_schedule(schedule)
     return Resource(
-        id=schedule.id,
-        job_id=schedule.id,
         kind="schedule",
-        type=_TYPES.get(schedule.name, "job"),
-        name=schedule.name,
-        state=schedule.state,
         enabled=schedule.paused is None,
         schedule=cron_text(schedule.rule),
         every=period_ms(schedule.rule),
         timezone=zone_text(schedule.rule),
-        execution_type=_execution_type(schedule.executes),
-        queue=schedule.queue,
-        priority=schedule.priority,
-        tags=list(schedule.tags),
         next_run_at=schedule.next_at,
         last_run_at=schedule.last_at,
-        created_at=schedule.created_at,
         updated_at=schedule.updated_at,
         max_runs=schedule.policy.max_runs,
         runs=schedule.runs,
-        **_retries(schedule.retry),
-        **_what(schedule.name, shown.data, None if schedule.kept is not None else schedule.data),
+        **_common(schedule, shown.data),
     )
+
+
+def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What jobs and schedules have alike. `shown` is the data as it may be shown."""
+    return {
+        "id": made.id,
+        "job_id": made.id,
+        "type": _TYPES.get(made.name, "job"),
+        "name": made.name,
+        "state": made.state,
+        "execution_type": _execution_type(made.executes),
+        "queue": made.queue,
+        "priority": made.priority,
+        "tags": list(made.tags),
+        "created_at": made.created_at,
+        **_retries(made.retry),
+        **_what(made.name, shown, None if made.kept is not None else made.data),
+    }
 
 
 def _execution_type(executes: str | None) -> ExecutionType:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring.model.job import Job
-from mainspring.model.times import instant_text
+from mainspring.model.rules.instants import instant_text
 
 STATE, DEPENDENCY, OVERLAP, TIME, SEQUENCE = "state", "dependency", "overlap", "time", "sequence"
 QUEUE_PAUSED, PAUSED, BREAKER = "queue_paused", "paused", "breaker"

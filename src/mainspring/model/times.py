@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from mainspring.model.rules.every import END, Every
+from mainspring.model.rules.instants import instant_text
 from mainspring.model.rules.rule import Rule
 
 _MOMENT = timedelta(milliseconds=1)
@@ -99,9 +100,3 @@ def is_after_end(rule: Rule) -> bool:
 def firing_id(schedule_id: str, nominal: datetime) -> str:
     """The id of the job that a firing makes: the same for whoever makes it."""
     return f"{schedule_id}@{instant_text(nominal)}"
-
-
-def instant_text(instant: datetime) -> str:
-    """An instant as short text, in UTC, with milliseconds where there are any."""
-    text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
-    return text.replace("+00:00", "Z")

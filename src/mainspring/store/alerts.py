@@ -16,7 +16,7 @@ from mainspring.clock import truncate
 from mainspring.model.dead_letters import Alert
 from mainspring.model.draft import Draft
 from mainspring.model.job import FAILED
-from mainspring.model.times import instant_text
+from mainspring.model.rules.instants import instant_text
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
 from mainspring.store.collections import BY_ID
 from mainspring.store.connection import Connection, Document

@@ -16,7 +16,7 @@ from pymongo.errors import DuplicateKeyError
 from mainspring.clock import truncate
 from mainspring.errors import InvalidSchedule
 from mainspring.model.ledger import BACKFILLED, LATE, MISSED, ON_TIME, SKIPPED, Book, Entry, Row, entries
-from mainspring.model.times import instant_text
+from mainspring.model.rules.instants import instant_text
 from mainspring.store.calendars import Calendars
 from mainspring.store.collections import BY_ID, FIRINGS, OLD, SPANS
 from mainspring.store.connection import Connection, Document

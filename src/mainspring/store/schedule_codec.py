@@ -12,10 +12,11 @@ from mainspring.model.job import PENDING
 from mainspring.model.ledger import Era, Row
 from mainspring.model.plan import LATE_AFTER, Make, Policy, Runs
 from mainspring.model.rules import Rule, rule_from_document
+from mainspring.model.rules.instants import instant_text
 from mainspring.model.rules.unreadable import UnreadableRule
 from mainspring.model.schedule import ACTIVE, ENDED, PAUSED, Pause, ScheduleFacts, Spec
 from mainspring.model.sealing import AsStored, parsed_data
-from mainspring.model.times import Times, firing_id, instant_text, is_after_end
+from mainspring.model.times import Times, firing_id, is_after_end
 from mainspring.store.codec import decode_retry
 from mainspring.store.collections import LAYOUT
 from mainspring.store.connection import Document

@@ -40,13 +40,6 @@ def test_a_url_says_everything_else() -> None:
     assert settings.address == f"{HOST}:587"
 
 
-def test_the_environment_says_server_and_sender() -> None:
-    variables = {"MAINSPRING_SMTP_URL": f"smtps://{HOST}", "MAINSPRING_SMTP_FROM": "bob@example.org"}
-    assert SmtpSettings.from_environment(variables) == SmtpSettings.parse(f"smtps://{HOST}", "bob@example.org")
-    assert SmtpSettings.from_environment({"MAINSPRING_SMTP_FROM": "bob@example.org"}) is None
-    assert SmtpSettings.from_environment({"MAINSPRING_SMTP_URL": ""}) is None
-
-
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -7,9 +7,7 @@ one.
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -66,12 +64,6 @@ class SmtpSettings:
             timeout=_timeout(options.get("timeout", f"{DEFAULT_TIMEOUT:g}")),
             hello=_hello(options.get("hello")),
         )
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SmtpSettings | None:
-        """The settings in MAINSPRING_SMTP_URL and MAINSPRING_SMTP_FROM; None where there is no URL."""
-        url = environment.get(URL_VARIABLE)
-        return cls.parse(url, environment.get(FROM_VARIABLE) or None) if url else None
 
     @property
     def address(self) -> str:

@@ -19,8 +19,8 @@ from mainspring.model.explanation import (
     span,
 )
 from mainspring.model.job import BLOCKED, CANCELLED, COMPLETED, EXPIRED, FAILED, RUNNING, Job
+from mainspring.model.rules.instants import instant_text
 from mainspring.model.standing import Standing
-from mainspring.model.times import instant_text
 
 _ENDED = {COMPLETED: "completed", FAILED: "failed", CANCELLED: "was cancelled", EXPIRED: "expired"}
 _BY_OVERLAP = "overlap"

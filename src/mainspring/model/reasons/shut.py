@@ -11,8 +11,8 @@ from mainspring.model.controls import PAUSE, breaker_gate
 from mainspring.model.explanation import BREAKER, PAUSED, QUEUE_PAUSED, ExplainedGate, brief, sentence, span
 from mainspring.model.limits import NAME, QUEUE
 from mainspring.model.paths import value_text
+from mainspring.model.rules.instants import instant_text
 from mainspring.model.standing import Control, Standing
-from mainspring.model.times import instant_text
 
 
 def queue_paused_gate(standing: Standing) -> ExplainedGate:

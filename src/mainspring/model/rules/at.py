@@ -42,13 +42,13 @@ class At(TickRule):
         return tuple(from_ms(tick) for tick in self.ticks)
 
     def describe(self) -> str:
-        shown = [instant_text(tick).replace("T", " ").replace("Z", " UTC") for tick in self.ticks[:_SHOWN]]
+        shown = [instant_text(from_ms(tick)).replace("T", " ").replace("Z", " UTC") for tick in self.ticks[:_SHOWN]]
         if len(self.ticks) > _SHOWN:
             shown[-1] = f"{len(self.ticks) - _SHOWN + 1} more times until {from_ms(self.ticks[-1]):%Y-%m-%d}"
         return f"at {shown[0]}" if len(shown) == 1 else f"at {', '.join(shown[:-1])} and {shown[-1]}"
 
     def to_document(self) -> dict[str, Any]:
-        return {"kind": "at", "instants": [instant_text(tick) for tick in self.ticks]}
+        return {"kind": "at", "instants": [instant_text(from_ms(tick)) for tick in self.ticks]}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> At:

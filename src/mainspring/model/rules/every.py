@@ -63,7 +63,7 @@ class Every(TickRule):
     def to_document(self) -> dict[str, Any]:
         document: dict[str, Any] = {"kind": "every", "period": duration_text(self._step)}
         if self.anchor is not None:
-            document["anchor"] = instant_text(floor_ms(self.anchor))
+            document["anchor"] = instant_text(from_ms(floor_ms(self.anchor)))
         if self.after == END:
             document["after"] = END
         return document

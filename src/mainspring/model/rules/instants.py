@@ -50,9 +50,9 @@ def within(instant: datetime) -> datetime:
     return from_ms(FIRST_MS) if instant < from_ms(FIRST_MS) else min(instant, from_ms(LAST_MS))
 
 
-def instant_text(milliseconds: int) -> str:
-    """An instant as text that JSON and people can read, in UTC."""
-    text = from_ms(milliseconds).isoformat(timespec="milliseconds" if milliseconds % 1000 else "seconds")
+def instant_text(instant: datetime) -> str:
+    """An instant as text that JSON and people can read, in UTC, with milliseconds where there are any."""
+    text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
     return text.replace("+00:00", "Z")
 
 

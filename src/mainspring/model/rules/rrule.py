@@ -124,7 +124,7 @@ class RRule(TickRule):
     def to_document(self) -> dict[str, Any]:
         pattern, zone, gap, fold, start = self._key
         document = {"kind": "rrule", "rule": pattern.text(), "timezone": zone, "gap": gap, "fold": fold}
-        return document if start is None else {**document, "start": instant_text(floor_ms(start))}
+        return document if start is None else {**document, "start": instant_text(from_ms(floor_ms(start)))}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RRule:
