@@ -13,7 +13,9 @@ from mainspring.errors import Unavailable
 from mainspring.model.access import EVERYTHING, Scope
 from mainspring.model.changes import Change, check_place, make_interest
 from mainspring.model.health import Health, WorkerFacts, judge, unreachable
+from mainspring.model.job import Job
 from mainspring.model.retry import Seconds, seconds
+from mainspring.model.searching import check_limit
 from mainspring.model.statistics import Statistics, make_statistics, make_window
 from mainspring.store import Store
 from mainspring.store.connection import Document
@@ -28,6 +30,16 @@ class ObserveVerbs(Verbs):
     @abstractmethod
     def now(self) -> datetime:
         """The database's clock, as far as this process knows it."""
+
+    async def failures(self, limit: int = 20, *, scope: Scope = EVERYTHING) -> list[Job]:
+        """The jobs whose attempts failed last, the latest failure first, whatever has become of them since: those that
+        are tried again, those that succeeded later, and dead letters. What failed is in their `attempts`.
+
+        With a scope, the latest 5,000 of each kind are looked through.
+        """
+        limit = check_limit(limit)
+        store = await self._store()
+        return [store.sealer.decode(document) for document in await store.failures.latest(limit, scope)]
 
     async def statistics(
         self,

@@ -300,6 +300,7 @@ class Scheduler:
     verify_changes = _blocking(AsyncScheduler.verify_changes)
     statistics = _blocking(AsyncScheduler.statistics)
     health = _blocking(AsyncScheduler.health)
+    failures = _blocking(AsyncScheduler.failures)
     follow = _iterating(AsyncScheduler.follow)
     start = _blocking(AsyncScheduler.start)
 

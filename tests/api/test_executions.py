@@ -82,6 +82,26 @@ async def test_each_try_tells_what_was_answered_the_newest_first(make_scheduler:
     assert "answered 500" in tries[1]["errorMessage"] and tries[0]["errorMessage"] is None
 
 
+async def test_each_try_tells_when_it_was_due(make_scheduler: Make) -> None:
+    async with Sink(answers=[reply(503), reply(200)]) as sink, running(make_scheduler()) as api:
+        made = (await api.post("/api/jobs", {"endpoint": sink.url, "retryDelay": 50})).data
+        await ended(api, made["jobId"])
+        once = (await api.get(f"/api/jobs/{made['jobId']}")).data
+        await api.post(f"/api/jobs/{made['jobId']}/retry")
+        await eventually(lambda: _tried(api, made["jobId"], 3))
+        again = (await api.get(f"/api/jobs/{made['jobId']}")).data
+        tries = await executions(api, made["jobId"])
+        detail = (await api.get(f"/api/jobs/{made['jobId']}/detail")).data
+    due = [made["runAt"], once["runAt"], again["runAt"]]
+    assert due == sorted(set(due)), "each time it was due later"
+    assert [one["scheduledAt"] for one in reversed(tries)] == due
+    assert [one["scheduledAt"] for one in detail["attempts"]] == due
+
+
+async def _tried(api: Api, job_id: str, times: int) -> bool:
+    return len((await api.scheduler.get_job(job_id)).attempts) == times
+
+
 async def test_a_webhook_is_given_up_when_it_is_refused_or_its_tries_are_used_up(make_scheduler: Make) -> None:
     async with Sink(answers=[reply(404, b"nobody here")]) as sink, running(make_scheduler()) as api:
         refused = (await api.post("/api/jobs", {"endpoint": sink.url})).data["jobId"]

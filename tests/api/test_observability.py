@@ -10,7 +10,7 @@ import pytest
 from api.conftest import Api, Make, serving
 from harness.servers import Servers
 from harness.waiting import eventually
-from mainspring import Every, Fail, Scheduler
+from mainspring import Every, Fail, Retry, Scheduler
 from mainspring.model.health import DEGRADED, HEALTHY, UNHEALTHY, WorkerFacts, judge
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -181,6 +181,38 @@ async def test_the_latest_failures_are_executions_without_secrets(api: Api) -> N
     assert found[0]["startedAt"] >= found[1]["startedAt"]
     assert len((await api.get("/api/observability/failures?limit=1")).data) == 1
     assert (await api.get("/api/observability/failures?limit=0")).status == 422
+
+
+async def test_failures_of_jobs_that_are_tried_again_or_succeeded_later_are_told_too(api: Api) -> None:
+    mended = False
+
+    @api.scheduler.job("flaky", retry=Retry(attempts=3, delay=0))
+    async def flaky() -> None:
+        if not mended:
+            raise ValueError("not yet")
+
+    @api.scheduler.job("stubborn", retry=Retry(attempts=3, delay=3600))
+    async def stubborn(password: str) -> None:
+        raise ValueError("the password is " + password)
+
+    await api.scheduler.start()
+    dead = await api.scheduler.schedule("flaky")
+    assert (await api.scheduler.wait(dead.id, timeout=20)).state == "failed"
+    mended = True
+    assert (await api.post(f"/api/jobs/{dead.id}/retry")).status == 200
+    assert (await api.scheduler.wait(dead.id, timeout=20)).state == "completed"
+    waiting = await api.scheduler.schedule("stubborn", {"password": "hunter2"})
+
+    async def told() -> Any:
+        found = (await api.get("/api/observability/failures")).data
+        return found if len(found) == 4 else None
+
+    found = await eventually(told)
+    assert [(one["jobId"], one["attempt"], one["outcome"]) for one in found] == [
+        (waiting.id, 1, "retried"),
+        *((dead.id, 3, "failed"), (dead.id, 2, "retried"), (dead.id, 1, "retried")),
+    ]
+    assert "hunter2" not in str(found) and all(one["scheduledAt"] for one in found)
 
 
 async def test_a_key_with_a_scope_sees_its_own_only(api: Api) -> None:

@@ -21,10 +21,11 @@ from harness.listening import Listener
 from harness.looking import Database
 from harness.servers import Servers
 from mainspring import Scheduler
+from mainspring.model.access import EVERYTHING, Scope
 from mainspring.model.ending import Completed, Retried
 from mainspring.model.job import JobError
 from mainspring.model.retention import Retention, Share
-from mainspring.store import Store
+from mainspring.store import Store, searching
 from mainspring.store.claim import Batch
 from mainspring.store.collections import JOB_INDEXES
 from mainspring.store.finish import Finish
@@ -82,7 +83,8 @@ def other_jobs() -> Iterator[Document]:
         # A hundred of each state are old enough to be pruned.
         age = timedelta(days=30) if n < 400 else timedelta(minutes=n % 60)
         firing = {"schedule_id": f"s{n % 10}", "scheduled_for": NOW - timedelta(minutes=n)}
-        yield job(n, state, finished_at=NOW - age, token=1, tries=1, rev=2, **firing)
+        failure = {"last_failure_at": NOW - timedelta(seconds=n)} if n % 5 == 0 else {}
+        yield job(n, state, finished_at=NOW - age, token=1, tries=1, rev=2, **firing, **failure)
 
 
 @dataclass(slots=True)
@@ -350,6 +352,25 @@ async def test_listing_the_jobs_of_a_schedule_reads_no_more_than_is_asked_for(wo
     is_tight(await world.cost(list_some, "find"), 40)
 
 
+async def test_looking_for_the_latest_failures_reads_no_more_than_is_asked_for(world: World) -> None:
+    for cost in await world.costs(lambda: world.store.failures.latest(40, EVERYTHING), "find"):
+        is_tight(cost, 40)
+
+
+async def test_looking_for_failures_within_a_scope_reads_no_more_than_so_many(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "SCANNED", 100)
+    await world.db["small"].insert_many(
+        [job(n, "failed", finished_at=NOW, last_failure_at=NOW, token=1, tries=1, rev=2) for n in range(300)]
+    )
+    nobody = Scope(queues=("nobody",))
+    costs = await world.costs(lambda: world.store.failures.latest(40, nobody), "find")
+    for ends, reads in (costs[:2], costs[2:]):
+        assert ends.keys <= 103 and ends.documents == 0, ends
+        assert "COLLSCAN" not in reads.stages and "SORT" not in reads.stages, reads
+
+
 async def test_waiting_for_jobs_goes_by_their_ids(world: World) -> None:
     mine = [document["_id"] for document in await running(world)][:30]
     cost = await world.cost(lambda: world.store.jobs.finished_among(mine), "find")
@@ -365,6 +386,7 @@ async def test_a_job_is_in_few_indexes_at_a_time(world: World) -> None:
     assert len(stats["indexSizes"]) == len(JOB_INDEXES) + 1
     limited = LATE + FUTURE // 5
     sizes = {"lease": RUNNING, "cancel": ASKED, "held": HELD, "raw": 0, "start_by": limited, "schedule": FINISHED}
+    sizes["failures"] = FINISHED // 5
     for name, expected in sizes.items():
         entries = await world.db["large"].find({}, {"_id": 1}, hint=name).to_list(None)
         assert len(entries) == expected, name

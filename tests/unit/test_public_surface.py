@@ -92,6 +92,7 @@ SCHEDULER_VERBS = {
         "= None, after: 'str | None' = None, beat: 'Seconds | None' = None, scope: 'Scope' = Scope(queues=None, "
         "prefixes=None)) -> 'AsyncIterator[Change]'"
     ),
+    "failures": "(self, limit: 'int' = 20, *, scope: 'Scope' = Scope(queues=None, prefixes=None)) -> 'list[Job]'",
     "health": "(self) -> 'Health'",
     "statistics": (
         "(self, start: 'datetime', end: 'datetime | None' = None, *, "

@@ -19,7 +19,7 @@ from mainspring.api.wire.resources import Execution, ExecutionType, Resource
 from mainspring.jobtypes.http.request import WebhookRequest
 from mainspring.jobtypes.http.scrubbing import is_credential
 from mainspring.model.guarantee import AT_LEAST_ONCE
-from mainspring.model.job import PENDING, RUNNING, Attempt, Job
+from mainspring.model.job import FINISHED, PENDING, RUNNING, Attempt, Job
 from mainspring.model.redaction import REDACTED
 from mainspring.model.reserved import EMAIL, HTTP, cure_for
 from mainspring.model.retry import Retry
@@ -200,11 +200,16 @@ def _execution(job: Job, attempt: Attempt, owner: str, *, newest: bool) -> Execu
         response_body=body,
         error_message=None if succeeded else _message(attempt),
         attempt=attempt.number,
-        # A retry has moved run_at on: of earlier attempts it is not known any more.
-        scheduled_at=job.scheduled_for or (job.run_at if newest and job.state != PENDING else None),
+        scheduled_at=due_at(job, attempt),
         worker=attempt.worker,
         log=[str(line) for line in attempt.log],
     )
+
+
+def due_at(job: Job, attempt: Attempt) -> datetime | None:
+    """When an attempt was due. It has noted that itself where run_at has moved on; older releases did not."""
+    ended_it = attempt.token == job.token and job.state in FINISHED and attempt.outcome != "retried"
+    return job.scheduled_for or attempt.run_at or (job.run_at if ended_it else None)
 
 
 def _answer(answer: Any) -> tuple[int | None, str | None]:

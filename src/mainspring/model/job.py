@@ -62,6 +62,8 @@ class Attempt:
     log: tuple[str, ...] = ()
     log_cut: int = 0
     """How many earlier lines of its log were not kept; the first line of `log` says so, too."""
+    run_at: datetime | None = None
+    """When it was due, where the job's own `run_at` has moved on since; None where that still tells."""
 
     @property
     def duration(self) -> timedelta | None:

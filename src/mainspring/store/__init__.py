@@ -16,6 +16,7 @@ from mainspring.store.controls import Controls
 from mainspring.store.dead_letters import DeadLetters
 from mainspring.store.events import Events
 from mainspring.store.explaining import Explaining
+from mainspring.store.failures import Failures
 from mainspring.store.finish import Finishing
 from mainspring.store.firing import Firing
 from mainspring.store.gates import Gates
@@ -67,6 +68,7 @@ class Store:
         self.workers = Workers(connection)
         self.controls = Controls(connection)
         self.searching = Searching(connection)
+        self.failures = Failures(self.searching)
         self.overview = Overview(connection, self.claims, self.workers)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)

@@ -339,6 +339,7 @@ def _decode_attempt(entry: Any) -> Attempt:
         error=_decode_error(entry.get("error")),
         log=_decode_log(entry),
         log_cut=_log_cut(entry),
+        run_at=_instant(entry.get("run_at")),
     )
 
 

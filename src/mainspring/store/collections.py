@@ -26,8 +26,9 @@ With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, 
 | rev           | int             | rises with every write that changes what a claim would read; the claim compares it |
 | token         | int             | the fence: rises by one with every claim, for ever |
 | tries         | int             | attempts used in this round: raised by the claim, lowered by snooze and release |
-| attempts      | array           | per ended attempt: n, token, outcome, worker, started_at, ended_at, error, log |
+| attempts      | array           | of each: n, token, outcome, worker, run_at, started_at, ended_at, error, log |
 | attempts_cut  | int             | how many older attempts were dropped from that array |
+| last_failure_at | date          | when an attempt failed last that was not the end: the job was given another |
 | tags          | array           | |
 | retry         | document        | attempts, delay, backoff, max_delay, jitter; the handler's policy when missing |
 | timeout       | double          | seconds an attempt may take; the handler's when missing |
@@ -261,6 +262,7 @@ DUE, CALENDARS, ZONES, DECLARED, CREATED = "due", "calendars", "zones", "declare
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
 SEALED = "sealed"
+FAILURES = "failures"
 COUNTED = "counted"
 
 
@@ -285,6 +287,7 @@ JOB_INDEXES = [
     _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
     _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
     _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
+    _partial(FAILURES, {"last_failure_at": {"$exists": True}}, "last_failure_at", "_id"),
 ]
 REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),

@@ -203,6 +203,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
             fields["result_note"] = {"$literal": ending.note}
     elif isinstance(ending, Retried):
         fields |= {"error": {"$literal": encode_error(ending.error)}, **again_at(now, ending.delay)}
+        fields["last_failure_at"] = finish.ended_at
         if ending.error.type == PROCESS_DIED:
             fields["suspect"] = True  # it has killed a process of its own: it must not be let into a worker again
     else:
@@ -214,7 +215,10 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
             fields["fingerprint"] = fingerprint_of(finish.name, error)
     if finish.progress is not None:
         fields["progress"] = {"$literal": finish.progress}
-    return [{"$set": fields | _attempt_fields(finish.token, {"$literal": attempt_entry(finish)})}]
+    entry: Any = {"$literal": attempt_entry(finish)}
+    if isinstance(ending, Retried):
+        entry = {"$mergeObjects": [entry, {"run_at": "$run_at"}]}  # which the retry moves on
+    return [{"$set": fields | _attempt_fields(finish.token, entry)}]
 
 
 def _ended(ending: Ending) -> dict[str, Any]:
@@ -273,7 +277,8 @@ def as_finished(document: Document, finish: Finish) -> Document:
     if isinstance(ending, Snoozed | Released):
         after["tries"] = finish.tries - 1
     else:
-        attempts = [*document.get("attempts", ()), attempt_entry(finish)]
+        entry = attempt_entry(finish) | ({"run_at": document.get("run_at")} if isinstance(ending, Retried) else {})
+        attempts = [*document.get("attempts", ()), entry]
         after["attempts"] = attempts[-MAX_ATTEMPTS_KEPT:]
         after["attempts_cut"] = document.get("attempts_cut", 0) + len(attempts) - len(after["attempts"])
     if isinstance(ending, Snoozed | Retried):

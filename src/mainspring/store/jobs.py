@@ -53,6 +53,19 @@ _ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expir
 _FRESH = dict.fromkeys((*_ENDED, *HOLDING), "$$REMOVE")
 # A job that failed goes on where it was left; one that was done is to be done again.
 _STEPS_LEFT = {"$cond": [{"$eq": ["$state", COMPLETED]}, "$$REMOVE", "$steps"]}
+# What failed for good is not found among the dead letters any more.
+_LAST_FAILURE = {"$cond": [{"$eq": ["$state", FAILED]}, "$finished_at", "$last_failure_at"]}
+# The attempt that ended the round was due at what is run_at until now; one that was tried again has noted it itself.
+_ENDED_IT = {
+    "$and": [
+        {"$eq": ["$$one.token", "$token"]},
+        {"$in": ["$$one.outcome", ["completed", "failed", "cancelled"]]},
+    ]
+}
+_DUE = {"$cond": [_ENDED_IT, {"$mergeObjects": [{"run_at": "$run_at"}, "$$one"]}, "$$one"]}
+_ATTEMPTS = {
+    "$cond": [{"$isArray": "$attempts"}, {"$map": {"input": "$attempts", "as": "one", "in": _DUE}}, "$attempts"]
+}
 _BATCH = 200
 
 
@@ -257,7 +270,8 @@ def of_these(queues: Sequence[str] | None, prefixes: Sequence[str] | None, queue
 def again_stages(now: Any) -> list[dict[str, Any]]:
     """The update that runs an ended job again, as a new round of attempts; its history and its token stay."""
     again = {**BUMP, **_FRESH, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED, "steps": _STEPS_LEFT}
-    return [{"$set": again}, {"$set": again_at(now, 0)}]
+    history = {"attempts": _ATTEMPTS, "last_failure_at": _LAST_FAILURE}
+    return [{"$set": {**again, **history}}, {"$set": again_at(now, 0)}]
 
 
 def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

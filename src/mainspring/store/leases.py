@@ -160,6 +160,7 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
         "worker": "$worker",
         "started_at": "$claimed_at",
         "ended_at": now,
+        "run_at": "$run_at",
         "error": error,
         "log": "$log",
         "log_cut": "$log_cut",
@@ -179,7 +180,7 @@ def rescue_stage(document: Document, now: Any) -> list[dict[str, Any]]:
         suspect = "ahead" if document.get("ahead") else document["tries"] > 0
         fields |= {"ready": True, "suspect": suspect}
         if not document.get("ahead"):
-            fields["start_by"] = STARTED_ONCE
+            fields |= {"start_by": STARTED_ONCE, "last_failure_at": now}
     else:
         fields |= {"finished_at": now}
     if state == FAILED:

@@ -17,6 +17,7 @@ from typing import Any
 
 import bson
 from bson import ObjectId
+from pymongo.asynchronous.collection import AsyncCollection
 
 from mainspring.clock import EPOCH
 from mainspring.errors import ConfigurationError
@@ -55,6 +56,8 @@ class Walk:
     ties: bool = False
     within: Document = field(default_factory=dict)
     wanted: Document = field(default_factory=dict)
+    schedules: bool = False
+    """Whether it is an index of the schedules, not of the jobs."""
 
     @property
     def sort(self) -> list[tuple[str, int]]:
@@ -114,21 +117,24 @@ class Searching:
         """Some jobs of a walk from a place on; and the place behind them, or None when it is at its end."""
         if walk.index == LEASE:
             return await self._read_running(walk, place, limit)
-        return await (self._read_tied(walk, place, limit) if walk.ties else self._read_exact(walk, place, limit))
+        return await (self._read_tied(walk, place, limit) if walk.ties else self.read_exact(walk, place, limit))
 
     # -- walks whose index ends with the id ----------------------------------------------------------------------------
 
-    async def _read_exact(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
+    async def read_exact(
+        self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None = None
+    ) -> tuple[list[Document], Place | None]:
+        """As of `_read`, of a walk whose index ends with the id; with `fields`, only those."""
         last, beyond = await self._end(walk, place) if walk.wanted else (None, None)
         ends = _ends(walk, place) | ({"max": walk.bound(beyond)} if beyond is not None and walk.order > 0 else {})
         ends |= {"min": walk.bound(last)} if last is not None and walk.order < 0 else {}
-        documents = await self._find(_both(walk.matching, _not_again(walk, place)), walk, limit, ends)
+        documents = await self._find(_both(walk.matching, _not_again(walk, place)), walk, limit, ends, fields)
         return documents, walk.place(documents[-1]) if len(documents) == limit else last
 
     async def _end(self, walk: Walk, place: Place) -> tuple[Place | None, Place | None]:
         """The last entry that is looked at for this page and the one beyond it; none where the walk ends before."""
         with self._connection.deadline():
-            cursor = self._connection.jobs.find(
+            cursor = self._collection(walk).find(
                 _both(walk.entries, _not_again(walk, place)),
                 dict.fromkeys(walk.keys, 1),
                 sort=walk.sort,
@@ -140,10 +146,15 @@ class Searching:
             found = await cursor.to_list(2)
         return (walk.place(found[0]), walk.place(found[1])) if len(found) == 2 else (None, None)
 
-    async def _find(self, wanted: Document, walk: Walk, limit: int, ends: Mapping[str, Any]) -> list[Document]:
+    async def _find(
+        self, wanted: Document, walk: Walk, limit: int, ends: Mapping[str, Any], fields: Mapping[str, int] | None = None
+    ) -> list[Document]:
         with self._connection.deadline():
-            cursor = self._connection.jobs.find(wanted, sort=walk.sort, hint=walk.index, limit=limit, **ends)
+            cursor = self._collection(walk).find(wanted, fields, sort=walk.sort, hint=walk.index, limit=limit, **ends)
             return await cursor.to_list(limit)
+
+    def _collection(self, walk: Walk) -> AsyncCollection[Document]:
+        return self._connection.schedules if walk.schedules else self._connection.jobs
 
     # -- walks whose index does not ------------------------------------------------------------------------------------
 
@@ -242,10 +253,10 @@ def _wanted(search: Search) -> Document:
     made = {key: at for key, at in (("$gte", search.since), ("$lt", search.until)) if at is not None}
     if made:
         wanted["created_at"] = made
-    return _both(wanted, _reached(search.scope))
+    return _both(wanted, reached(search.scope))
 
 
-def _reached(scope: Scope) -> Document:
+def reached(scope: Scope) -> Document:
     """What a scope lets be seen."""
     wanted: Document = {}
     if scope.queues is not None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from mainspring.api.service import Caller, Viewer
-from mainspring.api.showing import executions_of, newest_first
+from mainspring.api.showing import executions_of
 from mainspring.api.wire.base import Answer, InstantIn, to_ms
 from mainspring.api.wire.observability import (
     Executions,
@@ -21,17 +21,15 @@ from mainspring.api.wire.observability import (
     Summary,
 )
 from mainspring.api.wire.resources import Execution
+from mainspring.clock import EPOCH
 from mainspring.model.access import Scope
-from mainspring.model.dead_letters import DeadLetterFilter
 from mainspring.model.health import UNHEALTHY, Health, WorkerFacts
-from mainspring.model.job import Job
 
 router = APIRouter(tags=["observability"])
 
 _DAY = timedelta(days=1)
 _LONGEST = timedelta(days=5 * 365)
-# How many dead letters are looked through for those that a key reaches.
-_LOOKED_AT = 1000
+_FAILED = ("retried", "failed", "lost")
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 _UNHEALTHY: dict[int | str, dict[str, Any]] = {
     503: {"model": HealthReport, "description": "Nothing can be done now; `reasons` says why."}
@@ -69,13 +67,14 @@ async def stats(caller: Viewer) -> Answer[Summary]:
 
 @router.get("/api/observability/failures", summary="The latest failures")
 async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
-    """Executions that failed, the newest first: all attempts at jobs that have failed for good. Attempts at jobs that
-    are tried again are with their jobs."""
+    """Attempts that failed, the latest first: of jobs that failed for good, of those that are tried again, and of those
+    that succeeded later. Of a key with a scope, the latest 5,000 jobs of each kind are looked through."""
     found: list[Execution] = []
-    for job in await _dead_letters(caller, limit):
+    for job in await caller.scheduler.failures(limit, scope=caller.principal.scope):
         attempts = executions_of(caller.service, job, job.schedule_id or job.id)
-        found += [one for one in attempts if one.status == "failure"]
-    return Answer(data=newest_first(found)[:limit])
+        found += [one for one in attempts if one.outcome in _FAILED]
+    latest = sorted(found, key=lambda one: one.completed_at or EPOCH, reverse=True)
+    return Answer(data=latest[:limit])
 
 
 @router.get("/api/stats", summary="Statistics as a series in time")
@@ -131,21 +130,3 @@ def _facts(workers: list[WorkerFacts]) -> SchedulerFacts:
         running_jobs=sum(worker.running for worker in workers),
         max_concurrent_jobs=sum(worker.concurrency for worker in workers),
     )
-
-
-async def _dead_letters(caller: Caller, limit: int) -> list[Job]:
-    """The latest dead letters that the caller reaches. Of one who reaches some names only, the latest thousand in each
-    of his queues are looked through."""
-    scope = caller.principal.scope
-    found: list[Job] = []
-    for queue in [None] if scope.queues is None else scope.queues:
-        mine: list[Job] = []
-        most = limit if scope.prefixes is None else _LOOKED_AT
-        filter: DeadLetterFilter = {} if queue is None else {"queue": queue}
-        async for job in caller.scheduler.dead_letters(limit=most, **filter):
-            if scope.allows(job.queue, job.name):
-                mine.append(job)
-            if len(mine) >= limit:
-                break
-        found += mine
-    return found

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue
 
-from mainspring.api.showing import jsonable
+from mainspring.api.showing import due_at, jsonable
 from mainspring.api.wire.base import Answer, In, Instant, Out, to_ms
 from mainspring.jobtypes.http.scrubbing import is_credential
 from mainspring.model.job import Attempt, Job, JobError, Step
@@ -99,6 +99,7 @@ class AttemptOut(Out):
     token: int
     outcome: str
     worker: str | None = None
+    scheduled_at: Instant | None = Field(None, description="When it was due.")
     started_at: Instant | None = None
     ended_at: Instant | None = None
     duration: int | None = None
@@ -106,12 +107,13 @@ class AttemptOut(Out):
     log: list[str] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Self:
+    def of(cls, job: Job, attempt: Attempt) -> Self:
         return cls(
             number=attempt.number,
             token=attempt.token,
             outcome=attempt.outcome,
             worker=attempt.worker,
+            scheduled_at=due_at(job, attempt),
             started_at=attempt.started_at,
             ended_at=attempt.ended_at,
             duration=to_ms(attempt.duration),
@@ -152,7 +154,7 @@ class JobDetail(JobOut):
         fields = _fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
         return cls(
             **fields,
-            attempts=[AttemptOut.of(attempt) for attempt in job.attempts],
+            attempts=[AttemptOut.of(job, attempt) for attempt in job.attempts],
             attempts_cut=job.attempts_cut,
             steps=[StepOut.of(step) for step in job.steps],
             log=[str(line) for line in job.log],
