@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.access import Scope
 from mainspring.model.job import Job
 from mainspring.model.replies import Reply
 from mainspring.schedules import Schedule, ScheduleVerbs
 from mainspring.store import Store
+from mainspring.store.creations import JOBS, SCHEDULES
 
 _LISTED_AT_MOST = 10_000
+KINDS = (JOBS, SCHEDULES)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedPage(Generic[T]):
+    """A page of what was created. `next` leads to the page behind it and is None at the end. A page that is not
+    `complete` has fewer than were asked for, since so much was looked at that is not in these queues or has no such
+    name: there may be more behind it."""
+
+    things: tuple[T, ...]
+    next: str | None = None
+    complete: bool = True
 
 
 class CreationVerbs(ScheduleVerbs):
@@ -25,28 +41,30 @@ class CreationVerbs(ScheduleVerbs):
         kind: str | None = None,
         queues: Sequence[str] | None = None,
         prefixes: Sequence[str] | None = None,
-    ) -> list[Job | Schedule]:
+        after: str | None = None,
+    ) -> CreatedPage[Job | Schedule]:
         """Jobs that somebody has scheduled, and schedules, newest first; not the jobs that schedules have made.
 
-        `kind` chooses "job" or "schedule"; `queues` and `prefixes` (of names) choose some of either.
+        `kind` chooses "job" or "schedule"; `queues` and `prefixes` (of names) choose some of either. `after` is the
+        `next` of the page before. Every page costs little, however many jobs there are: where few of them are in these
+        queues and have such names, it may be short, and not `complete`.
         """
         _check_page(limit, skip, kind)
-        store, most = await self._store(), limit + skip
-        jobs = await store.jobs.created(most, queues, prefixes) if limit and kind != "schedule" else []
-        schedules = await store.schedules.created(most, queues, prefixes) if limit and kind != "job" else []
-        places = [(at, True, one) for at, one in jobs] + [(at, False, one) for at, one in schedules]
-        page = sorted(places, key=lambda place: place[0], reverse=True)[skip:most]
-        return await self._read(store, [(is_job, one) for _, is_job, one in page])
+        scope = Scope(None if queues is None else tuple(queues), None if prefixes is None else tuple(prefixes))
+        store = await self._store()
+        found = await store.creations.page(limit, skip, KINDS if kind is None else (kind,), scope, after)
+        things = await self._read(store, found.things)
+        return CreatedPage(tuple(things), found.next, found.next is None or len(found.things) == limit)
 
-    async def _read(self, store: Store, page: list[tuple[bool, Any]]) -> list[Job | Schedule]:
+    async def _read(self, store: Store, page: list[tuple[str, Any]]) -> list[Job | Schedule]:
         """The jobs and schedules of a page, without those that were deleted meanwhile."""
-        jobs = await store.jobs.get_many([one for is_job, one in page if is_job])
-        schedules = await store.schedules.get_many([one for is_job, one in page if not is_job])
+        jobs = await store.jobs.get_many([one for kind, one in page if kind == JOBS])
+        schedules = await store.schedules.get_many([one for kind, one in page if kind == SCHEDULES])
         read: list[Job | Schedule] = []
-        for is_job, one in page:
-            if is_job and one in jobs:
+        for kind, one in page:
+            if kind == JOBS and one in jobs:
                 read.append(store.sealer.decode(jobs[one]))
-            elif not is_job and one in schedules:
+            elif kind == SCHEDULES and one in schedules:
                 read.append(self._schedule(schedules[one]))
         return read
 
@@ -77,5 +95,5 @@ def _check_page(limit: object, skip: object, kind: object) -> None:
     for name, value in (("limit", limit), ("skip", skip)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LISTED_AT_MOST:
             raise ConfigurationError(f"{name} must be a whole number from 0 to {_LISTED_AT_MOST:,}, not {value!r}.")
-    if kind not in (None, "job", "schedule"):
+    if kind not in (None, *KINDS):
         raise ConfigurationError(f"kind must be job or schedule, not {kind!r}.")

@@ -27,6 +27,7 @@ from functools import update_wrapper, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from mainspring.creations import CreatedPage
 from mainspring.dead_letters import Redrive as AsyncRedrive
 from mainspring.engine.context import BlockingJobContext, BlockingTransaction
 from mainspring.engine.portal import BlockingContext, Portal
@@ -325,9 +326,10 @@ class Scheduler:
         return [Redrive.of(self, redrive) for redrive in self._call(self.inner.redrives(limit))]
 
     @wraps(AsyncScheduler.created)
-    def created(self, limit: int = 100, **choice: Any) -> list[Job | Schedule]:
-        found = self._call(self.inner.created(limit, **choice))
-        return [Schedule.of(self, one) if isinstance(one, AsyncSchedule) else one for one in found]
+    def created(self, limit: int = 100, **choice: Any) -> CreatedPage[Job | Schedule]:
+        page = self._call(self.inner.created(limit, **choice))
+        things = (Schedule.of(self, one) if isinstance(one, AsyncSchedule) else one for one in page.things)
+        return CreatedPage(tuple(things), page.next, page.complete)
 
     def schedules(self, **filters: Any) -> Iterator[Schedule]:
         """Schedules that match, one after the other; takes what `mainspring.Scheduler.schedules` takes."""

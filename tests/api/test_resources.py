@@ -251,7 +251,18 @@ async def test_the_list_has_what_was_created_newest_first_page_by_page(api: Api)
     await api.scheduler.trigger_schedule(made[0])
     pages = [await api.get(f"/api/jobs?page={page}&limit=2") for page in (1, 2, 3)]
     assert [[one["jobId"] for one in page.data] for page in pages] == [made[:2:-1], made[2:0:-1], made[:1]]
-    assert [page.body["next"] for page in pages] == ["2", "3", None]
+    assert [page.body["complete"] for page in pages] == [True] * 3 and pages[2].body["next"] is None
+    walked = [await api.get("/api/jobs?limit=2")]
+    while walked[-1].body["next"]:
+        walked.append(await api.get(f"/api/jobs?limit=2&cursor={walked[-1].body['next']}"))
+    assert [page.body["data"] for page in walked] == [page.body["data"] for page in pages]
+    for wrong in ("nonsense", walked[0].body["next"] + "&page=2"):
+        reply = await api.get(f"/api/jobs?cursor={wrong}")
+        assert (reply.status, reply.body["errors"][0]["field"] if "errors" in reply.body else "cursor") == (
+            422,
+            "cursor",
+        )
+    assert (await api.get(f"/api/v1/jobs?cursor={walked[0].body['next']}")).status == 422, "it is of another list"
 
 
 @pytest.mark.parametrize("query", ["page=0", "limit=0", "limit=101", "page=x", "page=200&limit=100", "page[$gt]=1"])

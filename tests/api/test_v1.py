@@ -23,7 +23,7 @@ async def test_a_mail_is_created_for_a_time_and_answered_as_it_was(api: Api) -> 
     assert (job["scheduledTime"], job["timezone"]) == ("2126-02-12T12:47:00.000Z", "UTC")
     assert len(job["_id"]) == 24 and job["createdAt"].endswith("Z") and job["__v"] == 0
     assert (await api.get(f"/api/v1/job/{job['_id']}")).body == {"success": True, "job": job}
-    assert (await api.get("/api/v1/jobs")).body == {"success": True, "jobs": [job], "next": None}
+    assert (await api.get("/api/v1/jobs")).body == {"success": True, "jobs": [job], "next": None, "complete": True}
     assert (await api.get(f"/api/jobs/{job['_id']}")).data["type"] == "email", "it is the same thing on all paths"
 
 

@@ -29,11 +29,6 @@ RETRIED, FAILED = Retried(10.0, ERROR), Failed(ERROR)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def store(uri: str, clock: ManualClock) -> AsyncIterator[Store]:
     connection = await Connection.open(Settings(lease=LEASE), clock, uri=uri)
     yield Store(connection)

@@ -15,7 +15,7 @@ from mainspring.model.schedule import ScheduleOptions
 SCHEDULER_VERBS = {
     "created": (
         "(self, limit: 'int' = 100, *, skip: 'int' = 0, kind: 'str | None' = None, queues: 'Sequence[str] | None' = "
-        "None, prefixes: 'Sequence[str] | None' = None) -> 'list[Job | Schedule]'"
+        "None, prefixes: 'Sequence[str] | None' = None, after: 'str | None' = None) -> 'CreatedPage[Job | Schedule]'"
     ),
     "find_replies": "(self, keys: 'Sequence[str]') -> 'dict[str, Reply]'",
     "forget_reply": "(self, key: 'str') -> 'None'",

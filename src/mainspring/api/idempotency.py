@@ -122,8 +122,9 @@ async def open_record(caller: Caller, record: str, print: str) -> Reply:
 
 
 def new_id(now: datetime) -> str:
-    """An id of the form that created things have: the second, then 64 random bits."""
-    return f"{int(now.timestamp()):08x}{secrets.token_hex(8)}"
+    """An id of the form that created things have: the instant, to some microseconds, by which they are listed, and then
+    48 random bits."""
+    return f"{int(now.timestamp() * 0x10000):012x}{secrets.token_hex(6)}"
 
 
 def _written(body: BaseModel) -> str:

@@ -13,6 +13,7 @@ from mainspring.store.checkpoints import Checkpoints
 from mainspring.store.claim import Claims
 from mainspring.store.connection import Connection
 from mainspring.store.controls import Controls
+from mainspring.store.creations import Creations
 from mainspring.store.dead_letters import DeadLetters
 from mainspring.store.events import Events
 from mainspring.store.explaining import Explaining
@@ -69,6 +70,7 @@ class Store:
         self.controls = Controls(connection)
         self.searching = Searching(connection)
         self.failures = Failures(self.searching)
+        self.creations = Creations(self.searching)
         self.overview = Overview(connection, self.claims, self.workers)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)

@@ -7,10 +7,8 @@ read the job before does not take it unseen.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from bson import ObjectId
 from pymongo.asynchronous.cursor import AsyncCursor
 
 from mainspring.errors import InvalidJob, JobNotFound, JobStateError
@@ -121,17 +119,6 @@ class Jobs:
                     for document in documents:
                         yield document
                     left = None if left is None else left - len(documents)
-
-    async def created(
-        self, limit: int, queues: Sequence[str] | None = None, prefixes: Sequence[str] | None = None
-    ) -> list[tuple[datetime, ObjectId]]:
-        """The jobs that somebody has made himself, newest first: when, and the id. Those of firings have texts for ids:
-        a range of ids tells them apart, and nothing is walked over."""
-        wanted = {"_id": {"$gte": ObjectId("0" * 24)}, **of_these(queues, prefixes, "queue", "name")}
-        with self._connection.deadline():
-            cursor = self._connection.jobs.find(wanted, {"created_at": 1}, sort=[("_id", -1)], hint=BY_ID, limit=limit)
-            found = await cursor.to_list(limit)
-        return [(_made_at(document), document["_id"]) for document in found]
 
     async def get_many(self, ids: Sequence[DocumentId]) -> dict[DocumentId, Document]:
         """The named jobs, as far as they are there."""
@@ -248,23 +235,6 @@ class Jobs:
         if not changed:
             raise JobStateError(str(job_id), document["state"], verb, allowed)
         return document
-
-
-def _made_at(document: Document) -> datetime:
-    """When a job was made; one that another program has inserted may not say."""
-    at = document.get("created_at")
-    made: datetime = at if isinstance(at, datetime) else document["_id"].generation_time
-    return made
-
-
-def of_these(queues: Sequence[str] | None, prefixes: Sequence[str] | None, queue: str, name: str) -> dict[str, Any]:
-    """What limits a search to some queues, and to names that begin in some way; `queue` and `name` are the fields."""
-    wanted: dict[str, Any] = {} if queues is None else {queue: {"$in": list(queues)}}
-    if prefixes is not None:
-        # A prefix is a range of texts: nothing of it is read as a pattern.
-        ranges = [{name: {"$gte": prefix, "$lt": prefix + "\U0010ffff"}} for prefix in prefixes]
-        wanted["$or"] = ranges or [{name: {"$in": []}}]
-    return wanted
 
 
 def again_stages(now: Any) -> list[dict[str, Any]]:

@@ -38,12 +38,11 @@ from mainspring.model.rules.rule import anchored
 from mainspring.model.schedule import Spec
 from mainspring.model.times import Times, is_after_end
 from mainspring.store.calendars import Calendars
-from mainspring.store.collections import BY_ID, CALENDARS, CREATED, DECLARED, FIRINGS, LAYOUT, ZONES
+from mainspring.store.collections import BY_ID, CALENDARS, DECLARED, FIRINGS, LAYOUT, ZONES
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.decisions import REVISIT, unchanged
 from mainspring.store.firing import Fired, Firing
 from mainspring.store.inserts import Inserts
-from mainspring.store.jobs import of_these
 from mainspring.store.schedule_codec import (
     ASKED,
     calendar_keys,
@@ -124,17 +123,6 @@ class Schedules:
             if len(found) < _BATCH:
                 return
             after = found[-1]["_id"]
-
-    async def created(
-        self, limit: int, queues: Sequence[str] | None = None, prefixes: Sequence[str] | None = None
-    ) -> list[tuple[datetime, str]]:
-        """Schedules, newest first: when each was made, and its id."""
-        wanted = {"created_at": {"$type": "date"}, **of_these(queues, prefixes, "job.queue", "job.name")}
-        with self._connection.deadline():
-            cursor = self._connection.schedules.find(
-                wanted, {"created_at": 1}, sort=[("created_at", -1), ("_id", -1)], hint=CREATED, limit=limit
-            )
-            return [(document["created_at"], document["_id"]) for document in await cursor.to_list(limit)]
 
     async def get_many(self, ids: Sequence[str]) -> dict[str, Document]:
         """The named schedules, as far as they are there."""

@@ -256,13 +256,15 @@ def _wanted(search: Search) -> Document:
     return _both(wanted, reached(search.scope))
 
 
-def reached(scope: Scope) -> Document:
-    """What a scope lets be seen."""
+def reached(scope: Scope, queue: str = "queue", name: str = "name") -> Document:
+    """What a scope lets be seen, by the fields that have the queue and the name. A prefix is a range of texts: nothing
+    of it is read as a pattern."""
     wanted: Document = {}
     if scope.queues is not None:
-        wanted["queue"] = {"$in": list(scope.queues)}
+        wanted[queue] = {"$in": list(scope.queues)}
     if scope.prefixes is not None:
-        wanted["$or"] = [{"name": {"$gte": one, "$lt": one + _ABOVE_ALL_NAMES}} for one in scope.prefixes]
+        ranges: list[Document] = [{name: {"$gte": one, "$lt": one + _ABOVE_ALL_NAMES}} for one in scope.prefixes]
+        wanted["$or"] = ranges or [{name: {"$in": []}}]
     return wanted
 
 
@@ -290,15 +292,14 @@ def _below(walk: Walk, place: Place) -> Document:
 
 def _cursor(search: Search, number: int, place: Place) -> str:
     """Where a search goes on, as a text that only the same search takes."""
-    raw = bson.encode({"s": _print(search), "w": number, "p": list(place)}, codec_options=CODEC)
-    return urlsafe_b64encode(raw).decode().rstrip("=")
+    return packed({"s": print_of(search), "w": number, "p": list(place)})
 
 
 def _read_cursor(text: str, search: Search, walks: list[Walk]) -> tuple[int, Place]:
     try:
-        read = bson.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), CODEC)
+        read = unpacked(text)
         number, place = read["w"], tuple(read["p"])
-        fits = read["s"] == _print(search) and 0 <= number < len(walks)
+        fits = read["s"] == print_of(search) and 0 <= number < len(walks)
         fits = fits and len(place) in (0, walks[number].places) and all(type(one) in _IN_CURSORS for one in place)
     except Exception:
         fits = False
@@ -307,5 +308,16 @@ def _read_cursor(text: str, search: Search, walks: list[Walk]) -> tuple[int, Pla
     return number, place
 
 
-def _print(search: Search) -> str:
+def print_of(search: Search) -> str:
+    """A print of what is asked for, by which a cursor is known to be of the same search."""
     return blake2b(repr(asdict(search)).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def packed(document: Document) -> str:
+    """A document as a text that can stand in a URL."""
+    return urlsafe_b64encode(bson.encode(document, codec_options=CODEC)).decode().rstrip("=")
+
+
+def unpacked(text: str) -> Document:
+    """The document in such a text; any error where it is none."""
+    return bson.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), CODEC)

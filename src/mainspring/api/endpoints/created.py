@@ -9,11 +9,12 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from mainspring.api.changing import change_job, change_schedule
 from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
-from mainspring.api.resources import carry_out, make_plan
+from mainspring.api.resources import carry_out, make_plan, refusing
 from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.showing import executions_of, newest_first, resource_of
 from mainspring.api.wire.base import Answer
-from mainspring.api.wire.resources import Change, Creation, Deleted, Execution, Resource
+from mainspring.api.wire.resources import Change, CreatedAnswer, Creation, Deleted, Execution, Resource
+from mainspring.creations import CreatedPage
 from mainspring.errors import JobNotFound, ScheduleNotFound
 from mainspring.model.job import Job
 from mainspring.schedules import Schedule
@@ -26,6 +27,7 @@ _RUNS = 500
 Id = Annotated[str, Path(min_length=1, max_length=300, examples=["507f1f77bcf86cd799439011"])]
 Page = Annotated[int, Query(ge=1, le=FARTHEST)]
 Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(max_length=4000, description="The `next` of the page before.")]
 Trace = Annotated[str | None, Header(max_length=200, description="Passed on to a webhook's receiver.")]
 
 
@@ -85,17 +87,28 @@ async def create_job(body: Creation, caller: Operator, once: Once, traceparent: 
 
 
 @router.get("", summary="List what was created")
-async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 20) -> Answer[list[Resource]]:
-    """Jobs that were created, and schedules, newest first; not the jobs that schedules have made. `next` is the number
-    of the next page. To look for something, use `/api/jobs/search`."""
+async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 20, cursor: Cursor = None) -> CreatedAnswer:
+    """Jobs that were created, and schedules, newest first; not the jobs that schedules have made. Go on with `next` as
+    the `cursor`, or count pages with `page`. A page never costs much: where a key reaches few of all jobs, it may be
+    short, with `next` and `complete: false`. To look for something, use `/api/jobs/search`."""
+    found = await created_page(caller, page, limit, cursor)
+    listed = [resource_of(caller.service, one) for one in found.things]
+    return CreatedAnswer(data=listed, next=found.next, complete=found.complete)
+
+
+async def created_page(
+    caller: Caller, page: int, limit: int, cursor: str | None, kind: str | None = None
+) -> CreatedPage[Job | Schedule]:
+    """A page of what was created and is within the caller's reach: behind a cursor, or by its number."""
+    if cursor is not None and page > 1:
+        raise Problem(422, "Give page or cursor, not both.", field="cursor")
     if page * limit > FARTHEST:
-        raise Problem(422, f"Pages reach as far as {FARTHEST:,}; search for what is older.", field="page")
-    scope = caller.principal.scope
-    found = await caller.scheduler.created(
-        limit + 1, skip=(page - 1) * limit, queues=scope.queues, prefixes=scope.prefixes
-    )
-    more = str(page + 1) if len(found) > limit else None
-    return Answer(data=[resource_of(caller.service, one) for one in found[:limit]], next=more)
+        raise Problem(422, f"Pages reach as far as {FARTHEST:,}; go on with a cursor.", field="page")
+    scope, skip = caller.principal.scope, (page - 1) * limit
+    with refusing("cursor"):
+        return await caller.scheduler.created(
+            limit, skip=skip, kind=kind, queues=scope.queues, prefixes=scope.prefixes, after=cursor
+        )
 
 
 @router.get("/{id}", summary="Get a job or a schedule")

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
-from mainspring.api.endpoints.created import FARTHEST, Id, Limit, Page, create, find
+from mainspring.api.endpoints.created import Cursor, Id, Limit, Page, create, created_page, find
 from mainspring.api.idempotency import Made, Once
 from mainspring.api.problems import Problem
 from mainspring.api.service import Operator, Service, Viewer
@@ -35,16 +35,12 @@ async def create_job(body: JobIn, caller: Operator, once: Once) -> Response:
 
 
 @router.get("/jobs", summary="List jobs")
-async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100) -> Many:
-    """Jobs that were created, newest first."""
-    if page * limit > FARTHEST:
-        raise Problem(422, f"Pages reach as far as {FARTHEST:,}; search for what is older.", field="page")
-    scope, skip = caller.principal.scope, (page - 1) * limit
-    found = await caller.scheduler.created(
-        limit + 1, skip=skip, kind="job", queues=scope.queues, prefixes=scope.prefixes
-    )
-    jobs = [_job(caller.service, resource_of(caller.service, one)) for one in found[:limit]]
-    return Many(jobs=jobs, next=str(page + 1) if len(found) > limit else None)
+async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: Cursor = None) -> Many:
+    """Jobs that were created, newest first. Go on with `next` as the `cursor`, or count pages with `page`. A page that
+    is not `complete` is short although there may be more."""
+    found = await created_page(caller, page, limit, cursor, "job")
+    jobs = [_job(caller.service, resource_of(caller.service, one)) for one in found.things]
+    return Many(jobs=jobs, next=found.next, complete=found.complete)
 
 
 @router.get("/job/{id}", summary="Get a job")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
-from mainspring.api.wire.base import In, Instant, InstantIn, Milliseconds, Out
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Milliseconds, Out
 from mainspring.jobtypes.http.request import METHODS
 
 ExecutionType = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "EXACTLY_ONCE"]
@@ -182,6 +182,13 @@ class Execution(Out):
     scheduled_at: Instant | None = None
     worker: str | None = None
     log: list[str] = Field(default_factory=list)
+
+
+class CreatedAnswer(Answer[list[Resource]]):
+    """A page of what was created. Where it is not `complete`, it is short although there may be more: go on with
+    `next`."""
+
+    complete: bool
 
 
 class Deleted(Out):

@@ -69,3 +69,4 @@ class Many(Out):
     success: bool = True
     jobs: list[JobOut]
     next: str | None = None
+    complete: bool = True
