@@ -294,7 +294,7 @@ async def test_failed_jobs_are_found_by_their_state(api: Api) -> None:
 @pytest.mark.parametrize("walk", [0, 1, -1, "x"])
 async def test_a_cursor_that_was_made_up_is_refused(api: Api, place: list[Any], walk: Any) -> None:
     for state in (None, "pending", "completed", "running"):
-        print = searching._print(make_search({"state": state}))
+        print = searching.print_of(make_search({"state": state}))
         raw = bson.encode({"s": print, "w": walk, "p": place})
         query = {"cursor": urlsafe_b64encode(raw).decode()} | ({} if state is None else {"state": state})
         assert (await api.get(SEARCH, params=query)).status == 422

@@ -18,6 +18,7 @@ from mainspring.api.armor import BoundedBodies, SecurityHeaders
 from mainspring.api.endpoints import ROUTERS, STREAMED
 from mainspring.api.principals import Principal, key_in
 from mainspring.api.problems import Problem
+from mainspring.api.proxies import TrustedProxies, read_proxies
 from mainspring.api.rates import RateLimits
 from mainspring.api.service import Service
 from mainspring.api.settings import ServiceSettings
@@ -98,6 +99,7 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings) -> FastAPI:
     app.add_middleware(Door, service=service)
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(TrustedProxies, trusted=read_proxies(settings.trusted_proxies))
     return app
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from mainspring.api.problems import Problem
+from mainspring.api.proxies import FORWARDED
 from mainspring.model.access import ADMIN, EVERYTHING, ROLES, Key, Scope
 from mainspring.model.sessions import Session, csrf_matches, csrf_token, open_session, read_session
 
@@ -131,14 +132,16 @@ class Doorkeeper:
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """What the cookie of a session is called. Elsewhere than on this machine it has the prefix that makes browsers
-    refuse one that was set by another host of the same domain, or without TLS."""
-    return COOKIE if is_asked_locally(request) else f"__Host-{COOKIE}"
+    """What the cookie of a session is called. Where it is to be sent over TLS alone, it has the prefix that makes
+    browsers refuse one that was set by another host of the same domain, or without TLS."""
+    return f"__Host-{COOKIE}" if needs_tls(request) else COOKIE
 
 
-def is_asked_locally(request: HTTPConnection) -> bool:
-    """Whether the host that a request asks for is a name of this machine itself."""
-    return _names_this_machine(_host_name(request.headers.get("host", "")))
+def needs_tls(request: HTTPConnection) -> bool:
+    """Whether a cookie is to be sent over TLS alone: on this machine itself it may do without, unless a proxy in front
+    has said that TLS is spoken."""
+    local = _names_this_machine(_host_name(request.headers.get("host", "")))
+    return not local or request.scope.get("scheme") == "https"
 
 
 def _names_this_machine(name: str) -> bool:
@@ -163,7 +166,9 @@ def is_loopback(address: str) -> bool:
 
 def _is_local(request: HTTPConnection) -> bool:
     client = request.client
-    forwarded = any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in request.headers)
+    forwarded = request.scope.get(FORWARDED, False) or any(
+        name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in request.headers
+    )
     return client is not None and is_loopback(client.host) and not forwarded
 
 

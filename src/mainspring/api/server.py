@@ -101,7 +101,7 @@ def _configure(app: Any) -> uvicorn.Config:
         ws="none",
         log_config=None,
         access_log=False,
-        # Whoever connects is whoever connects: what a header says about that is not believed.
+        # What headers say about who connects is believed by `TrustedProxies` alone.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE,

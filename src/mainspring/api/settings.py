@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from mainspring.api.proxies import read_proxies
 from mainspring.errors import ConfigurationError
 from mainspring.model.limits import Rate
 
@@ -32,6 +33,7 @@ class ServiceSettings(BaseSettings):
     port: int = Field(3000, ge=0, le=_PORTS, validation_alias=_named("MAINSPRING_PORT", "PORT"))
     timezone: str = Field("UTC", validation_alias=_named("MAINSPRING_TIMEZONE"))
     hosts: Annotated[str, Field(validation_alias=_named("MAINSPRING_HOSTS"))] = ""
+    trusted_proxies: str = Field("", validation_alias=_named("MAINSPRING_TRUSTED_PROXIES"))
     concurrency: int | None = Field(
         None, ge=1, validation_alias=_named("MAINSPRING_CONCURRENCY", "MAX_CONCURRENT_JOBS")
     )
@@ -60,6 +62,12 @@ class ServiceSettings(BaseSettings):
             ZoneInfo(value)
         except (OSError, ValueError):
             raise ValueError(f"there is no time zone {value!r}; use a name such as Europe/Paris") from None
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _known_proxies(cls, value: str) -> str:
+        read_proxies(value)
         return value
 
     @field_validator("target_rate")

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
 
-from mainspring.api.principals import BY_KEY, BY_SESSION, check_same_site, cookie_name, is_asked_locally, unknown
+from mainspring.api.principals import BY_KEY, BY_SESSION, check_same_site, cookie_name, needs_tls, unknown
 from mainspring.api.service import Viewer
 from mainspring.api.wire.access import SessionFacts
 from mainspring.api.wire.base import Answer
@@ -52,7 +52,7 @@ def _set_cookie(request: Request, response: Response, value: str, lasts: int) ->
         value,
         max_age=lasts,
         path="/",
-        secure=not is_asked_locally(request),
+        secure=needs_tls(request),
         httponly=True,
         samesite="strict",
     )
