@@ -15,7 +15,7 @@ from mainspring.engine.breakers import announce_breaker
 from mainspring.engine.controls import line_forms
 from mainspring.engine.limits import combined
 from mainspring.errors import ConfigurationError
-from mainspring.model.breaker import CLOSED, Breaker, BreakerStatus, check_open_for
+from mainspring.model.breaker import CLOSED, BreakerStatus, check_open_for
 from mainspring.model.controls import (
     LimitOverride,
     LimitStatus,
@@ -26,6 +26,7 @@ from mainspring.model.controls import (
     make_target,
     pause_gate,
 )
+from mainspring.model.known_limits import told_by_all
 from mainspring.model.limits import (
     CONCURRENCY,
     NAME,
@@ -121,33 +122,31 @@ class FlowVerbs(Verbs):
         override = await store.controls.delete_limit(target)
         if override is not None and self._knows_limits_of(target):
             # Others are left to the workers, which know whether there is a declared limit for the same line.
-            gone = self._forms(target, override.allowance) - self._forms(target, self._declared_limits(target))
+            gone = _forms(target, override.allowance) - _forms(target, self._declared_limits(target))
             for line in await store.gates.lined_as(gone):
                 await store.gates.dissolve(line)
         await self._let_look(store, target)
         return override
 
     async def limits(self) -> list[LimitStatus]:
-        """The limits that are declared in this process's code or set at run time, and how they are used now."""
+        """The limits that are declared in the code of this process or of live workers, or set at run time, and how they
+        are used now."""
         store = await self._store()
         overrides = {Target(one.scope, one.target): one for one in limits_in(await store.controls.find())}
-        declared = {Target(NAME, name) for name in self._handlers.own_names}
-        declared |= {Target(QUEUE, queue) for queue in self._queue_limits}
+        declared = await self._declared_anywhere(store)
         statuses = [
-            await self._limit_status(store, target, overrides.get(target))
-            for target in sorted(declared | overrides.keys(), key=lambda target: target.path)
+            await _limit_status(store, target, declared.get(target, Allowance()), overrides.get(target))
+            for target in sorted(declared.keys() | overrides.keys(), key=lambda target: target.path)
         ]
         return [status for status in statuses if status.concurrency is not None or status.rate is not None]
 
-    async def _limit_status(self, store: Store, target: Target, override: LimitOverride | None) -> LimitStatus:
-        declared = self._declared_limits(target)
-        counts = declared if override is None else combined(declared, override.allowance)
-        forms = self._forms(target, counts)
-        keyed = [form for form in forms if form.endswith("=")]
-        uses = await store.controls.uses([form for form in forms if form not in keyed], keyed) if forms else []
-        return LimitStatus(
-            target.scope, target.target, counts.concurrency, counts.rate, declared, override, tuple(uses)
-        )
+    async def _declared_anywhere(self, store: Store) -> dict[Target, Allowance]:
+        """What this process's code declares, and where it says nothing, what the live workers tell."""
+        told = told_by_all(await store.workers.live_documents())
+        places = [Target(NAME, name) for name in self._handlers.own_names]
+        places += [Target(QUEUE, queue) for queue in self._queue_limits]
+        found = {Target(scope, target): allowance for (scope, target), allowance in told.items()}
+        return found | {place: self._declared_limits(place) for place in places}
 
     def _declared_limits(self, target: Target) -> Allowance:
         if target.scope == QUEUE:
@@ -158,10 +157,6 @@ class FlowVerbs(Verbs):
     def _knows_limits_of(self, target: Target) -> bool:
         return target.scope == NAME and self._handlers.own(target.target) is not None
 
-    @staticmethod
-    def _forms(target: Target, allowance: Allowance) -> set[str]:
-        return line_forms(target.scope, target.target, allowance)
-
     async def _let_look(self, store: Store, target: Target) -> None:
         """Other limits count for this: let everybody look whether there is room."""
         for kind in (CONCURRENCY, RATE):
@@ -171,9 +166,11 @@ class FlowVerbs(Verbs):
     # -- breakers --------------------------------------------------------------------------------------------------
 
     async def breakers(self) -> list[BreakerStatus]:
-        """All breakers: those declared in this process's code, and those that are stored."""
-        found = breakers_in(await (await self._store()).controls.find())
-        declared = {(scope, target): rule for scope, target, rule in self._declared_breakers()}
+        """All breakers: those declared in the code of this process or of live workers, and those that are stored."""
+        store = await self._store()
+        found = breakers_in(await store.controls.find())
+        anywhere = await self._declared_anywhere(store)
+        declared = {(one.scope, one.target): rule for one, known in anywhere.items() if (rule := known.breaker)}
         statuses = []
         for status in found:
             rule = declared.get((status.scope, status.target))
@@ -186,12 +183,6 @@ class FlowVerbs(Verbs):
             if (scope, target, rule.key) not in there
         ]
         return sorted(statuses, key=lambda status: (status.scope, status.target, breaker_target(status).path))
-
-    def _declared_breakers(self) -> list[tuple[str, str, Breaker]]:
-        places = [Target(NAME, name) for name in self._handlers.own_names]
-        places += [Target(QUEUE, queue) for queue in self._queue_limits]
-        found = ((place.scope, place.target, self._declared_limits(place).breaker) for place in places)
-        return [(scope, target, rule) for scope, target, rule in found if rule is not None]
 
     async def open_breaker(
         self,
@@ -240,3 +231,17 @@ class FlowVerbs(Verbs):
             announce_breaker(self._events, moved.status)
         self._controls_changed()
         return moved.status
+
+
+async def _limit_status(
+    store: Store, target: Target, declared: Allowance, override: LimitOverride | None
+) -> LimitStatus:
+    counts = declared if override is None else combined(declared, override.allowance)
+    forms = _forms(target, counts)
+    keyed = [form for form in forms if form.endswith("=")]
+    uses = await store.controls.uses([form for form in forms if form not in keyed], keyed) if forms else []
+    return LimitStatus(target.scope, target.target, counts.concurrency, counts.rate, declared, override, tuple(uses))
+
+
+def _forms(target: Target, allowance: Allowance) -> set[str]:
+    return line_forms(target.scope, target.target, allowance)

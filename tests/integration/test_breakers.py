@@ -328,13 +328,18 @@ async def test_a_breaker_that_was_closed_by_somebody_who_died_then_leaves_nobody
     assert (await other.wait(job.id, 10)).state == "completed"
 
 
-async def test_what_is_declared_is_shown_before_anything_was_counted(scheduler: Scheduler, service: Service) -> None:
+async def test_what_is_declared_is_shown_before_anything_was_counted(make_scheduler: Make, service: Service) -> None:
+    scheduler, other = make_scheduler(), make_scheduler()
     service.handle(scheduler, breaker=LONG)
     scheduler.limit_queue("mail", breaker=SHORT)
-    assert [(one.scope, one.target, one.state, one.rule) for one in await scheduler.breakers()] == [
-        ("name", "x", "closed", LONG),
-        ("queue", "mail", "closed", SHORT),
-    ]
+    declared = [("name", "x", "closed", LONG), ("queue", "mail", "closed", SHORT)]
+
+    async def told(to: Scheduler) -> list[tuple[str, str, str, Breaker | None]]:
+        return [(one.scope, one.target, one.state, one.rule) for one in await to.breakers()]
+
+    assert (await told(scheduler), await told(other)) == (declared, [])
+    await scheduler.start()
+    assert await told(other) == declared  # the worker tells what its code declares
 
 
 async def test_attempts_are_forgotten_when_the_window_has_passed(make_scheduler: Make) -> None:

@@ -257,9 +257,25 @@ async def test_limits_tells_what_is_declared_what_overrides_it_and_what_is_used(
     assert (status.declared.concurrency, status.override) == (Limit(1), override)
     assert [use.gate for use in status.uses] == ["c:name:x"]
     assert [(one.scope, one.target, one.rate) for one in await worker.limits()][1:] == [("queue", "mail", Rate("5/s"))]
-    (seen_elsewhere,) = await other.limits()  # which has no handlers, and so no declared limits
-    assert (seen_elsewhere.declared.concurrency, seen_elsewhere.concurrency) == (None, Limit(2))
+    assert await other.limits() == await worker.limits()  # which has no handlers: the worker tells what it declares
     await all_done(other, jobs, crowd)
+
+
+async def test_where_workers_declare_different_limits_the_widest_is_told_and_none_of_the_dead(
+    make_scheduler: Make, crowd: Crowd
+) -> None:
+    first, second, other = make_scheduler(), make_scheduler(), make_scheduler()
+    crowd.handle(first, concurrency=1, rate="5/s")
+    crowd.handle(second, concurrency=3)
+    await first.start()
+    await second.start()
+    (told,) = await other.limits()
+    assert (told.concurrency, told.rate) == (Limit(3), Rate("5/s"))
+    await second.stop()
+    (told,) = await other.limits()
+    assert (told.concurrency, told.rate) == (Limit(1), Rate("5/s"))
+    await first.stop()
+    assert await other.limits() == []
 
 
 async def test_limits_by_key_tell_how_each_value_uses_them(make_scheduler: Make, crowd: Crowd) -> None:

@@ -6,10 +6,12 @@ what its code declares. Where there is no such worker, the asking process's own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mainspring.errors import ConfigurationError
+from mainspring.model.breaker import Breaker
 from mainspring.model.job import Job
 from mainspring.model.limits import NAME, QUEUE, Allowance, Gate, Limit, Rate, fair_gate
 from mainspring.model.limits import Sequence as InOrder
@@ -101,6 +103,47 @@ def allowance_from(document: Mapping[str, Any]) -> Allowance:
         rate=None if rate is None else Rate.from_document(rate),
         sequence=None if sequence is None else InOrder(sequence["key"], sequence["on_failure"]),
         fair=document.get("fair"),
+    )
+
+
+def told_limits(document: Mapping[str, Any]) -> dict[Scope, Allowance] | None:
+    """What a worker tells of its limits; None when it tells nothing, or in a way that only a newer version reads."""
+    limits = document.get("limits")
+    if not isinstance(limits, list):
+        return None
+    try:
+        return {(entry["scope"], entry["target"]): allowance_from(entry) for entry in limits}
+    except (ConfigurationError, KeyError, TypeError):
+        return None
+
+
+def told_breakers(document: Mapping[str, Any]) -> dict[Scope, Breaker]:
+    """What a worker tells of its breakers, as far as this version reads it."""
+    try:
+        found = {(entry["scope"], entry["target"]): entry for entry in document.get("breakers") or ()}
+        return {place: Breaker.from_document(entry) for place, entry in found.items()}
+    except (ConfigurationError, KeyError, TypeError):
+        return {}
+
+
+def told_by_all(documents: Iterable[Mapping[str, Any]]) -> dict[Scope, Allowance]:
+    """What workers tell of their limits and breakers, all together: where they differ, the widest limits."""
+    found: dict[Scope, Allowance] = {}
+    for document in documents:
+        for place, allowance in (told_limits(document) or {}).items():
+            found[place] = _wider(found.get(place, Allowance()), allowance)
+        for place, breaker in told_breakers(document).items():
+            found[place] = replace(found.get(place, Allowance()), breaker=breaker)
+    return found
+
+
+def _wider(one: Allowance, other: Allowance) -> Allowance:
+    slots = [rule for rule in (one.concurrency, other.concurrency) if rule is not None]
+    starts = [rule for rule in (one.rate, other.rate) if rule is not None]
+    return replace(
+        one,
+        concurrency=max(slots, key=_generosity, default=None),
+        rate=max(starts, key=_generosity, default=None),
     )
 
 

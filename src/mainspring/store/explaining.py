@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainspring.clock import truncate
-from mainspring.errors import ConfigurationError
 from mainspring.model.breaker import HALF_OPEN
 from mainspring.model.controls import BREAKER, LIMIT, PAUSE, Target, breaker_gate
 from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
-from mainspring.model.known_limits import Declared, allowance_from, limits_of, said, sequence_of, turns_of
-from mainspring.model.limits import NAME, QUEUE, SEQUENCE, Allowance
+from mainspring.model.known_limits import Declared, limits_of, said, sequence_of, told_limits, turns_of
+from mainspring.model.limits import NAME, QUEUE, SEQUENCE
 from mainspring.model.paths import value_at
 from mainspring.model.standing import (
     Before,
@@ -29,7 +28,6 @@ from mainspring.model.standing import (
     InSequence,
     LiveWorker,
     RunningJob,
-    Scope,
     Standing,
     TakingTurns,
 )
@@ -282,20 +280,10 @@ def _worker(document: Document) -> LiveWorker:
         queues=None if queues is None else frozenset(queues),
         handlers=None if handlers is None else frozenset(handlers),
         concurrency=_whole(document, "concurrency"),
-        limits=_told(document.get("limits")),
+        limits=told_limits(document),
         versions=versions_of(document),
         keys=keys_of(document),
     )
-
-
-def _told(limits: Any) -> dict[Scope, Allowance] | None:
-    """What a worker tells of its limits; nothing when it tells none, or in a way that only a newer version reads."""
-    if not isinstance(limits, list):
-        return None
-    try:
-        return {(entry["scope"], entry["target"]): allowance_from(entry) for entry in limits}
-    except (ConfigurationError, KeyError, TypeError):
-        return None
 
 
 def _running_job(document: Document) -> RunningJob:

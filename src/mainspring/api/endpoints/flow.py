@@ -81,7 +81,7 @@ async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 
 @router.get("/limits", tags=["flow"], summary="List limits")
 async def list_limits(caller: Viewer) -> Answer[list[LimitOut]]:
-    """The limits that are declared in this process's code or set at run time, and how they are used now."""
+    """The limits that live workers declare in their code or that are set at run time, and how they are used now."""
     found = await caller.scheduler.limits()
     return Answer(data=[LimitOut.of(one) for one in found if is_reached(caller, one.scope, one.target)])
 
@@ -113,7 +113,7 @@ async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer
 
 @router.get("/breakers", tags=["flow"], summary="List breakers")
 async def list_breakers(caller: Viewer) -> Answer[list[BreakerOut]]:
-    """All breakers: those declared in this process's code, and those that are stored."""
+    """All breakers: those that live workers declare in their code, and those that are stored."""
     found = await caller.scheduler.breakers()
     return Answer(data=[BreakerOut.of(one) for one in found if is_reached(caller, one.scope, one.target)])
 

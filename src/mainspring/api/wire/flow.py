@@ -181,7 +181,7 @@ class UseOut(Out):
 
 
 class LimitOut(Out):
-    """The limits of a queue or a job name: what counts, what this process's code declares, what overrides it."""
+    """The limits of a queue or a job name: what counts, what the code declares, what overrides it."""
 
     scope: Place
     target: str
