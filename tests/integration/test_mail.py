@@ -17,15 +17,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.fuzzing import LONG, examples
 from harness.mail import Mail, Sink, make_certificate, smtp_sink
 from harness.servers import free_port
 from mainspring import ConfigurationError
 from mainspring.jobtypes.mail import EmailRequest, MailFacts, MailFailed, MailRejected, SmtpSettings, send_mail
 from mainspring.jobtypes.mail.addresses import read_address
 
+pytestmark = LONG
 AT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 FACTS = MailFacts("job-1", AT)
 SECRET = "pa:ss/w@rd?&#"
@@ -290,7 +292,7 @@ CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")
 BODIES = st.text(st.characters(codec="utf-8"), max_size=300)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, 5_000)
 @given(st.lists(NAMES, min_size=1, max_size=4), TEXTS, TEXTS, BODIES)
 async def test_the_wire_has_what_was_asked_for_and_nothing_else(
     names: list[str], subject: str, header: str, body: str
@@ -327,7 +329,7 @@ def decoded(mail: Mail, name: str) -> str:
     return str(make_header(decode_header(mail.message[name].replace("\r\n", ""))))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(NAMES)
 def test_a_name_is_read_as_it_was_written(name: str) -> None:
     address = read_address(f"{quoted(name)} <ada@example.com>", "to")

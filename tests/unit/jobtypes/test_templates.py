@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.fuzzing import LONG, examples
 from mainspring.jobtypes.http.bodies import build_body, check_body
 from mainspring.jobtypes.http.templates import (
     Facts,
@@ -23,6 +24,7 @@ from mainspring.jobtypes.http.templates import (
     render_json,
 )
 
+pytestmark = LONG
 FACTS = Facts(
     "job-1",
     2,
@@ -139,6 +141,7 @@ def test_a_body_nested_too_deep_is_refused() -> None:
         check_json(body)
 
 
+@examples(200)
 @given(
     st.text(),
     st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5),
@@ -153,7 +156,8 @@ def test_json_stays_json_whatever_is_put_in(text: str, value: Any) -> None:
     assert json.loads(sent) == {"part": f"<{text}>"}
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
+@examples(200)
+@given(st.text(st.characters(exclude_categories=["Cs"])) | st.text("{}data.x ", max_size=12))
 def test_a_text_without_templates_stands_as_it_is(text: str) -> None:
     if "{{" in text:
         with pytest.raises(TemplateError):
@@ -166,6 +170,12 @@ def test_a_text_without_templates_stands_as_it_is(text: str) -> None:
 def test_a_text_of_json_must_be_json_before_values_are_put_in(text: str) -> None:
     with pytest.raises(TemplateError, match="put them in strings"):
         check_body(text, "application/json", True, None)
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/xml", "text/plain"])
+def test_half_a_character_is_an_error_with_a_sentence_in_every_kind_of_text(kind: str) -> None:
+    with pytest.raises(TemplateError, match="half of a character"):
+        build_body("v={{data.x}}", kind, with_data(x="\udc0d"))
 
 
 def test_values_are_escaped_for_the_kind_of_text_they_stand_in() -> None:

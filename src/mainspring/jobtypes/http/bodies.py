@@ -69,7 +69,7 @@ def _is_json(content_type: str | None) -> bool:
 def _escape_for(content_type: str | None) -> Any:
     media = _media_type(content_type)
     if media == "application/x-www-form-urlencoded":
-        return lambda text: quote(text, safe="")
+        return lambda text: quote(_encode(text), safe="")
     if media.endswith(("/xml", "+xml", "/html")):
         return for_markup
     return str
