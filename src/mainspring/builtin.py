@@ -113,8 +113,9 @@ class Webhooks:
             traceparent=traceparent,
         )
         lookup = self._scheduler
+        hidden = lookup.hidden_texts(HTTP, {"request": request, "data": facts.data})
         try:
-            response = await send(self._open(), asked, facts, lookup.secret_value, lookup.signing_values)
+            response = await send(self._open(), asked, facts, lookup.secret_value, lookup.signing_values, hidden)
         except WebhookError as error:
             raise _ending(error) from None
         return fitted(response, room)

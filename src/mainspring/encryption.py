@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.keyring import check_keys
@@ -28,6 +28,11 @@ class EncryptionVerbs(Verbs):
     def shown_schedule(self, schedule: S) -> S:
         """The same for a schedule: its data as it may be shown."""
         return self._secrecy.shown_schedule(schedule)
+
+    def hidden_texts(self, name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts in the data of a job of this name that are not shown, for a handler that hands them to others and
+        has to find them in what it is answered."""
+        return self._secrecy.hidden_texts(name, data)
 
     def set_keys(self, keys: Mapping[str, bytes | str]) -> None:
         """Have these keys for encrypted data from now on, in place of all others; the first one seals."""

@@ -212,6 +212,7 @@ class Scheduler:
         self.archive = self.inner.archive
         self.shown = self.inner.shown
         self.shown_schedule = self.inner.shown_schedule
+        self.hidden_texts = self.inner.hidden_texts
         self.now = self.inner.now
         self.set_keys = self.inner.set_keys
         self.on_start = self.inner.on_start

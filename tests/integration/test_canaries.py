@@ -9,19 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
 
 from harness.apps import sealed
+from harness.canaries import UNCOMPRESSED, Canaries, documents, files
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import Cancel, Every, Fail, Job, JobContext, Retry, RetryAfter, Scheduler
 from mainspring.model.events import EVENTS
-
-UNCOMPRESSED = (
-    *("--wiredTigerCollectionBlockCompressor", "none", "--wiredTigerJournalCompressor", "none"),
-    *("--wiredTigerIndexPrefixCompression", "false"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -33,38 +27,6 @@ def open_servers() -> Iterator[Servers]:
         yield servers
     finally:
         servers.stop()
-
-
-class Canaries:
-    """Secrets, each with the place it was planted in."""
-
-    def __init__(self) -> None:
-        self._planted: dict[str, str] = {}
-
-    def plant(self, place: str) -> str:
-        return self._planted.setdefault(place, f"canary-{secrets.token_hex(12)}")
-
-    def found_in(self, content: bytes) -> set[str]:
-        return {place for place, canary in self._planted.items() if canary.encode() in content}
-
-
-def files(servers: Servers) -> bytes:
-    """All that the server has on disk: data, indexes, journal and log."""
-    with servers.primary().client() as client:
-        client.admin.command("fsync")
-    return b"\n".join(path.read_bytes() for path in sorted(servers.folder.rglob("*")) if path.is_file())
-
-
-def documents(servers: Servers) -> bytes:
-    """Every document of every collection, the oplog included, as it is stored."""
-    found = []
-    with MongoClient[RawBSONDocument](
-        servers.nodes[0].address, directConnection=True, document_class=RawBSONDocument
-    ) as client:
-        for database in client.list_database_names():
-            for collection in client[database].list_collection_names():
-                found += [document.raw for document in client[database][collection].find()]
-    return b"\n".join(found)
 
 
 def told(payload: Any) -> str:

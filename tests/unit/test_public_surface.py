@@ -214,6 +214,7 @@ SCHEDULER_VERBS = {
     "secret_value": "(self, name: 'str') -> 'str'",
     "secrets": "(self) -> 'list[Secret]'",
     "set_keys": "(self, keys: 'Mapping[str, bytes | str]') -> 'None'",
+    "hidden_texts": "(self, name: 'str', data: 'Mapping[str, Any]') -> 'tuple[str, ...]'",
     "shown": "(self, job: 'Job') -> 'Job'",
     "signing_values": "(self, name: 'str') -> 'list[str]'",
     "shown_schedule": "(self, schedule: 'S') -> 'S'",

@@ -58,6 +58,10 @@ class Secrecy:
             own = self._own[handler.redact] = self._everywhere | handler.redact
         return own
 
+    def hidden_texts(self, name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts in the data of a job of this name that are not shown."""
+        return Veil(self.redaction(name).hidden(data)).secrets
+
     def encrypt(self, name: str, own: Encrypt | None = None) -> Encrypt | None:
         """What is sealed of the data of jobs of this name: all that anybody asks for."""
         handler = self._handlers.own(name)

@@ -156,6 +156,11 @@ class Veil:
     def __bool__(self) -> bool:
         return bool(self._secrets)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is looked for: the values as they are, and as they are quoted."""
+        return self._secrets
+
     def text(self, text: str) -> str:
         """The text without the values. Where two overlap, both are gone entirely."""
         if not self._secrets:

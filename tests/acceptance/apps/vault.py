@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 
-from mainspring import JobContext, Scheduler
+from mainspring import JobContext, Retry, Scheduler
 
 scheduler = Scheduler(poll_interval=0.2, redact=["password"])
 logger = logging.getLogger("vault")
@@ -15,6 +17,17 @@ async def pay(ctx: JobContext, card: str) -> str:
     ctx.log(f"card {card}")
     await ctx.progress(50, f"with {card}")
     raise ValueError(f"refused: {card}")
+
+
+@scheduler.job("again", encrypt=True, retry=Retry(attempts=2, delay=0))
+async def again(ctx: JobContext, card: str) -> None:
+    if ctx.attempt == 1:
+        raise KeyError(card)
+
+
+@scheduler.job("crash", encrypt=True, isolation="process", retry=1)
+def crash(card: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @scheduler.job("keep", encrypt=True)

@@ -45,8 +45,8 @@ def is_credential(name: str) -> bool:
 
 
 def credentials(headers: Mapping[str, str]) -> list[str]:
-    """The credentials that stand in headers as they are, without a reference: a server may hand those back, too."""
-    values = [value for name, value in headers.items() if is_credential(name) and _SCHEME not in value]
+    """The credentials that stand in headers as they are sent: a server may hand those back, too."""
+    values = [value for name, value in headers.items() if is_credential(name)]
     parts = [part for value in values for part in (value, value.rpartition(" ")[2])]
     return [part for part in parts if len(part) >= _SHORTEST_CREDENTIAL]
 

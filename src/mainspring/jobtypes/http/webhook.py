@@ -113,14 +113,19 @@ async def send(
     facts: Facts,
     secret: SecretLookup,
     signing: SigningLookup | None = None,
+    hidden: Sequence[str] = (),
 ) -> WebhookResponse:
-    """Make one attempt on a session from `guard.open_session`."""
+    """Make one attempt on a session from `guard.open_session`. `hidden` are texts of the data that are not shown: like
+    secrets, they are removed from what comes back."""
     started = monotonic()
     values = await _look_up(request, secret, signing)
     known = [value for same in values.values() for value in same]
-    scrubber = Scrubber([*known, *(value.removeprefix(PREFIX) for value in known), *credentials(request.headers)])
+    known += [*(value.removeprefix(PREFIX) for value in known), *hidden]
+    scrubber = Scrubber(known)
     try:
-        call = _prepare(request, facts, values, scrubber)
+        headers = _fill_headers(request, facts, values)
+        scrubber = Scrubber([*known, *credentials(headers)])
+        call = _prepare(request, facts, values, headers, scrubber)
         async with asyncio.timeout(request.timeout):
             answer = await _follow(session, request, call, started)
     except ConfigurationError as error:  # a template, a secret or a target that cannot be used
@@ -149,9 +154,16 @@ async def _look_up(
     return values
 
 
-def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, list[str]], scrubber: Scrubber) -> _Call:
+def _fill_headers(request: WebhookRequest, facts: Facts, values: dict[str, list[str]]) -> dict[str, str]:
     filling = facts if request.templates else None
     current = {name: same[0] for name, same in values.items()}
+    return {name: _fill_header(name, value, filling, current) for name, value in request.headers.items()}
+
+
+def _prepare(
+    request: WebhookRequest, facts: Facts, values: dict[str, list[str]], given: dict[str, str], scrubber: Scrubber
+) -> _Call:
+    filling = facts if request.templates else None
     headers = {"User-Agent": "Mainspring", "Accept": "*/*", "Accept-Encoding": "identity"}
     body: bytes | None = None
     if request.body_base64 is not None:
@@ -160,7 +172,6 @@ def _prepare(request: WebhookRequest, facts: Facts, values: dict[str, list[str]]
         body, headers["Content-Type"] = build_body(request.body, request.content_type, filling)
     if facts.traceparent and _TRACEPARENT.fullmatch(facts.traceparent):
         headers["traceparent"] = facts.traceparent
-    given = {name: _fill_header(name, value, filling, current) for name, value in request.headers.items()}
     headers = {**_without(headers, given), **given, TOKEN_HEADER: str(facts.token)}
     secrets = [value for name in request.sign_with for value in values[name]]
     headers.update(signature_headers(secrets, facts.job_id, facts.now, body or b""))

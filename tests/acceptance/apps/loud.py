@@ -1,0 +1,19 @@
+"""The same scheduler in a process that logs all there is to log, and whose service has a fault."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from vault import scheduler
+
+__all__ = ["scheduler"]
+
+logging.basicConfig(level=logging.DEBUG, format="%(name)s %(levelname)s %(message)s")
+
+
+async def _fault(*given: Any, **options: Any) -> None:
+    raise RuntimeError("a fault of the service")
+
+
+setattr(scheduler, "put_calendar", _fault)  # noqa: B010 - a method is replaced on purpose
