@@ -12,7 +12,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
@@ -300,7 +300,8 @@ async def test_no_planted_secret_is_found_in_what_the_service_tells_logs_or_stor
     received = repr([(one.headers, one.body) for one in stage.sink.received])
     assert canaries.found_in(received) == {"a header"}
     # And nothing else.
-    told = {"answers": answers, "events": stage.heard, "log": [stage.log(driver=False)], "arguments": [arguments]}
+    told: dict[str, Sequence[str | bytes]] = {"answers": answers, "events": stage.heard, "arguments": [arguments]}
+    told["log"] = [stage.log(driver=False)]
     for name, contents in {**told, "driver's log": [stage.log(driver=True)], "database": stored}.items():
         assert (name, canaries.found_in(*contents)) == (name, set())
     for name, contents in told.items():

@@ -368,6 +368,21 @@ async def test_no_secret_is_kept_of_an_answer_that_repeats_it(session: ClientSes
         assert MASK in kept
 
 
+async def test_no_credential_or_hidden_value_that_a_template_put_in_is_kept(session: ClientSession, sink: Sink) -> None:
+    async def echo(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(200, repr((request.headers, request.body)).encode()))
+
+    sink.answers = [echo]
+    asked = {
+        "headers": {"Authorization": "Bearer {{data.key}}", "X-Other": "{{data.pin}}"},
+        "body": {"p": "{{data.pin}}"},
+    }
+    request = parse_request({"url": sink.url, **asked})
+    kept = await send(session, request, facts({"key": "k3y-value", "pin": "p1n-value"}), secret, hidden=["p1n-value"])
+    assert "k3y-value" in repr(sink.received) and repr(sink.received).count("p1n-value") == 2
+    assert "k3y-value" not in repr(kept) and "p1n-value" not in repr(kept)
+
+
 async def test_no_secret_is_kept_of_a_redirect_that_repeats_it(session: ClientSession, sink: Sink) -> None:
     token = SECRETS["token"]
     headers = {"Authorization": "secret://token"}
