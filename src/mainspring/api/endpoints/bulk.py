@@ -26,7 +26,7 @@ from mainspring.api.problems import Problem, as_problem, cure, place
 from mainspring.api.resources import check_plan, make_plan
 from mainspring.api.service import Caller, Operator
 from mainspring.api.wire.resources import Creation
-from mainspring.errors import BulkError, MainspringError
+from mainspring.errors import BulkError, MainspringError, Unavailable
 from mainspring.model.job import Job
 
 logger = logging.getLogger("mainspring.api")
@@ -132,8 +132,14 @@ class Bulk:
             return
         finally:
             if self._stored:
-                after = {"stored": self._stored, "refused": self._refused}
-                await asyncio.shield(self._caller.note("job.bulk", "bulk", after=after))
+                await asyncio.shield(self._note())
+
+    async def _note(self) -> None:
+        """Write down what was done. If MongoDB is away now, the answer, which says so, is not to be cut off for it."""
+        try:
+            await self._caller.note("job.bulk", "bulk", after={"stored": self._stored, "refused": self._refused})
+        except Unavailable as error:
+            logger.error("A bulk has stored %d jobs, which the audit log does not tell: %s", self._stored, error)
 
     def _take(self, piece: bytes | None) -> None:
         """Take in hand the items of a piece; b"" is the end, and None a pause."""
