@@ -1,14 +1,14 @@
-"""A real mongod once per run (a one-node replica set under notablescan), and a database per test."""
+"""A real mongod once per run (a one-node replica set under notablescan), and a database to each test."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 from pymongo import AsyncMongoClient
 
+from harness.databases import Databases
 from harness.servers import Servers
 from mainspring import Scheduler
 
@@ -35,14 +35,27 @@ def standalone() -> Iterator[Servers]:
         servers.stop()
 
 
+@pytest.fixture(scope="session")
+async def side_client(servers: Servers) -> AsyncIterator[AsyncMongoClient[dict[str, Any]]]:
+    """A client beside the schedulers', to look into the database and to write to it as another program would."""
+    async with AsyncMongoClient[dict[str, Any]](servers.uri("admin"), tz_aware=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+async def databases(servers: Servers, side_client: AsyncMongoClient[dict[str, Any]]) -> AsyncIterator[Databases]:
+    """The run's databases."""
+    databases = Databases(servers, side_client)
+    yield databases
+    await databases.close()
+
+
 @pytest.fixture
-async def uri(servers: Servers) -> AsyncIterator[str]:
-    """The URI of a database of the test's own."""
-    name = f"t_{secrets.token_hex(4)}"
-    uri = servers.uri(name)
-    yield uri
-    async with AsyncMongoClient[dict[str, Any]](uri) as client:
-        await client.drop_database(name)
+async def uri(servers: Servers, databases: Databases, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The URI of a database of the test's own: one that is as new, or fresh if the test is marked so."""
+    name = await databases.take(fresh=request.node.get_closest_marker("fresh_database") is not None)
+    yield servers.uri(name)
+    databases.give_back(name)
 
 
 @pytest.fixture

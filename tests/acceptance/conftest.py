@@ -49,3 +49,11 @@ async def client(uri: str) -> AsyncIterator[Scheduler]:
     scheduler = Scheduler(uri)
     yield scheduler
     await scheduler.stop()
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Whoever starts a command for the first time has a database that is not there yet."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.fresh_database)

@@ -103,6 +103,7 @@ async def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
     assert (await api.post("/api/jobs", JOB, **keyed(key))).status == 422
 
 
+@pytest.mark.fresh_database
 async def test_answers_are_kept_for_a_day(api: Api) -> None:
     db = api.scheduler.client.get_default_database()
     await api.post("/api/jobs", JOB, **keyed("k"))

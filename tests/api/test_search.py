@@ -229,6 +229,7 @@ async def test_a_rare_match_costs_a_bounded_page_and_is_found_in_the_end(
         assert len(found) > 3
 
 
+@pytest.mark.fresh_database
 async def test_every_walk_of_a_search_is_along_its_index(api: Api) -> None:
     """The servers of the tests refuse to scan a collection; a page looks at no more than what it is allowed to."""
     scheduler = api.scheduler

@@ -67,3 +67,5 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.cluster)
+            # Processes that were killed may have something under way.
+            item.add_marker(pytest.mark.fresh_database)

@@ -59,6 +59,7 @@ async def test_rows_are_listed_newest_first_page_by_page(log: Audit) -> None:
     assert await log.find(before=1) == []
 
 
+@pytest.mark.fresh_database
 async def test_rows_of_one_actor_or_target_are_found_by_an_index(log: Audit, db: Database) -> None:
     await log.append(entry(3, "bob"), entry(4, "bob"))
     assert [row.n for row in await log.find(actor="bob")] == [12, 11]

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,9 @@ from harness.looking import Database
 from harness.servers import free_port
 from mainspring import ConfigurationError, Job, JobContext, MainspringError, Scheduler, Unavailable, UnsupportedServer
 from mainspring.store.collections import JOB_INDEXES
+from mainspring.sync import Scheduler as BlockingScheduler
+
+pytestmark = pytest.mark.fresh_database
 
 Make = Callable[..., Scheduler]
 Client = AsyncMongoClient[dict[str, Any]]
@@ -204,20 +207,54 @@ async def test_an_index_of_the_same_name_and_another_shape_is_a_clear_error(make
     await scheduler.connect()
 
 
+INDEXES = {
+    "jobs": {"_id_", *(str(index.document["name"]) for index in JOB_INDEXES)},
+    "jobs.audit": {"_id_", "actor", "target"},
+    "jobs.gates": {"_id_", "holders", "in_turn", "open", "unused"},
+    "jobs.keys": {"_id_", "at"},
+    "jobs.ledger": {"_id_", "firings", "old", "spans"},
+    "jobs.redrives": {"_id_", "started", "under_way"},
+    "jobs.replies": {"_id_", "at"},
+    "jobs.schedules": {"_id_", "calendars", "created", "declared", "due", "zones"},
+    "jobs.stats": {"_id_", "counted"},
+    "jobs.workers": {"_id_", "beat_at"},
+}
+
+
+async def indexes_of(db: Database) -> dict[str, set[str]]:
+    return {name: set(await db[name].index_information()) for name in INDEXES}
+
+
 async def test_connecting_again_makes_no_second_set_of_indexes(make_scheduler: Make, db: Database) -> None:
     for _ in range(2):
         await make_scheduler().connect()
-    names = ("jobs", "jobs.schedules", "jobs.ledger", "jobs.redrives", "jobs.audit", "jobs.replies", "jobs.stats")
-    indexes = {name: set(await db[name].index_information()) for name in names}
-    assert indexes == {
-        "jobs": {"_id_", *(str(index.document["name"]) for index in JOB_INDEXES)},
-        "jobs.schedules": {"_id_", "calendars", "created", "declared", "due", "zones"},
-        "jobs.ledger": {"_id_", "firings", "old", "spans"},
-        "jobs.redrives": {"_id_", "started", "under_way"},
-        "jobs.audit": {"_id_", "actor", "target"},
-        "jobs.replies": {"_id_", "at"},
-        "jobs.stats": {"_id_", "counted"},
-    }
+    assert await indexes_of(db) == INDEXES
+
+
+async def look_for_jobs(scheduler: Scheduler) -> None:
+    assert [job async for job in scheduler.jobs()] == []
+
+
+async def use_the_blocking_face(scheduler: Scheduler) -> None:
+    def use() -> None:
+        face = BlockingScheduler(scheduler.uri)
+        face.schedule("work")
+        face.stop()
+
+    await asyncio.to_thread(use)
+
+
+@pytest.mark.parametrize(
+    "come",
+    [Scheduler.connect, Scheduler.start, lambda one: one.schedule("work"), look_for_jobs, use_the_blocking_face],
+    ids=["connect", "start", "schedule", "jobs", "blocking"],
+)
+async def test_whoever_comes_first_finds_no_database_and_leaves_all_indexes(
+    make_scheduler: Make, db: Database, come: Callable[[Scheduler], Awaitable[Any]]
+) -> None:
+    assert await db.list_collection_names() == []
+    await come(make_scheduler())
+    assert await indexes_of(db) == INDEXES
 
 
 # -- event loops ---------------------------------------------------------------------------------------------------

@@ -227,6 +227,7 @@ async def test_dead_letters_are_grouped_with_first_seen_last_seen_and_count(sche
     assert await scheduler.dead_letter_groups(name="none") == []
 
 
+@pytest.mark.fresh_database
 async def test_grouping_reads_the_index_alone(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()
     await db.jobs.insert_many(dead_letters(300, NOW))

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from harness.listening import Listener
 from harness.looking import Database
 from mainspring import JobContext, Limit, Rate, Scheduler
+
+# Whether an index has ever held an array stays with it, and changes what it costs to read.
+pytestmark = pytest.mark.fresh_database
 
 Document = dict[str, Any]
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -316,6 +316,7 @@ async def costs(listener: Listener, db: Database) -> list[Cost]:
     return [cost for command in asked for cost in await explain(db, command, "jobs.schedules")]
 
 
+@pytest.mark.fresh_database
 async def test_what_is_due_is_read_from_one_index_alone(heard: tuple[Scheduler, Listener], db: Database) -> None:
     scheduler, listener = heard
     outlook = await store_of(scheduler).firing.outlook()
@@ -327,6 +328,7 @@ async def test_what_is_due_is_read_from_one_index_alone(heard: tuple[Scheduler, 
         assert "SORT" not in cost.stages and "COLLSCAN" not in cost.stages
 
 
+@pytest.mark.fresh_database
 async def test_the_idle_look_reads_a_few_keys_however_many_schedules_there_are(
     heard: tuple[Scheduler, Listener], db: Database
 ) -> None:
@@ -338,6 +340,7 @@ async def test_the_idle_look_reads_a_few_keys_however_many_schedules_there_are(
     assert found.documents == 0 and found.keys <= FEW + 1 and "SORT" not in found.stages, found
 
 
+@pytest.mark.fresh_database
 async def test_looking_whether_zones_have_changed_takes_one_seek_per_zone(
     heard: tuple[Scheduler, Listener], db: Database
 ) -> None:

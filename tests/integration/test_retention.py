@@ -297,6 +297,7 @@ async def test_what_was_walked_over_is_not_read_again_until_the_next_lap(
     assert await kept(db) == Counter([("audit", "default", "completed")])
 
 
+@pytest.mark.fresh_database
 async def test_the_indexes_for_names_and_queues_are_made_only_where_a_rule_needs_them(
     timed: Scheduler, db: Database
 ) -> None:
@@ -309,6 +310,7 @@ async def test_the_indexes_for_names_and_queues_are_made_only_where_a_rule_needs
     assert set(await db.jobs.index_information()) == before | {"kept_by_name", "kept_by_queue"}
 
 
+@pytest.mark.fresh_database
 async def test_a_worker_makes_the_indexes_anew_when_somebody_has_dropped_them(
     make_scheduler: Make, db: Database
 ) -> None:
