@@ -55,7 +55,7 @@ async def uri(servers: Servers, databases: Databases, request: pytest.FixtureReq
     """The URI of a database of the test's own: one that is as new, or fresh if the test is marked so."""
     name = await databases.take(fresh=request.node.get_closest_marker("fresh_database") is not None)
     yield servers.uri(name)
-    databases.give_back(name)
+    await databases.give_back(name)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -39,25 +39,31 @@ async def test_a_broken_change_stream_is_opened_again(
 ) -> None:
     worker = await fleet.start(poll_interval=NEVER)
     await _hints_arrive(fleet, scheduler)
-    with _broken(servers, how):
-        # The await under way is over with the next insert; the one after it meets the fault.
-        await scheduler.schedule("work")
-        await eventually(lambda: "The change stream broke" in worker.log.read_text())
+    with _broken(servers, how) as again:
+
+        async def broke() -> bool:
+            # The await under way is over with the next insert; the one after it meets the fault.
+            again()
+            await scheduler.schedule("work")
+            return "The change stream broke" in worker.log.read_text()
+
+        await eventually(broke, every=0.2)
     await _hints_arrive(fleet, scheduler)
     # What was scheduled while the stream was away may wait for the poll; nothing of it is lost.
     assert set(await ask.states()) <= {"pending", "completed"}
 
 
 @contextmanager
-def _broken(servers: Servers, how: str) -> Iterator[None]:
+def _broken(servers: Servers, how: str) -> Iterator[Callable[[], object]]:
+    """Break change streams; gives what is to be done again until one of them is seen to have broken."""
     if how == "sessions killed":
         with servers.primary().client() as client:
-            client.admin.command("killAllSessions", [])
-            yield
+            # One that is between two awaits at that moment is resumed by the driver, and nothing is seen of it.
+            yield lambda: client.admin.command("killAllSessions", [])
     else:
         error = {"errorCode": 286} if how == "history lost" else {"closeConnection": True}
         with servers.fail_point("failCommand", "alwaysOn", appName="mainspring", failCommands=READING, **error):
-            yield
+            yield lambda: None
 
 
 async def _hints_arrive(fleet: Fleet, scheduler: Scheduler) -> None:

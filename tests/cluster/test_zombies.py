@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from cluster.asking import Asking
@@ -13,20 +14,26 @@ from harness.waiting import eventually
 from mainspring import Scheduler
 from mainspring.model.job import Job
 
-LEASE = 2.0
+LEASE = 3.0
 ROUNDS = 2
 ZOMBIES = 2
 JOBS_EACH = 3
 
 
+def end_those_with_token(folder: Path, token: int) -> None:
+    """Let jobs of `talk` come to their end under this token."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(token)).touch()
+
+
 async def test_what_a_zombie_still_says_is_refused_and_the_second_holder_ends_the_job(
-    fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
+    fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes, tmp_path: Path
 ) -> None:
     zombies = await fleet.start_many(ZOMBIES, lease=LEASE, concurrency=JOBS_EACH)
     rescuer = await fleet.start(lease=LEASE, concurrency=20)
     acknowledged: set[str] = set()
-    for _ in range(ROUNDS):
-        jobs = await _rise_from_the_dead(fleet, scheduler, ask, zombies, rescuer)
+    for number in range(ROUNDS):
+        jobs = await _rise_from_the_dead(fleet, scheduler, ask, zombies, rescuer, tmp_path / f"round-{number}")
         acknowledged |= {job.id for job in jobs}
 
     reasons = Reasons(paused={zombie.id for zombie in zombies})
@@ -35,12 +42,16 @@ async def test_what_a_zombie_still_says_is_refused_and_the_second_holder_ends_th
 
 
 async def _rise_from_the_dead(
-    fleet: Fleet, scheduler: Scheduler, ask: Asking, zombies: list[WorkerProcess], rescuer: WorkerProcess
+    fleet: Fleet,
+    scheduler: Scheduler,
+    ask: Asking,
+    zombies: list[WorkerProcess],
+    rescuer: WorkerProcess,
+    folder: Path,
 ) -> list[Job]:
     """One round: the zombies take jobs, are stopped past their leases, and come back while the rescuer runs them."""
     rescuer.pause()  # so that the zombies are the first holders
-    drafts = [{"name": "talk", "data": {"first": LEASE * 0.7, "later": LEASE * 1.5}}] * (ZOMBIES * JOBS_EACH)
-    jobs = await scheduler.schedule_bulk(drafts)
+    jobs = await scheduler.schedule_bulk([{"name": "talk", "data": {"folder": str(folder)}}] * (ZOMBIES * JOBS_EACH))
     ids = {job.id for job in jobs}
     await eventually(lambda: len([run for run in fleet.history.runs() if run.job in ids]) == len(jobs))
     await asyncio.sleep(0.3)  # so that they have something to say that is not said yet
@@ -54,9 +65,11 @@ async def _rise_from_the_dead(
 
     await eventually(rescuer_runs_all, timeout=30)
     before = {job.id: await ask.job(job.id) for job in jobs}
+    end_those_with_token(folder, 1)
     for zombie in zombies:
         zombie.resume()
     await eventually(lambda: ids <= {event["job"] for event in fleet.history.events("lost")}, timeout=20)
+    end_those_with_token(folder, 2)
     await ask.drained(20)
     for job in jobs:
         _judge(before[job.id], await ask.job(job.id), rescuer)
@@ -75,15 +88,17 @@ def _judge(running: dict[str, Any], ended: dict[str, Any], rescuer: WorkerProces
 
 
 async def test_a_zombie_that_comes_back_after_the_job_has_ended_changes_nothing(
-    fleet: Fleet, scheduler: Scheduler, ask: Asking
+    fleet: Fleet, scheduler: Scheduler, ask: Asking, tmp_path: Path
 ) -> None:
     zombie = await fleet.start(lease=LEASE)
-    job = await scheduler.schedule("talk", {"first": 0.5, "later": 0.1})
+    job = await scheduler.schedule("talk", {"folder": str(tmp_path)})
     await eventually(fleet.history.runs)
     zombie.pause()
+    end_those_with_token(tmp_path, 2)
     await fleet.start(lease=LEASE)
     await ask.drained(30)
     ended = await ask.job(job.id)
+    end_those_with_token(tmp_path, 1)
     zombie.resume()
     await eventually(lambda: fleet.history.events("lost", worker=zombie.id, job=job.id), timeout=20)
     await asyncio.sleep(LEASE / 2)  # time for a heartbeat and for notes, were they wrongly accepted

@@ -209,7 +209,7 @@ async def test_a_bulk_announces_each_of_its_new_jobs(scheduler: Scheduler) -> No
 
 
 async def test_a_lost_worker_is_announced_by_whoever_rescues_its_job(make_scheduler: Make, db: Any) -> None:
-    scheduler = make_scheduler(lease=0.6)
+    scheduler = make_scheduler()
     heard = listen(scheduler)
 
     @scheduler.job("work", retry=2)
@@ -229,7 +229,7 @@ async def test_a_lost_worker_is_announced_by_whoever_rescues_its_job(make_schedu
                         "max_attempts": 2,
                         "worker": "gone",
                         "claim": "gone",
-                        "lease_until": "$$NOW",
+                        "lease_until": {"$subtract": ["$$NOW", 3_600_000]},
                         "ready": "$$REMOVE",
                     }
                 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -611,12 +613,14 @@ async def test_a_handler_that_has_lost_its_job_keeps_no_step_and_does_no_harm(
 async def test_a_thread_that_was_left_behind_runs_no_further_step(scheduler: Scheduler, db: Database) -> None:
     ran: list[str] = []
     told: list[str] = []
+    kept = threading.Event()
 
     @scheduler.job("work")
     def work(ctx: BlockingJobContext) -> None:
         ctx.step("first", lambda: ran.append("first"))
+        kept.set()
         while not ctx.is_cancelled:
-            pass
+            time.sleep(0.01)
         try:
             ctx.step("second", lambda: ran.append("second"))
         except Exception as error:
@@ -626,7 +630,7 @@ async def test_a_thread_that_was_left_behind_runs_no_further_step(scheduler: Sch
     short = scheduler.configure(lease=1.0)
     await short.start()
     job = await short.schedule("work")
-    await eventually(lambda: ran == ["first"])
+    await eventually(kept.is_set)
     taken = {"$inc": {"token": 1}, "$set": {"worker": "another", "claim": "another"}}
     await db.jobs.update_one({"_id": document_id(job.id)}, taken)
     await eventually(lambda: told == ["ClaimLost"])

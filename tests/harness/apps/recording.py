@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from harness.history import Recorder
@@ -102,11 +103,10 @@ async def rated(ctx: JobContext) -> None:
 
 
 @scheduler.job("talk")
-async def talk(ctx: JobContext, first: float, later: float) -> int:
-    """Speaks of itself all the time; takes `first` seconds under its first claim and `later` under any other."""
+async def talk(ctx: JobContext, folder: str) -> int:
+    """Speaks of itself all the time, until there is a file in this folder that is named for its token."""
     with recorded(ctx):
-        until = time.monotonic() + (first if ctx.token == 1 else later)
-        while time.monotonic() < until:
+        while not Path(folder, str(ctx.token)).exists():
             ctx.progress(min(99, ctx.token), f"token {ctx.token}")
             ctx.log(f"token {ctx.token}")
             await asyncio.sleep(0.05)
