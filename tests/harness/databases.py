@@ -77,7 +77,7 @@ class Databases:
 
     async def _look(self, name: str) -> dict[str, Any]:
         """The collections with their options, their indexes, and a hash of what is in them."""
-        stages = [{"$listCatalog": {}}, {"$match": {"db": name}}]
+        stages: list[dict[str, Any]] = [{"$listCatalog": {}}, {"$match": {"db": name}}]
         catalog = await (await self._client.admin.aggregate(stages)).to_list()
         hashes = (await self._client[name].command("dbHash"))["collections"]
         return {
