@@ -235,6 +235,29 @@ async def test_a_job_in_the_line_of_an_override_can_be_cancelled_at_once(make_sc
     await eventually(lambda: crowd.done == 1)
 
 
+async def test_a_limit_that_is_raised_while_jobs_are_put_in_line_lets_them_run(
+    make_scheduler: Make, crowd: Crowd
+) -> None:
+    worker, other = make_scheduler(), make_scheduler()
+    crowd.handle(worker, concurrency=1)
+    gates = (await worker._store()).gates
+    put_in_line, raised = gates.put_in_line, asyncio.Event()
+
+    async def raise_and_put_in_line(*args: Any) -> None:
+        if not raised.is_set():
+            raised.set()
+            await other.override_limit(name="x", concurrency=2)
+            await eventually(knows(worker))
+        await put_in_line(*args)
+
+    gates.put_in_line = raise_and_put_in_line  # type: ignore[method-assign]
+    jobs = await schedule(other, 3)
+    await worker.start()
+    await eventually(lambda: crowd.running == 2)
+    assert raised.is_set()
+    await all_done(other, jobs, crowd)
+
+
 async def test_limits_tells_what_is_declared_what_overrides_it_and_what_is_used(
     make_scheduler: Make, crowd: Crowd
 ) -> None:

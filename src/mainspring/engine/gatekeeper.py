@@ -74,6 +74,8 @@ class Gatekeeper:
         self.more = False
         """Whether lines of keys that take turns hold more than was read of them."""
         self._polled_at = float("-inf")
+        self._changes = 0
+        """How often limits have been changed."""
 
     @property
     def idle(self) -> bool:
@@ -109,6 +111,7 @@ class Gatekeeper:
         if self.idle:
             return Admitted(list(candidates))
         self._shares.check_lease()
+        known = self._changes
         gates = {document["_id"]: self._limits.gates(document) for document in candidates}
         await self._learn_turns(candidates, gates)
         await self._shares.take_more(candidates, gates, free)
@@ -131,6 +134,8 @@ class Gatekeeper:
                 elif "line" not in document:
                     refused.add(blocking, document)
         await self._send_away(candidates, refused, astray, closed)
+        if self._changes != known:
+            self._look_again_at(refused)
         return admitted
 
     async def _send_away(
@@ -148,6 +153,11 @@ class Gatekeeper:
             await self._put_in_line(refused)
         for (line, gate), ids in astray.items():
             await self._change_line(line, gate, closed[gate], ids)
+
+    def _look_again_at(self, refused: Refusals) -> None:
+        """Limits were changed while these were put in line, which woke nobody: look once more."""
+        for name in refused.jobs:
+            self.look_into(name)
 
     async def _add_those_behind(self, refused: Refusals, read: Sequence[Document]) -> None:
         """Where many came that were not in line and have to be, the many behind them are put in line at once, too."""
@@ -373,6 +383,7 @@ class Gatekeeper:
 
     def limits_changed(self) -> None:
         """Somebody has changed limits."""
+        self._changes += 1
         self._shares.doubt()
         self.strand()
         self._wake()
