@@ -7,6 +7,7 @@ import gc
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from harness.looking import Database
 from harness.servers import free_port
 from mainspring import ConfigurationError, Job, JobContext, MainspringError, Scheduler, Unavailable, UnsupportedServer
 from mainspring.store.collections import JOB_INDEXES
+from mainspring.store.connection import deadline
 from mainspring.sync import Scheduler as BlockingScheduler
 
 pytestmark = pytest.mark.fresh_database
@@ -178,6 +180,40 @@ async def test_a_server_that_is_down_is_reported_in_time_and_in_a_sentence() -> 
 @left_to_the_collector
 async def test_a_server_that_is_silent_is_reported_in_time_and_in_a_sentence(silent: int) -> None:
     await check_unavailable(silent)
+
+
+# -- cancellation --------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancellation_that_the_driver_forgets_still_arrives() -> None:
+    async def forgetful() -> str:
+        with deadline(20), suppress(asyncio.CancelledError):
+            await asyncio.sleep(20)
+        return "went on"
+
+    task = asyncio.create_task(forgetful())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_is_cancelled_can_still_ask_the_database_while_it_cleans_up(make_scheduler: Make) -> None:
+    scheduler = await make_scheduler().connect()
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(20)
+        finally:
+            job = await scheduler.schedule("work")
+        return job.id
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len([job async for job in scheduler.jobs()]) == 1
 
 
 # -- servers that do not fit ---------------------------------------------------------------------------------------

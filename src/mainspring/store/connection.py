@@ -7,6 +7,7 @@ has a deadline; the server is 6.0 or newer; the indexes exist.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -102,7 +103,8 @@ _NO_SUCH_INDEX = (2, 27, 291)
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Bound every operation inside, and turn an outage of whatever kind into `Unavailable`."""
+    """Bound every operation inside, turn an outage of whatever kind into `Unavailable`, and lose no cancellation."""
+    asked = _asked_to_stop()
     try:
         with pymongo.timeout(seconds):
             yield
@@ -116,6 +118,19 @@ def deadline(seconds: float) -> Iterator[None]:
         if error.code == _UNAUTHORIZED:
             raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
         raise
+    # The driver waits with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes just as the
+    # answer does. Whoever asks in a loop would then go on for ever.
+    if _asked_to_stop() > asked:
+        raise asyncio.CancelledError
+
+
+def _asked_to_stop() -> int:
+    """How many cancellations of this task are under way; the heartbeat's thread has no task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return 0 if task is None else task.cancelling()
 
 
 class Connection:
