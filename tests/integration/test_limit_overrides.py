@@ -236,7 +236,7 @@ async def test_a_job_in_the_line_of_an_override_can_be_cancelled_at_once(make_sc
 
 
 async def test_a_limit_that_is_raised_while_jobs_are_put_in_line_lets_them_run(
-    make_scheduler: Make, crowd: Crowd
+    make_scheduler: Make, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker, concurrency=1)
@@ -250,7 +250,7 @@ async def test_a_limit_that_is_raised_while_jobs_are_put_in_line_lets_them_run(
             await eventually(knows(worker))
         await put_in_line(*args)
 
-    gates.put_in_line = raise_and_put_in_line  # type: ignore[method-assign]
+    monkeypatch.setattr(gates, "put_in_line", raise_and_put_in_line)
     jobs = await schedule(other, 3)
     await worker.start()
     await eventually(lambda: crowd.running == 2)
