@@ -150,7 +150,9 @@ async def test_a_schedule_can_be_given_an_id_and_is_replaced_under_it(api: Api) 
     ("body", "field", "words"),
     [
         ({}, "name", ["endpoint", "email", "name"]),
-        ({**HOOK, "unknown": 1}, "unknown", ["no such field"]),
+        ({**HOOK, "unknown": 1}, "unknown", ["no such field", "/docs"]),
+        ({**HOOK, "schedle": "0 9 * * *"}, "schedle", ["no such field", "did you mean schedule?"]),
+        ({**HOOK, "retryAttempt": 1}, "retryAttempt", ["did you mean retryAttempts?"]),
         ({**HOOK, "_id": "x"}, "_id", ["no such field"]),
         ({**HOOK, "state": "completed"}, "state", ["no such field"]),
         ({"endpoint": "http://127.0.0.1/"}, "endpoint", ["MAINSPRING_HTTP_ALLOW"]),

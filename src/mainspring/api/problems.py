@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from mainspring.errors import (
@@ -106,7 +108,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return _refused(error)
+        return _refused(error, _body_of(request))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
@@ -118,9 +120,17 @@ def add_handlers(app: FastAPI) -> None:
         return answer(Problem(500, "This is a fault of Mainspring's; its log says more."))
 
 
-def _refused(error: RequestValidationError) -> JSONResponse:
+def _body_of(request: Request) -> type[BaseModel] | None:
+    """What the body of a request ought to be, where its endpoint takes one."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    annotation = None if field is None else field.field_info.annotation
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSONResponse:
     """What is wrong with a request, field by field. The values are not repeated: they may be secrets."""
-    errors = [{"field": place(one["loc"]), "detail": cure(one)} for one in error.errors()]
+    errors = [{"field": place(one["loc"]), "detail": cure(one, body)} for one in error.errors()]
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return JSONResponse(document(400, "The body is no valid JSON.", errors), 400, media_type=MEDIA_TYPE)
     first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
@@ -133,8 +143,20 @@ def place(location: Sequence[Any]) -> str:
     return ".".join(str(step) for step in location if step != "body") or "body"
 
 
-def cure(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, and what to do about it."""
-    if error["type"] == "extra_forbidden":
-        return "There is no such field; leave it out, or look for its right name in /docs."
-    return str(error["msg"]).removeprefix("Value error, ")
+def cure(error: Mapping[str, Any], body: type[BaseModel] | None = None) -> str:
+    """What is wrong with a field, and what to do about it. `body` is what the whole ought to be."""
+    if error["type"] != "extra_forbidden":
+        return str(error["msg"]).removeprefix("Value error, ")
+    meant = _meant(error["loc"], body)
+    if meant is not None:
+        return f"There is no such field; did you mean {meant}?"
+    return "There is no such field; leave it out, or look for its right name in /docs."
+
+
+def _meant(location: Sequence[Any], body: type[BaseModel] | None) -> str | None:
+    """The field that was probably meant, of those at the top of the body."""
+    steps = [step for step in location if step != "body"]
+    if body is None or len(steps) != 1:
+        return None
+    names = [field.alias or name for name, field in body.model_fields.items()]
+    return next(iter(get_close_matches(str(steps[0]), names, 1)), None)

@@ -257,7 +257,7 @@ def _read(item: Item, longest: int) -> Creation:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = place(first["loc"])
-        raise Problem(422, f"{where}: {cure(first)}", field=where) from None
+        raise Problem(422, f"{where}: {cure(first, Creation)}", field=where) from None
 
 
 def _refuse(word: str) -> None:
