@@ -180,6 +180,16 @@ async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(make_sched
         check_problem(reply, 413, "2,048 bytes")
 
 
+async def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_has_come(api: Api) -> None:
+    host, _, port = api.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /api/keys HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 99999999\r\n\r\n".encode())
+    line = await asyncio.wait_for(reader.readline(), 20)
+    writer.close()
+    assert b" 413 " in line
+
+
 async def test_who_asks_too_often_is_told_when_to_come_back(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     first, second = [(await scheduler.create_api_key(name, "viewer")).text for name in ("one", "two")]

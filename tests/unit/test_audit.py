@@ -70,6 +70,15 @@ def test_a_row_that_was_edited_is_named(place: int, field: str, data: st.DataObj
     assert (verdict.ok, verdict.broken, verdict.checked) == (False, place + 1, place)
 
 
+def test_a_row_that_is_made_to_follow_an_edited_one_is_named() -> None:
+    rows = chain()
+    rows[1] = {**rows[1], "actor": "eve"}
+    rows[1]["hash"] = hash_of(rows[1])
+    rows[2] = {**rows[2], "prev": rows[1]["hash"]}
+    verdict = check_rows(Link(), rows, [])
+    assert (verdict.ok, verdict.broken) == (False, 3)
+
+
 def test_a_row_with_a_hash_of_its_own_breaks_the_next_one() -> None:
     rows = chain()
     rows[1]["actor"] = "eve"

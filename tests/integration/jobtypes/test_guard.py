@@ -217,3 +217,12 @@ async def test_no_redirect_leads_to_where_no_request_may_go(canaries: list[Sink]
             with pytest.raises(WebhookRejected):
                 await call(session, sink.url, redirects=3)
     assert calls(canaries) == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "db.localhost", "metadata.google.internal"])
+async def test_a_name_of_this_machine_or_its_cloud_is_refused_before_anybody_is_asked_for_it(host: str) -> None:
+    resolver = Answers(["192.0.2.1"])
+    async with open_session(resolver=resolver) as session:
+        with pytest.raises(WebhookRejected, match="a name of this machine or its cloud"):
+            await call(session, f"http://{host}/")
+    assert resolver.asked == []
