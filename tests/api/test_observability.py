@@ -164,6 +164,7 @@ async def test_a_series_tells_each_step_and_the_sum(api: Api) -> None:
         "step=61000",
         "step=-1",
         "step=99999999999999",
+        "step=91377199097643699757901676544",
         "start=2026-01-01T00:00:00Z&end=2025-01-01T00:00:00Z",
         "start=2020-01-01T00:00:00Z&step=60000",
         "start=2026-01-01T00:00:00",

@@ -27,6 +27,14 @@ async def test_a_mail_is_created_for_a_time_and_answered_as_it_was(api: Api) -> 
     assert (await api.get(f"/api/jobs/{job['_id']}")).data["type"] == "email", "it is the same thing on all paths"
 
 
+@pytest.mark.parametrize("kind", ["email", "http", "work"])
+@pytest.mark.parametrize("time", ["0602-12-01T21:12:14Z", "9999-12-31T23:59:59", "0001-01-01T00:00:00+14:00"])
+async def test_a_time_at_the_ends_of_the_calendar_is_refused(api: Api, kind: str, time: str) -> None:
+    data = {"email": MAIL, "http": {"url": "https://example.com/"}}.get(kind, {})
+    reply = await api.post("/api/v1/create-job", {"type": kind, "data": data, "scheduledTime": time})
+    assert (reply.status, reply.body["errors"][0]["field"]) == (422, "scheduledTime")
+
+
 async def test_a_time_without_an_offset_is_in_the_configured_zone_and_the_answer_says_which(
     make_scheduler: Make,
 ) -> None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from mainspring.api.service import Caller, Viewer
 from mainspring.api.showing import executions_of
-from mainspring.api.wire.base import Answer, InstantIn, to_ms
+from mainspring.api.wire.base import LONGEST_MS, Answer, InstantIn, to_ms
 from mainspring.api.wire.observability import (
     Executions,
     HealthReport,
@@ -82,7 +82,7 @@ async def series(
     caller: Viewer,
     start: InstantIn | None = None,
     end: InstantIn | None = None,
-    step: Annotated[int, Query(ge=60_000, description="In milliseconds; whole minutes.")] = 3_600_000,
+    step: Annotated[int, Query(ge=60_000, le=LONGEST_MS, description="In milliseconds; whole minutes.")] = 3_600_000,
     name: Word = None,
     queue: Word = None,
 ) -> Answer[Series]:

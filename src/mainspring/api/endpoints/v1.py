@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -14,6 +14,7 @@ from mainspring.api.problems import Problem
 from mainspring.api.service import Operator, Service, Viewer
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.showing import resource_of
+from mainspring.api.wire.base import check_instant
 from mainspring.api.wire.resources import Creation, Resource
 from mainspring.api.wire.v1 import JobIn, JobOut, Many, One
 from mainspring.model.job import Job
@@ -78,9 +79,9 @@ def _instant(value: datetime | None, settings: ServiceSettings) -> datetime | No
     if value is None:
         return None
     try:
-        return (value if value.tzinfo is not None else value.replace(tzinfo=settings.zone)).astimezone(UTC)
-    except OverflowError:
-        raise Problem(422, "scheduledTime is out of the calendar's reach.", field="scheduledTime") from None
+        return check_instant(value if value.tzinfo is not None else value.replace(tzinfo=settings.zone))
+    except ValueError as error:
+        raise Problem(422, f"scheduledTime {error}.", field="scheduledTime") from None
 
 
 def _job(service: Service, resource: Resource) -> JobOut:

@@ -42,7 +42,8 @@ class Answer(Out, Generic[T]):
     next: str | None = None
 
 
-def _aware(value: datetime) -> datetime:
+def check_instant(value: datetime) -> datetime:
+    """An instant in UTC; ValueError if it says no zone, or is too near the ends of the calendar."""
     if value.tzinfo is None:
         raise ValueError("has no time zone; end it with Z or an offset such as +02:00")
     if not _FIRST_YEAR <= value.year < _LAST_YEAR:
@@ -51,7 +52,7 @@ def _aware(value: datetime) -> datetime:
 
 
 Instant = Annotated[datetime, PlainSerializer(instant, return_type=str), Field(examples=["2026-12-24T18:00:00.000Z"])]
-InstantIn = Annotated[datetime, AfterValidator(_aware), Field(examples=["2026-12-24T18:00:00.000Z"])]
+InstantIn = Annotated[datetime, AfterValidator(check_instant), Field(examples=["2026-12-24T18:00:00.000Z"])]
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MS)]
 
 
