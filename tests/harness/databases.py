@@ -24,16 +24,17 @@ _RESTING = 5
 class Databases:
     """The databases of one server."""
 
-    def __init__(self, servers: Servers, client: AsyncMongoClient[dict[str, Any]]) -> None:
+    def __init__(self, servers: Servers, client: AsyncMongoClient[dict[str, Any]], *, resting: int = _RESTING) -> None:
         self._servers = servers
         self._client = client
+        self._resting = resting
         self._rested: deque[str] = deque()
         self._under_way: set[asyncio.Future[None]] = set()
         self._new: dict[str, Any] = {}
 
     async def take(self, *, fresh: bool = False) -> str:
         """The name of a database; of a fresh one, nothing is there yet, not even the database."""
-        while not fresh and len(self._rested) > _RESTING:
+        while not fresh and len(self._rested) > self._resting:
             name = self._rested.popleft()
             if await self._look(name) == await self._as_new():
                 return name
