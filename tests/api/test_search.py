@@ -197,6 +197,12 @@ async def test_the_jobs_of_a_schedule_are_found_with_those_made_by_hand(api: Api
     assert await pages(api, scheduleId="yearly", state="failed") == [[]]
 
 
+@pytest.mark.parametrize("since", ["2106-02-07T06:28:16Z", "2158-11-01T01:45:00Z", "8999-12-31T00:00:00Z"])
+async def test_a_time_beyond_what_ids_can_tell_finds_nothing(api: Api, since: str) -> None:
+    await api.scheduler.schedule("x")
+    assert (await api.get(SEARCH, params={"since": since})).data == []
+
+
 async def test_since_and_until_are_about_when_a_job_was_made(api: Api) -> None:
     before = await api.scheduler.schedule("x", delay=60)
     await asyncio.sleep(0.01)

@@ -35,6 +35,8 @@ SCANNED = 5_000
 _SKEW = timedelta(minutes=1)
 # How far the clock of who has made a job may be off, by which its id is.
 _ID_SKEW = timedelta(days=1)
+_LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
+"""The last moment that an ObjectId can tell."""
 _ABOVE_ALL_NAMES = "\U0010ffff"
 # What holds jobs that stand in no line.
 _HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
@@ -227,7 +229,7 @@ def walks_of(search: Search) -> list[Walk]:
     if search.since is None:
         return [Walk(BY_ID, {}, ("_id",), wanted=wanted | state)]
     # An ObjectId tells when it was made; other ids do not.
-    earliest = ObjectId.from_datetime(max(search.since, EPOCH + _ID_SKEW) - _ID_SKEW)
+    earliest = ObjectId.from_datetime(min(max(search.since, EPOCH + _ID_SKEW) - _ID_SKEW, _LAST_ID))
     kinds: tuple[Document, ...] = ({"_id": {"$gte": earliest}}, {"_id": {"$type": "string"}})
     return [Walk(BY_ID, {}, ("_id",), within=kind, wanted=wanted | state) for kind in kinds]
 
