@@ -24,9 +24,8 @@ $(READY): pyproject.toml constraints.txt
 up: $(READY) ## run the product on the embedded MongoDB and watch it work
 	@$(BIN)/mainspring up
 
-test: $(READY) check ## check the code and run all tests (about fifteen minutes on two cores)
-	@$(BIN)/pytest -n 2 tests/unit tests/integration tests/api
-	@$(BIN)/pytest -n 2 --dist loadfile tests/cluster tests/acceptance tests/mongod
+test: $(READY) check ## check the code and run all tests (about ten minutes on two cores)
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## format, lint, types, import contracts, dependencies
 	@$(BIN)/ruff format --check .

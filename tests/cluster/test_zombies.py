@@ -21,7 +21,7 @@ JOBS_EACH = 3
 
 
 def end_those_with_token(folder: Path, token: int) -> None:
-    """Let jobs of `talk` come to their end under this token."""
+    """Let jobs of `talk_on` come to their end under this token."""
     folder.mkdir(exist_ok=True)
     (folder / str(token)).touch()
 
@@ -51,7 +51,7 @@ async def _rise_from_the_dead(
 ) -> list[Job]:
     """One round: the zombies take jobs, are stopped past their leases, and come back while the rescuer runs them."""
     rescuer.pause()  # so that the zombies are the first holders
-    jobs = await scheduler.schedule_bulk([{"name": "talk", "data": {"folder": str(folder)}}] * (ZOMBIES * JOBS_EACH))
+    jobs = await scheduler.schedule_bulk([{"name": "talk_on", "data": {"folder": str(folder)}}] * (ZOMBIES * JOBS_EACH))
     ids = {job.id for job in jobs}
     await eventually(lambda: len([run for run in fleet.history.runs() if run.job in ids]) == len(jobs))
     await asyncio.sleep(0.3)  # so that they have something to say that is not said yet
@@ -91,7 +91,7 @@ async def test_a_zombie_that_comes_back_after_the_job_has_ended_changes_nothing(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, tmp_path: Path
 ) -> None:
     zombie = await fleet.start(lease=LEASE)
-    job = await scheduler.schedule("talk", {"folder": str(tmp_path)})
+    job = await scheduler.schedule("talk_on", {"folder": str(tmp_path)})
     await eventually(fleet.history.runs)
     zombie.pause()
     end_those_with_token(tmp_path, 2)

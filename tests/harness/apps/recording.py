@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,15 +102,26 @@ async def rated(ctx: JobContext) -> None:
     await _limited(ctx, 0.0)
 
 
-@scheduler.job("talk")
-async def talk(ctx: JobContext, folder: str) -> int:
-    """Speaks of itself all the time, until there is a file in this folder that is named for its token."""
+async def _talk(ctx: JobContext, over: Callable[[], bool]) -> int:
     with recorded(ctx):
-        while not Path(folder, str(ctx.token)).exists():
+        while not over():
             ctx.progress(min(99, ctx.token), f"token {ctx.token}")
             ctx.log(f"token {ctx.token}")
             await asyncio.sleep(0.05)
     return ctx.token
+
+
+@scheduler.job("talk")
+async def talk(ctx: JobContext, first: float, later: float) -> int:
+    """Speaks of itself all the time; takes `first` seconds under its first claim and `later` under any other."""
+    until = time.monotonic() + (first if ctx.token == 1 else later)
+    return await _talk(ctx, lambda: time.monotonic() >= until)
+
+
+@scheduler.job("talk_on")
+async def talk_on(ctx: JobContext, folder: str) -> int:
+    """Speaks of itself all the time, until there is a file in this folder that is named for its token."""
+    return await _talk(ctx, Path(folder, str(ctx.token)).exists)
 
 
 @scheduler.job("stepped")
