@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 up: $(READY) ## run the product on the embedded MongoDB and watch it work
 	@$(BIN)/mainspring up
 
-test: $(READY) check ## check the code and run all tests (about ten minutes on two cores)
+test: $(READY) check ## check the code and run all tests (about fourteen minutes on two cores)
 	@$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## format, lint, types, import contracts, dependencies
