@@ -16,23 +16,15 @@ from mainspring import Scheduler
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     """The run's replica set."""
-    servers = Servers(1)
-    try:
-        servers.start()
+    with Servers(1) as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture(scope="session")
 def standalone() -> Iterator[Servers]:
     """A server that is no replica set: no transactions, no change streams."""
-    servers = Servers(0)
-    try:
-        servers.start()
+    with Servers(0) as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture(scope="session")

@@ -122,12 +122,8 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def open_servers() -> Iterator[Servers]:
-    servers = Servers(1, name="canaries", tablescans=True, arguments=UNCOMPRESSED)
-    try:
-        servers.start()
+    with Servers(1, name="canaries", tablescans=True, arguments=UNCOMPRESSED) as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture

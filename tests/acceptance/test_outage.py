@@ -88,12 +88,8 @@ class Load:
 
 @pytest.fixture
 def own_servers() -> Iterator[Servers]:
-    servers = Servers(1, name="away")
-    try:
-        servers.start()
+    with Servers(1, name="away") as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture

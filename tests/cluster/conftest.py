@@ -38,12 +38,8 @@ def proxy(servers: Servers) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[Servers]:
     """A replica set of three nodes, for tests that do harm to servers; they override `uri`."""
-    servers = Servers(3, name="three")
-    try:
-        servers.start()
+    with Servers(3, name="three") as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 @pytest.fixture

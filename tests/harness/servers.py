@@ -130,6 +130,17 @@ class Servers:
             node.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def __enter__(self) -> Servers:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
     def uri(self, database: str) -> str:
         hosts = ",".join(node.address for node in self.nodes)
         return f"mongodb://{hosts}/{database}" + (f"?replicaSet={self.name}" if self.name else "")

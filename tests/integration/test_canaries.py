@@ -21,12 +21,8 @@ from mainspring.model.events import EVENTS
 @pytest.fixture(scope="module")
 def open_servers() -> Iterator[Servers]:
     """A replica set whose files are written as they are, so that they can be searched."""
-    servers = Servers(1, name="canaries", tablescans=True, arguments=UNCOMPRESSED)
-    try:
-        servers.start()
+    with Servers(1, name="canaries", tablescans=True, arguments=UNCOMPRESSED) as servers:
         yield servers
-    finally:
-        servers.stop()
 
 
 def told(payload: Any) -> str:
