@@ -118,7 +118,9 @@ const inOrder = (groups) =>
 
 const show = (spec) => {
   const groups = new Map();
-  for (const [path, methods] of Object.entries(spec.paths)) {
+  // The whole before its parts: /api/jobs, then /api/jobs/bulk, then /api/jobs/{id}.
+  const paths = Object.entries(spec.paths).sort(([one], [other]) => (one < other ? -1 : 1));
+  for (const [path, methods] of paths) {
     for (const [method, operation] of Object.entries(methods)) {
       const tag = (operation.tags && operation.tags[0]) || "other";
       if (!groups.has(tag)) groups.set(tag, []);
