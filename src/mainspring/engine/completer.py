@@ -12,10 +12,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from mainspring.clock import EPOCH, monotonic
-from mainspring.engine.events import Events
+from mainspring.engine.events import Events, nobody
 from mainspring.engine.holdings import Holding, Holdings
 from mainspring.errors import Unavailable
 from mainspring.model.controls import Probe
@@ -64,11 +63,11 @@ class Completer:
         self._last = 0
         self._flying = 0
         self._flight_time = 0.0
-        self.freed: Callable[[list[Gate], float | None], None] = _nobody
+        self.freed: Callable[[list[Gate], float | None], None] = nobody
         """Told the limits that a job has taken slots of, when it has ended, and how long it took."""
-        self.attempt_ended: Callable[[Holding, Ending], None] = _nobody
+        self.attempt_ended: Callable[[Holding, Ending], None] = nobody
         """Told how each attempt has ended, once that is stored."""
-        self.run_ended: Callable[[str], None] = _nobody
+        self.run_ended: Callable[[str], None] = nobody
         """Told the schedule of each run that has ended, where the schedule wants to know."""
         self.patient = False
         """Many workers crowd the server: fewer and larger writes serve all of them best."""
@@ -197,10 +196,6 @@ class Completer:
         if not isinstance(ending, Lost):
             document = as_finished(document, replace(finish, ending=ending))
         self._events.emit(ending.event, decode_job(document))
-
-
-def _nobody(*news: Any) -> None:
-    """Nobody wants to know."""
 
 
 def _on_grid(instant: datetime) -> datetime:

@@ -21,6 +21,10 @@ logger = logging.getLogger("mainspring")
 Callback = Callable[..., Any]
 
 
+def nobody(*news: Any) -> None:
+    """Who is told where nobody wants to know yet."""
+
+
 class Events:
     """The callbacks of one Scheduler."""
 

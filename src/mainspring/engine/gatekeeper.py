@@ -22,6 +22,7 @@ from typing import Any
 from mainspring.clock import monotonic
 from mainspring.config import Settings
 from mainspring.engine.detours import Detours
+from mainspring.engine.events import nobody
 from mainspring.engine.holdings import Holding
 from mainspring.engine.limits import Limits
 from mainspring.engine.parking import Parking
@@ -64,7 +65,7 @@ class Gatekeeper:
         self._wake = wake
         self._shares = Shares(store, settings, worker, self._granted, self._forget)
         self.parking = Parking(self._shares, settings.prefetch)
-        self.strand: Callable[[], None] = _nobody
+        self.strand: Callable[[], None] = nobody
         """Told when parked jobs have nothing to wait for here, and are to be given back."""
         self._open: set[str] = set()
         self._admitted: dict[DocumentId, list[Gate]] = {}
@@ -148,7 +149,8 @@ class Gatekeeper:
         """Let those who found no room wait in the right lines."""
         if refused.jobs:
             await self._detours.fetch_alike(refused.jobs, candidates)
-            if 2 * max(refused.in_turns, refused.count - _CROWD) > len(candidates):
+            crowd = max(refused.in_turns, refused.count - _CROWD)  # a few of a limit are soon put in line one by one
+            if 2 * crowd > len(candidates):
                 await self._add_those_behind(refused, candidates)
             await self._put_in_line(refused)
         for (line, gate), ids in astray.items():
@@ -401,7 +403,3 @@ def _in_the_way(gates: Iterable[Gate], refused: Container[str]) -> Gate | None:
         if isinstance(gate.rule, Fair) or gate.name in refused:
             return gate
     return None
-
-
-def _nobody(*news: Any) -> None:
-    """Nobody listens yet."""

@@ -8,9 +8,9 @@ wait for any more, it is given back.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Sequence
 
+from mainspring.engine.events import nobody
 from mainspring.engine.holdings import Holding
 from mainspring.engine.shares import Share, Shares
 from mainspring.model.controls import Probe
@@ -34,7 +34,7 @@ class Parking:
         self._planned_at: Counter[str] = Counter()
         self.round_trip = 0.0
         """About how long it takes to claim the next jobs, in seconds."""
-        self.start: Callable[[list[Holding]], None] = _nobody
+        self.start: Callable[[list[Holding]], None] = nobody
         """Told of parked jobs that have got their slots."""
 
     def __len__(self) -> int:
@@ -129,7 +129,8 @@ class Parking:
 
     def _full(self, gates: Sequence[Gate]) -> str | None:
         """The first gate that this worker has no slot of."""
-        return next((gate.name for gate in _limits(gates) if not self._has_slot(gate)), None)
+        limits = (gate for gate in gates if isinstance(gate.rule, Limit))
+        return next((gate.name for gate in limits if not self._has_slot(gate)), None)
 
     def _has_slot(self, gate: Gate) -> bool:
         share = self._shares.get(gate.name)
@@ -144,11 +145,3 @@ class Parking:
         self._count -= 1
         if not self._lots[name]:
             del self._lots[name]
-
-
-def _limits(gates: Iterable[Gate]) -> Iterable[Gate]:
-    return (gate for gate in gates if isinstance(gate.rule, Limit))
-
-
-def _nobody(*news: Any) -> None:
-    """Nobody listens yet."""
