@@ -52,7 +52,17 @@ class Asking:
         try:
             await eventually(none_left, timeout, every=0.1)
         except AssertionError:
-            raise AssertionError(f"after {timeout} s there are {dict(await self.states())}") from None
+            raise AssertionError(
+                f"after {timeout} s there are {dict(await self.states())}\n{await self._left()}"
+            ) from None
+
+    async def _left(self) -> str:
+        """What there is to know of the first live jobs, the limits in their way and the workers."""
+        live = self.jobs.find({"state": {"$in": ["running", "pending"]}}, hint="_id_").limit(200)
+        jobs = sorted([job async for job in live], key=lambda job: job["state"] != "running")[:6]
+        around = [self.db[f"jobs.{name}"].find({}, hint="_id_") for name in ("gates", "workers")]
+        rows = [row for cursor in around for row in await cursor.to_list()]
+        return "\n".join(str(row) for row in (*jobs, *rows))
 
     async def fired_out(self, timeout: float) -> None:
         """Wait until no schedule has anything to come."""

@@ -96,11 +96,11 @@ class Gatekeeper:
 
     def valid_for(self, holding: Holding, asked: float) -> float:
         """Until when a job may run whose claim was made or renewed at `asked`."""
-        return self._shares.valid_for(asked) if holding.gates else self._shares.end_of_lease(asked)
+        return self._shares.valid_for(asked) if needs_slot(holding.gates) else self._shares.end_of_lease(asked)
 
     def _forget(self) -> None:
         """Nothing that was granted counts any more."""
-        self._admitted.clear()
+        self._admitted = {job_id: gates for job_id, gates in self._admitted.items() if not needs_slot(gates)}
         self.parking.drop_all()
         self.strand()
 
@@ -111,9 +111,11 @@ class Gatekeeper:
         can be started at once."""
         if self.idle:
             return Admitted(list(candidates))
-        self._shares.check_lease()
         known = self._changes
         gates = {document["_id"]: self._limits.gates(document) for document in candidates}
+        if any(map(needs_slot, gates.values())) and not await self._shares.leased():
+            candidates = [document for document in candidates if not needs_slot(gates[document["_id"]])]
+        self._shares.check_lease()
         await self._learn_turns(candidates, gates)
         await self._shares.take_more(candidates, gates, free)
         admitted, refused = Admitted(), Refusals()
@@ -393,6 +395,11 @@ class Gatekeeper:
     async def give_all_back(self) -> None:
         """This worker stops: whatever it has is others' at once."""
         await self._shares.give_all_back()
+
+
+def needs_slot(gates: Iterable[Gate]) -> bool:
+    """Whether a job takes a slot that is bound to its worker's lease."""
+    return any(isinstance(gate.rule, Limit) for gate in gates)
 
 
 def _in_the_way(gates: Iterable[Gate], refused: Container[str]) -> Gate | None:

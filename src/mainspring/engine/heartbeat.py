@@ -105,7 +105,7 @@ class Heartbeat:
             self._notice_cancellations(renewals)
 
     def _beat_every(self) -> float:
-        return min(BEAT_EVERY, self._settings.renew_every) if self._gatekeeper.holds else BEAT_EVERY
+        return BEAT_EVERY if self._gatekeeper.idle else min(BEAT_EVERY, self._settings.renew_every)
 
     def _renew(self, renewals: Renewals, now: float) -> None:
         due = [

@@ -21,6 +21,7 @@ from mainspring.store.connection import Document
 from mainspring.store.gates import Taken, Want
 
 _KEPT_IDLE = 1.0
+_LEASE_WAIT, _LEASE_STEP = 1.0, 0.02
 _FORGET = 0.1
 
 
@@ -115,6 +116,15 @@ class Shares:
         """Until when a job that takes slots may run whose claim was made or renewed at `asked`: never longer than its
         slots are held."""
         return min(self.end_of_lease(asked), self._valid_until)
+
+    async def leased(self) -> bool:
+        """Whether there is a lease that slots can be bound to; waits a moment for the heartbeat where there is none."""
+        until = monotonic() + _LEASE_WAIT
+        while monotonic() >= self._valid_until:
+            if monotonic() >= until:
+                return False
+            await asyncio.sleep(_LEASE_STEP)
+        return True
 
     def check_lease(self) -> None:
         """Forget what was granted before a lease that has run out: others may have it by now."""

@@ -1,0 +1,67 @@
+"""Slots count while their worker's lease holds: what becomes of limited jobs where it is short, or has run out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.waiting import eventually
+from mainspring import JobContext, Scheduler
+from mainspring.engine.gatekeeper import Gatekeeper
+
+Make = Callable[..., Scheduler]
+
+
+def keeper(scheduler: Scheduler) -> Gatekeeper:
+    assert scheduler._worker is not None
+    return scheduler._worker._gatekeeper
+
+
+@pytest.mark.parametrize("limit", [{"sequence": "key"}, {"concurrency": 1}, {"rate": "50/second"}], ids=str)
+async def test_a_job_with_a_limit_may_take_longer_than_a_short_lease(
+    make_scheduler: Make, limit: dict[str, Any]
+) -> None:
+    scheduler = make_scheduler(lease=1.0)
+    tokens: list[int] = []
+
+    @scheduler.job("long", **limit)
+    async def long(ctx: JobContext, key: int = 1) -> None:
+        tokens.append(ctx.token)
+        await asyncio.sleep(2.5)
+
+    await scheduler.start()
+    await asyncio.sleep(1.5)  # a worker that had nothing to do all that time has a lease, too
+    job = await scheduler.schedule("long", {"key": 1})
+    assert (await scheduler.wait(job.id, timeout=30)).state == "completed"
+    assert tokens == [1]
+
+
+async def test_nothing_limited_is_claimed_while_no_heartbeat_keeps_the_slots(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    done: list[str] = []
+
+    @scheduler.job("limited", concurrency=1)
+    async def limited() -> None:
+        done.append("limited")
+
+    @scheduler.job("free")
+    async def free() -> None:
+        done.append("free")
+
+    await scheduler.start()
+    gatekeeper = keeper(scheduler)
+    extend = gatekeeper.extend
+    gatekeeper.extend = lambda asked: None  # type: ignore[method-assign]
+    gatekeeper._shares._valid_until = 0.0
+    one = await scheduler.schedule("limited")
+    await scheduler.wait((await scheduler.schedule("free")).id, timeout=30)
+    await asyncio.sleep(0.5)
+    job = await scheduler.get_job(one.id)
+    assert (done, job.state, job.token) == (["free"], "pending", 0)
+    gatekeeper.extend = extend  # type: ignore[method-assign]
+    await eventually(lambda: done == ["free", "limited"], 30)
+    ended = await scheduler.wait(one.id, timeout=30)
+    assert ended.token == 1
