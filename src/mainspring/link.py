@@ -93,7 +93,7 @@ class Link:
             self._guard = None
         opened, self._opened = self._opened, None
         if opened is not None and self._owner == (os.getpid(), asyncio.get_running_loop()):
-            await opened.connection.close()
+            await opened.close()
         embedded, self._embedded = self._embedded, None
         if embedded is not None:
             await asyncio.to_thread(embedded.close)

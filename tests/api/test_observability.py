@@ -70,7 +70,13 @@ async def test_without_a_worker_the_scheduler_is_degraded_and_says_why(api: Api)
 async def test_what_is_long_due_with_nobody_to_take_it_is_unhealthy(api: Api) -> None:
     await api.scheduler.schedule("later", delay=3600)
     assert (await api.get("/api/observability/health")).status == 200
-    await api.scheduler.schedule("work", run_at=datetime.now(UTC) - timedelta(minutes=5), queue="mail")
+    long_ago = datetime.now(UTC) - timedelta(minutes=5)
+    await api.scheduler.schedule("work", run_at=long_ago, queue="mail")
+    reply = await api.get("/api/observability/health")
+    assert reply.status == 200, "it was not there then"
+    assert reply.body["progress"]["oldestDueAt"] > reply.body["timestamp"][:10]
+    jobs = api.scheduler.client.get_default_database()["jobs"]
+    await jobs.update_many({"queue": "mail", "ready": True}, {"$set": {"created_at": long_ago}}, hint="claim")
     reply = await api.get("/api/observability/health")
     assert (reply.status, reply.body["success"], reply.body["status"]) == (503, False, "unhealthy")
     assert reply.body["progress"]["oldestDueQueue"] == "mail"

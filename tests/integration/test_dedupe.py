@@ -18,6 +18,8 @@ from harness.processes import TESTS
 from harness.waiting import eventually
 from mainspring import InvalidJob, Job, Scheduler
 from mainspring.clock import ManualClock
+from mainspring.model.draft import Draft
+from mainspring.store.keys import Taken
 
 Make = Callable[..., Scheduler]
 
@@ -301,3 +303,41 @@ async def test_in_a_transaction_a_key_that_is_held_gives_the_job_that_holds_it(
     assert [job.deduplicated for job in jobs] == [True, False, True]
     assert jobs[0].id == first.id and jobs[1].id == jobs[2].id
     assert await count_jobs(db, state="pending") == 2
+
+
+# -- ids that were given -------------------------------------------------------------------------------------------
+
+
+async def test_jobs_with_ids_of_their_callers_share_writes_and_each_id_is_one_job(
+    scheduler: Scheduler, db: Database
+) -> None:
+    ids = [str(ObjectId()) for _ in range(20)]
+    calls = [scheduler.schedule("work", {"n": n}, job_id=job_id) for n, job_id in enumerate([*ids, *ids[:5]])]
+    jobs = await asyncio.gather(*calls)
+    assert [job.id for job in jobs] == [*ids, *ids[:5]]
+    assert [job.deduplicated for job in jobs] == [False] * 20 + [True] * 5
+    assert [job.data["n"] for job in jobs] == [*range(20), *range(5)]
+    assert await count_jobs(db) == 20
+    again = await asyncio.gather(*(scheduler.schedule("work", job_id=job_id) for job_id in ids[:3]))
+    assert [(job.deduplicated, job.data) for job in again] == [(True, {"n": n}) for n in range(3)]
+
+
+async def test_who_finds_a_key_taken_gets_the_job_also_where_it_is_written_at_the_same_moment(
+    scheduler: Scheduler, db: Database
+) -> None:
+    for round_ in range(20):
+        jobs = await asyncio.gather(*(scheduler.schedule("work", dedupe_key=f"k{round_}") for _ in range(6)))
+        assert len({job.id for job in jobs}) == 1
+        assert sum(not job.deduplicated for job in jobs) == 1
+        assert await count_jobs(db, dedupe_key=f"k{round_}") == 1
+
+
+async def test_of_those_who_write_at_once_the_one_who_took_the_key_is_the_one_who_stores_the_job(
+    scheduler: Scheduler, db: Database
+) -> None:
+    inserts = (await scheduler._store()).inserts
+    mine, other = (inserts.document(Draft("work", {"n": n})) for n in (1, 2))
+    taken = mine["_id"]
+    late, first = await inserts._insert_named([(other, Taken(taken, False)), (mine, Taken(taken, True))])
+    assert (late, first) == ((mine, False), (mine, True))
+    assert await count_jobs(db, _id=taken, data={"n": 1}) == 1

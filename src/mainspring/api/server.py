@@ -99,6 +99,8 @@ def _configure(app: Any) -> uvicorn.Config:
         app,
         lifespan="on",
         ws="none",
+        # It bounds the headers of a request, which the other one does not, and is as fast behind a database.
+        http="h11",
         log_config=None,
         access_log=False,
         # What headers say about who connects is believed by `TrustedProxies` alone.

@@ -48,7 +48,7 @@ def serve(
     face = Face(Scheduler(chosen_place)) if target is None else load(target, idle=True)
     prepare(face, chosen_place, settings)
     set_up_logs(logging.WARNING)
-    asyncio.run(_serve(face, make_server(face, settings)))
+    face.run_to_end(_serve(face, make_server(face, settings)))
 
 
 async def _serve(face: Face, server: Server) -> None:

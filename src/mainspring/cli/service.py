@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainspring.api.server import Server
     from mainspring.api.settings import ServiceSettings
 
-_EXTRA = ("fastapi", "starlette", "uvicorn", "limits", "pydantic_settings", "sse_starlette", "aiohttp", "aiosmtplib")
+_EXTRA = ("fastapi", "starlette", "uvicorn", "pydantic_settings", "sse_starlette", "aiohttp", "aiosmtplib")
 _OPEN = "anybody on this machine, until there is a key: mainspring api-key create NAME --role admin"
 
 Host = Annotated[str | None, typer.Option("--host", help="The address to answer at (default: 127.0.0.1).")]

@@ -77,7 +77,8 @@ def up(
     else:
         prepare(face, chosen_place, settings, concurrency)
     set_up_logs(logging.ERROR)
-    asyncio.run(_Up(face, None if settings is None else make_server(face, settings), playing).run(seconds))
+    server = None if settings is None else make_server(face, settings)
+    face.run_to_end(_Up(face, server, playing).run(seconds))
 
 
 def _settings(host: str | None, port: int | None) -> ServiceSettings | None:

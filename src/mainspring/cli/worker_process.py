@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 
 from mainspring.cli.channel import GONE, HURRY, WorkerEnd
 from mainspring.cli.face import Face
@@ -38,8 +37,7 @@ def main(target: str, options: str) -> int:
         face.inner.configure(**json.loads(options))
         set_up_logs()
         face.inner.on("worker:start", lambda _: _on_ready(wire))
-        with asyncio.Runner(loop_factory=_fast_loop(face)) as runner:
-            runner.run(_serve(face, wire))
+        face.run_to_end(_serve(face, wire))
     except MainspringError as error:
         if debugging():
             report(error)
@@ -90,16 +88,6 @@ def _outlive_nobody(grace: float) -> None:
     logger.warning("The supervisor is gone; this worker stops")
     time.sleep(grace + KILL_MARGIN)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _fast_loop(face: Face) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's event loop, where it is installed (the extra `fast`)."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    face.use_loop(uvloop.new_event_loop)
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

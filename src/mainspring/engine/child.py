@@ -226,7 +226,7 @@ class PipeAgent:
 
     async def close(self) -> None:
         if self._opened is not None:
-            await self._opened.connection.close()
+            await self._opened.close()
 
     async def _store(self) -> Store:
         if self._job.uri is None:

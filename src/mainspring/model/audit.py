@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -173,7 +173,7 @@ def _well_formed(fields: Mapping[str, Any]) -> bool:
 
 def to_fields(row: Row) -> dict[str, Any]:
     """A row's fields by name."""
-    return asdict(row)
+    return {name: getattr(row, name) for name in FIELDS}
 
 
 # -- what is kept of a value ---------------------------------------------------------------------------------------

@@ -45,6 +45,9 @@ from mainspring.store.workers import Workers
 
 __all__ = ["Store"]
 
+# How long what nobody waits for may hold up the end of a program, in seconds.
+_SETTLE = 2.0
+
 
 class Store:
     """The verbs, by subject, over one connection."""
@@ -93,3 +96,8 @@ class Store:
     def renewals(self) -> Renewals:
         """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""
         return Renewals(self.connection)
+
+    async def close(self) -> None:
+        """Finish what nobody waits for, and close the connection."""
+        await self.audit.settle(_SETTLE)
+        await self.connection.close()

@@ -15,10 +15,12 @@ from mainspring.clock import truncate
 from mainspring.errors import InvalidKey, KeyNotFound, Unavailable
 from mainspring.model.access import EVERYTHING, Key, Scope, new_key, rotated_key
 from mainspring.store.collections import BY_ID, LAYOUT
+from mainspring.store.company import Company
 from mainspring.store.connection import Connection, Document
 
 _ROUNDS = 20
 _MOST_KEYS = 10_000
+_COMPANY = 1000
 # When a key was used last is noted this often at most.
 _TOUCH_EVERY = timedelta(minutes=1)
 _TIMES = ("expires_at", "last_used_at", "revoked_at", "rotated_at", "old_until")
@@ -31,6 +33,9 @@ class Access:
         self._connection = connection
         self._keys = connection.access
         self._touched: dict[str, datetime] = {}
+        # Every request asks; those that come at once are answered by one read, which begins after they came.
+        self._reading = Company(self._read, _COMPANY)
+        self._counting = Company(self._count, _COMPANY)
 
     async def create(
         self,
@@ -58,9 +63,13 @@ class Access:
 
     async def get(self, key_id: str) -> Key | None:
         """A key by its id, revoked or expired as it may be."""
+        return await self._reading.join(key_id)
+
+    async def _read(self, ids: list[str]) -> list[Key | None]:
         with self._connection.deadline():
-            document = await self._keys.find_one({"_id": key_id})
-        return None if document is None else _decode(document)
+            found = await self._keys.find({"_id": {"$in": list(set(ids))}}, hint=BY_ID).to_list(len(ids))
+        keys = {document["_id"]: _decode(document) for document in found}
+        return [keys.get(key_id) for key_id in ids]
 
     async def find(self) -> list[Key]:
         """All keys, the oldest first."""
@@ -70,8 +79,12 @@ class Access:
 
     async def any_exists(self) -> bool:
         """Whether a key was ever made. A revoked one counts: taking the last one back must not open the door."""
+        return await self._counting.join(None)
+
+    async def _count(self, askers: list[None]) -> list[bool]:
         with self._connection.deadline():
-            return await self._keys.find_one({}, {"_id": 1}, hint=BY_ID) is not None
+            exists = await self._keys.find_one({}, {"_id": 1}, hint=BY_ID) is not None
+        return [exists] * len(askers)
 
     async def revoke(self, key_id: str) -> Key:
         """End a key at once. One that is revoked already stays as it is."""

@@ -3,16 +3,18 @@
 Who appends reads the end of the chain and inserts the next number; of two at once one meets a duplicate `_id`, reads
 again and goes on behind the other. So the order is total without a transaction, on a standalone server too. The
 collections are `jobs.audit`, where nothing but inserts is needed, and `jobs.audit.head`: one document with the last
-number and hash, written after each append. It shows when the end of the log was cut off, which the chain alone cannot.
+number and hash, moved on behind the rows. It shows when the end of the log was cut off, which the chain alone cannot.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from bson import MinKey
@@ -24,7 +26,10 @@ from mainspring.clock import EPOCH, truncate
 from mainspring.errors import Unavailable
 from mainspring.model.audit import Entry, Link, Redact, Row, Verdict, check_rows, to_fields, write_rows
 from mainspring.store.collections import BY_ID
+from mainspring.store.company import Company
 from mainspring.store.connection import DUPLICATE, Connection, Document
+
+logger = logging.getLogger("mainspring")
 
 MOST_ROWS = 200
 _BATCH = 1000
@@ -42,9 +47,11 @@ class Audit:
         self._rows = connection.audit
         self._head = connection.audit_head
         self._redact = redact
-        self._waiting: list[tuple[list[tuple[str, Entry]], asyncio.Future[list[Row]]]] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._company = Company(self._append_all, _COMPANY)
         self._end: Link | None = None
+        self._written = Link()
+        """The last row that this process has written."""
+        self._moving: asyncio.Task[None] | None = None
 
     async def append(self, *entries: Entry) -> list[Row]:
         """Add rows at the end of the log, in this order; rows of others may come between them.
@@ -52,40 +59,27 @@ class Audit:
         What is to be added while a write is under way goes with the next one: the chain allows one writer at a time,
         and a service makes many changes at once.
         """
-        done: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(([(entry.id or secrets.token_hex(12), entry) for entry in entries], done))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send())
-        return await done
+        return await self._company.join([(entry.id or secrets.token_hex(12), entry) for entry in entries])
 
-    async def _send(self) -> None:
-        try:
-            while self._waiting:
-                sending, self._waiting = self._waiting[:_COMPANY], self._waiting[_COMPANY:]
-                try:
-                    added = await self._append_all([one for named, _ in sending for one in named])
-                except Exception as error:
-                    for _, done in sending:
-                        if not done.done():
-                            done.set_exception(error)
-                    continue
-                place = 0
-                for named, done in sending:
-                    if not done.done():
-                        done.set_result(added[place : place + len(named)])
-                    place += len(named)
-        finally:
-            self._sender = None
+    async def settle(self, seconds: float) -> None:
+        """Let the head be moved on, if that takes no longer than this."""
+        if self._moving is not None:
+            await asyncio.wait({self._moving}, timeout=seconds)
+            if self._moving is not None:
+                self._moving.cancel()
 
-    async def _append_all(self, named: Sequence[tuple[str, Entry]]) -> list[Row]:
+    async def _append_all(self, changes: list[list[tuple[str, Entry]]]) -> list[list[Row]]:
+        named = [one for entries in changes for one in entries]
         added: list[Row] = []
         until = clocks.monotonic() + self._connection.settings.operation_timeout
         while len(added) < len(named):
             if clocks.monotonic() > until:
                 raise Unavailable("The audit log could not be written: others were always first; try once more.")
             added += await self._append_some(named[len(added) :])
-        await self._note_end()
-        return added
+        if added and self._moving is None:
+            self._moving = asyncio.create_task(self._move_head())
+        rows = iter(added)
+        return [list(islice(rows, len(entries))) for entries in changes]
 
     async def head(self) -> Link:
         """The end of the log: the last row's number, hash and time. Kept elsewhere, it proves what was there."""
@@ -112,7 +106,8 @@ class Audit:
         `known` is a `head()` of before, kept elsewhere: who can write to the database can write a whole new log, but
         not one that passes through there.
         """
-        links = [await self._read_head(), *([] if known is None else [known])]
+        own = [self._written] if self._written.n else []  # the head may be a moment behind it
+        links = [await self._read_head(), *own, *([] if known is None else [known])]
         link = await self._link_before(first)
         if isinstance(link, Verdict):
             return link
@@ -134,8 +129,10 @@ class Audit:
         rows = write_rows(self._end, entries, truncate(self._connection.clock.now()), self._redact)
         self._end = None  # Whatever happens from here on, it is read again unless all is known to be in.
         added = rows[: await self._insert(rows)]
+        if added:
+            self._written = Link(added[-1].n, added[-1].hash, added[-1].at)
         if len(added) == len(rows):
-            self._end = Link(rows[-1].n, rows[-1].hash, rows[-1].at)
+            self._end = self._written
         else:
             await asyncio.sleep(secrets.randbelow(1000) / 1000 * _PAUSE.total_seconds())
         return added
@@ -182,11 +179,19 @@ class Audit:
             document = await self._head.find_one({"_id": _HEAD})
         return Link() if document is None else Link(int(document["n"]), str(document["hash"]), document["at"])
 
-    async def _note_end(self) -> None:
-        """Move the head on to the row that was just written. One that cannot be moved now is moved by the next."""
-        end = self._end
-        if end is None or not end.n:
-            return
+    async def _move_head(self) -> None:
+        """Move the head on to the last row that was written, while nobody waits for it."""
+        moved = 0
+        try:
+            while moved < self._written.n:
+                moved = self._written.n
+                await self._note_end(self._written)
+        except Exception as error:
+            logger.warning("The head of the audit log stays behind until the next change: %s", error)
+        finally:
+            self._moving = None
+
+    async def _note_end(self, end: Link) -> None:
         fields = {"n": end.n, "hash": end.hash, "at": end.at}
         try:
             with self._connection.deadline():

@@ -84,18 +84,23 @@ class Claims:
 
     async def next_run_at(self, queues: Sequence[str]) -> tuple[datetime, str] | None:
         """The earliest `run_at` of a ready job in these queues, and its queue; one seek per queue and priority."""
-        earliest: tuple[datetime, str] | None = None
+        first = await self.first_ready(queues)
+        return None if first is None else (_when(first), first["queue"])
+
+    async def first_ready(self, queues: Sequence[str], *fields: str) -> Document | None:
+        """The ready job of these queues with the earliest `run_at`: that, its queue, and what else is asked for."""
+        earliest: Document | None = None
         for start in range(0, len(queues), QUEUES_PER_PEEK):
             chunk = list(queues[start : start + QUEUES_PER_PEEK])
             with self._connection.deadline():
                 first = await self._connection.jobs.find_one(
                     {"ready": True, "queue": {"$in": chunk}, "priority": {"$in": PRIORITIES}},
-                    {"_id": 0, "run_at": 1, "queue": 1},
+                    {"_id": 0, **dict.fromkeys(("run_at", "queue", *fields), 1)},
                     sort=[("run_at", 1)],
                     hint=CLAIM,
                 )
-            if first is not None and (earliest is None or _when(first) < earliest[0]):
-                earliest = (_when(first), first["queue"])
+            if first is not None and (earliest is None or _when(first) < _when(earliest)):
+                earliest = first
         return earliest
 
     async def heads(self, queues: Sequence[str]) -> list[tuple[datetime, str]]:

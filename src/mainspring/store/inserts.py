@@ -28,6 +28,7 @@ from mainspring.model.job import PENDING, Job
 from mainspring.model.sealing import AsStored
 from mainspring.store.codec import DocumentId, encode_data, new_job
 from mainspring.store.collections import LAYOUT
+from mainspring.store.company import Company
 from mainspring.store.connection import DUPLICATE, Connection, Document
 from mainspring.store.debounce import Debounces
 from mainspring.store.keys import Keys, Taken, Wanted
@@ -57,8 +58,8 @@ class Inserts:
         self._lining = lining
         self._sealer = sealer
         self._debounces = Debounces(connection, keys, sealer, self._insert_new)
-        self._waiting: list[tuple[Document, asyncio.Future[None]]] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._plain = Company(self._insert_documents, CHUNK)
+        self._named = Company(self._insert_named, CHUNK)
 
     def document(self, draft: Draft, now: datetime | None = None) -> Document:
         """The document that a draft becomes; `now` saves asking the clock for each of many."""
@@ -108,12 +109,10 @@ class Inserts:
             taken = Taken(document["_id"], True)
             if draft.dedupe_key is not None:
                 taken = await self._keys.take(self._wanted(draft, document))
-            (outcome,) = await self._insert_taken([document], [taken])
-            if isinstance(outcome, Exception):
-                raise outcome
+            outcome = await self._named.join((document, taken))
             await self._lining.mark(waiting)
             return outcome
-        await self._together(document)
+        await self._plain.join(document)
         await self._lining.mark(waiting)
         return document, True
 
@@ -232,6 +231,16 @@ class Inserts:
             Taken(document["_id"], True) if draft.dedupe_key is None else next(taken) for draft, document in leaders
         ]
 
+    async def _insert_named(self, named: list[tuple[Document, Taken]]) -> list[tuple[Document, bool] | Exception]:
+        """Insert jobs whose ids or keys others may have given too, at this very moment also."""
+        first: dict[DocumentId, tuple[Document, Taken]] = {}
+        for document, taken in named:
+            if taken.job not in first or (taken.fresh and not first[taken.job][1].fresh):
+                first[taken.job] = document, taken
+        stored = await self._insert_taken([document for document, _ in first.values()], [t for _, t in first.values()])
+        outcomes = dict(zip(first, stored, strict=True))
+        return [_for_each(outcomes[taken.job], document is first[taken.job][0]) for document, taken in named]
+
     async def _insert_taken(
         self, documents: list[Document], taken: list[Taken]
     ) -> list[tuple[Document, bool] | Exception]:
@@ -286,28 +295,6 @@ class Inserts:
                 elif document["_id"] in mine:
                     fresh.append(document)
         return fresh
-
-    async def _together(self, document: Document) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((document, future))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send_waiting())
-        await future
-
-    async def _send_waiting(self) -> None:
-        try:
-            while self._waiting:
-                sending, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
-                outcomes: list[Outcome]
-                try:
-                    outcomes = await self._insert_documents([document for document, _ in sending])
-                except Exception as error:
-                    outcomes = [error] * len(sending)
-                for (_, future), outcome in zip(sending, outcomes, strict=True):
-                    if not future.done():
-                        future.set_result(None) if outcome is None else future.set_exception(outcome)
-        finally:
-            self._sender = None
 
     async def _insert_documents(self, documents: list[Document]) -> list[Outcome]:
         """Insert documents with ids of their own; returns an error, or None, for each."""
@@ -376,6 +363,11 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)
+
+
+def _for_each(outcome: tuple[Document, bool] | Exception, first: bool) -> tuple[Document, bool] | Exception:
+    """What came of a job for one of those who wanted it at once: it is new to the first of them."""
+    return outcome if first or isinstance(outcome, Exception) else (outcome[0], False)
 
 
 def _set_aside(chunk: list[Entry], bursts: list[Entry]) -> list[Entry]:

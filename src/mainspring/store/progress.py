@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from mainspring.clock import EPOCH
 from mainspring.model.job import RUNNING
 from mainspring.store.claim import Claims
 from mainspring.store.collections import DUE, LEASE
@@ -22,10 +23,17 @@ class Progress:
         self._claims = claims
 
     async def first_due(self, without: Iterable[str] = ()) -> tuple[datetime, str] | None:
-        """The ready job that is due, or will be, first of all; its instant and its queue. Some queues do not count."""
+        """Since when a ready job has been due, or will be, first of all, and its queue. Some queues do not count.
+
+        A job that was created for a time in the past is due since it was created.
+        """
         left_out = frozenset(without)
         queues = [queue for queue in await self._claims.queues() if queue not in left_out]
-        return await self._claims.next_run_at(queues) if queues else None
+        first = await self._claims.first_ready(queues, "created_at")
+        if first is None:
+            return None
+        instants = [first[name] for name in ("run_at", "created_at") if isinstance(first.get(name), datetime)]
+        return max(instants, default=EPOCH), first["queue"]
 
     async def first_lease_end(self) -> datetime | None:
         """When the lease of a running job ends first; those that have none are somebody's raw inserts."""

@@ -23,16 +23,11 @@ from mainspring.api.endpoints import (
     v1,
 )
 
+# In the order in which a request is compared with them: what is asked most often first.
 ROUTERS: list[APIRouter] = [
-    secrets.router,
-    keys.router,
-    sessions.router,
-    audit.router,
-    observability.router,
-    events.router,
-    v1.router,
     bulk.router,
     search.router,
+    created.router,  # after the two: /api/jobs/{id} would take their paths
     actions.router,
     schedules.router,
     calendars.router,
@@ -40,7 +35,13 @@ ROUTERS: list[APIRouter] = [
     dead_letters.redrives,
     flow.router,
     overview.router,
-    created.router,  # last: /api/jobs/{id} would take the paths of others
+    events.router,
+    observability.router,
+    v1.router,
+    sessions.router,
+    keys.router,
+    secrets.router,
+    audit.router,
 ]
 STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk"})
 """The paths whose bodies are read piece by piece."""

@@ -1,0 +1,73 @@
+"""Writes that are shared: who comes while one is under way goes with the next."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.store.company import Company
+
+
+class Ferry:
+    """Takes numbers across, as it is let; those above a hundred are refused, and a zero sinks it."""
+
+    def __init__(self, most: int = 10) -> None:
+        self.trips: list[list[int]] = []
+        self.go = asyncio.Event()
+        self.company = Company(self._cross, most)
+
+    async def _cross(self, numbers: list[int]) -> list[str | Exception]:
+        self.trips.append(numbers)
+        await self.go.wait()
+        if 0 in numbers:
+            raise OSError("sunk")
+        return [ValueError(number) if number > 100 else str(number) for number in numbers]
+
+    async def take(self, *numbers: int) -> list[str | BaseException]:
+        waiting = [asyncio.create_task(self.company.join(number)) for number in numbers]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.go.set()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_comes_while_a_write_is_under_way_goes_with_the_next() -> None:
+    ferry = Ferry()
+    first = asyncio.create_task(ferry.company.join(1))
+    while not ferry.trips:
+        await asyncio.sleep(0)
+    assert await ferry.take(2, 3, 4) == ["2", "3", "4"]
+    assert await first == "1"
+    assert ferry.trips == [[1], [2, 3, 4]]
+
+
+async def test_no_more_go_at_once_than_may() -> None:
+    ferry = Ferry(most=2)
+    assert await ferry.take(1, 2, 3, 4, 5) == ["1", "2", "3", "4", "5"]
+    assert max(map(len, ferry.trips)) == 2
+
+
+async def test_an_error_of_one_is_his_own_and_an_error_of_the_write_is_everybodys() -> None:
+    one, two, three = await Ferry().take(1, 101, 3)
+    assert (one, three) == ("1", "3")
+    assert isinstance(two, ValueError)
+    assert all(isinstance(outcome, OSError) for outcome in await Ferry().take(5, 0, 6))
+
+
+async def test_it_goes_on_after_an_error() -> None:
+    ferry = Ferry()
+    await ferry.take(0)
+    assert await ferry.take(7) == ["7"]
+
+
+async def test_whoever_is_cancelled_keeps_nobody_else_from_it() -> None:
+    ferry = Ferry()
+    gone, stays = (asyncio.create_task(ferry.company.join(number)) for number in (1, 2))
+    while not ferry.trips:
+        await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    ferry.go.set()
+    assert await stays == "2"
