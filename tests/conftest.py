@@ -6,11 +6,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pymongo import AsyncMongoClient
 
 from harness.databases import Databases
+from harness.fuzzing import FULL
 from harness.servers import Servers
 from mainspring import Scheduler
+
+# The same examples in every run, so that a change is judged by what it changes; MAINSPRING_FUZZ=full tries others.
+settings.register_profile("steady", derandomize=not FULL, print_blob=True)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

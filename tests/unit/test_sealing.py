@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from bson import Decimal128, ObjectId
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -72,6 +72,7 @@ def test_all_data_sealed_as_a_whole_opens_to_what_it_was(content: dict[str, Any]
 def test_chosen_fields_sealed_open_to_what_they_were_and_the_others_stay(content: dict[str, Any], draw: Any) -> None:
     chosen = draw.draw(st.sets(st.sampled_from(sorted(content)))) if content else set()
     plain = {name for name in chosen if "." not in name and "*" not in name}
+    assume("none" not in content)
     stored = sealed_job(content, Encrypt(tuple(plain) or ("none",)))
     assert {name: value for name, value in stored["data"].items() if name not in plain} == {
         name: value for name, value in content.items() if name not in plain
