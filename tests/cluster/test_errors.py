@@ -29,7 +29,7 @@ async def test_no_error_of_the_database_ends_a_worker(
 ) -> None:
     quick = uri + "&heartbeatFrequencyMS=500"  # so that a primary that says it is none is soon asked again
     workers = await fleet.start_many(WORKERS, uri=quick, lease=LEASE)
-    jobs = await scheduler.schedule_bulk([{"name": "work"}] * 2000 + [{"name": "work", "data": {"seconds": 1}}] * 20)
+    jobs = await scheduler.schedule_bulk([{"name": "work"}] * 1000 + [{"name": "work", "data": {"seconds": 1}}] * 20)
     names = itertools.cycle(["mainspring", "mainspring", "mainspring-heartbeat"])
     async with Load(scheduler, every=0.05) as load:
         for code, name in zip((*CODES, *MORE_CODES), names, strict=False):

@@ -19,7 +19,7 @@ from mainspring import Scheduler
 WORKERS = 3
 # Longer than the test: whatever leaked would still be running at its end, or would have been rescued and counted.
 LEASE = 60.0
-EACH = 2.5
+EACH = 1.5
 OFTEN = {"activationProbability": 0.15}
 CALLS = ["update", "insert", "find", "findAndModify", "delete"]
 WRITES = ["update", "insert", "findAndModify", "delete"]

@@ -24,7 +24,7 @@ from harness.processes import Fleet, WorkerProcess
 from harness.servers import Servers
 from mainspring import Scheduler
 
-SECONDS = float(os.environ.get("TEST_FIRING_SECONDS", "20"))
+SECONDS = float(os.environ.get("TEST_FIRING_SECONDS", "10"))
 SCHEDULES = 200
 PROCESSES = 8
 OPTIONS: dict[str, Any] = {"lease": 6.0, "concurrency": 8, "prefetch": 0}

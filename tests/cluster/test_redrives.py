@@ -1,6 +1,6 @@
 """A redrive whose workers are killed half-way goes on in the next ones, and retries each dead letter once.
 
-The suite does it with 5,000 dead letters; `TEST_DEAD_LETTERS=100000` with as many as one likes.
+The suite does it with 3,000 dead letters; `TEST_DEAD_LETTERS=100000` with as many as one likes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.processes import Fleet
 from harness.waiting import eventually
 from mainspring import Redrive, Scheduler
 
-COUNT = int(os.environ.get("TEST_DEAD_LETTERS", "5000"))
+COUNT = int(os.environ.get("TEST_DEAD_LETTERS", "3000"))
 KILLS = 2
 # Nobody serves the queue of the dead letters: what is done to them is the redrive's doing alone.
 OPTIONS: dict[str, Any] = {"lease": 3.0, "queues": ["default"]}
