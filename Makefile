@@ -25,7 +25,7 @@ up: $(READY) ## run the product on the embedded MongoDB and watch it work
 	@$(BIN)/mainspring up
 
 # Hundreds of processes are started; none of them needs to compile what another has compiled.
-test: $(READY) check ## check the code and run all tests (about fourteen minutes on two cores)
+test: $(READY) check ## check the code and run all tests (about thirteen minutes on two cores)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## format, lint, types, import contracts, dependencies

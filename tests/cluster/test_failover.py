@@ -69,7 +69,8 @@ async def test_a_claim_that_no_majority_has_is_not_run(
     three_nodes: Servers, fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
 ) -> None:
     """Such a claim may be rolled back, and its token given to another worker, which would make the fence worthless."""
-    hasty = await fleet.start(lease=30, operation_timeout=1)
+    await scheduler.connect()  # who is in a hurry finds the indexes made
+    hasty = await fleet.start(lease=30, operation_timeout=1.5)
     job = await scheduler.schedule("work", {"seconds": 4}, delay=3600)
     primary = three_nodes.primary()
     others = [node for node in three_nodes.nodes if node is not primary]
