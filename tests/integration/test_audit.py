@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from harness.looking import Database
 from harness.proxy import Proxy
 from harness.servers import Servers
+from harness.waiting import eventually
 from mainspring import Scheduler, Unavailable
 from mainspring.clock import ManualClock
 from mainspring.model.audit import Entry, hash_of, mask_secrets
@@ -27,14 +28,17 @@ async def make_audit(scheduler: Scheduler) -> Audit:
 
 
 @pytest.fixture
-async def audit(timed: Scheduler) -> Audit:
-    return await make_audit(timed)
+async def audit(timed: Scheduler) -> AsyncIterator[Audit]:
+    audit = await make_audit(timed)
+    yield audit
+    await audit.settle(10)
 
 
 @pytest.fixture
 async def log(audit: Audit) -> Audit:
     """A log of ten rows."""
     await audit.append(*(entry(number) for number in range(10)))
+    await audit.settle(10)
     return audit
 
 
@@ -155,6 +159,34 @@ async def test_an_end_that_was_cut_off_stays_visible_when_the_log_goes_on(
     assert row.n == 11
     verdict = await going_on.verify()
     assert (verdict.ok, verdict.broken, verdict.reason) == (False, 9, "row 9 is missing")
+
+
+async def test_the_head_follows_the_rows_and_is_there_when_a_program_has_ended(
+    make_scheduler: Callable[..., Scheduler], db: Database
+) -> None:
+    scheduler = make_scheduler()
+
+    async def head() -> int:
+        document = await db["jobs.audit.head"].find_one({"_id": "head"})
+        return 0 if document is None else int(document["n"])
+
+    async def follows() -> bool:
+        return await head() == 3
+
+    await scheduler.note_change(*(entry(number) for number in range(3)))
+    await eventually(follows)
+    await scheduler.note_change(entry(3))
+    await scheduler.stop()
+    assert await head() == 4
+
+
+async def test_a_program_that_has_written_a_row_misses_it_before_the_head_has_followed(
+    audit: Audit, db: Database
+) -> None:
+    await audit.append(entry(1), entry(2))
+    await db["jobs.audit"].delete_many({"_id": 2})
+    verdict = await audit.verify()
+    assert (verdict.ok, verdict.broken) == (False, 2)
 
 
 async def test_a_whole_new_log_does_not_pass_through_what_was_known(log: Audit, db: Database, timed: Scheduler) -> None:

@@ -136,6 +136,23 @@ async def test_a_shared_stream_that_cannot_go_on_tells_all_of_a_gap(
     assert await first(back, 1) == ["next"]
 
 
+async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = asyncio.Event()
+
+    async def held_up(stream: ChangeReader) -> Change | None:
+        await gathered.wait()  # as while the stream is opened anew after an outage
+        return await stream.next()
+
+    intercept(monkeypatch, (await scheduler._store()).events, following._PATIENCE, held_up)
+    live, _ = await start(scheduler)
+    count = 4 * following.MOST_KEPT
+    await scheduler.schedule_bulk([{"name": "work"}] * count)
+    gathered.set()
+    assert set(await first(live, count)) == {"work"}
+
+
 def test_a_blocking_program_follows_and_reads_statistics_too(uri: str) -> None:
     scheduler = BlockingScheduler(uri)
     try:

@@ -23,6 +23,8 @@ logger = logging.getLogger("mainspring")
 
 MOST_KEPT = 1000
 """How many changes wait for a reader before he is let go."""
+# How many wait before the stream makes a pause for those who read, and of how many turns of the event loop.
+_CROWD, _TURNS = MOST_KEPT // 10, 10
 # How far the shared stream may be behind one who catches up, in changes.
 _REMEMBERED = 10_000
 _PATIENCE, _SHORT = 1.0, 0.1
@@ -184,6 +186,7 @@ class Hub:
                         change = await stream.next()
                         if change is not None:
                             self._tell(change)
+                            await self._let_read()
                         place = self._place = stream.place
             except (HistoryLost, MainspringError) as error:
                 logger.info("The stream of changes broke (%s); it is opened anew", error)
@@ -196,6 +199,14 @@ class Hub:
         if gap:
             self._tell(Change(GAP, self._place, self.store.clock.now(), "history"))
         self._opened.set()
+
+    async def _let_read(self) -> None:
+        """What has gathered comes all at once, without a pause in which anybody could take it: make some, but do not
+        wait for one who takes nothing."""
+        for _ in range(_TURNS):
+            if all(len(reader.waiting) < _CROWD for reader in self._readers):
+                return
+            await asyncio.sleep(0)
 
     def _tell(self, change: Change) -> None:
         for reader in self._readers:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -37,6 +37,8 @@ _COMPANY = 500
 _HEAD = "head"
 # Those who meet wait a moment of random length, so that they do not meet again.
 _PAUSE = timedelta(milliseconds=20)
+# How long the head may be behind the rows, in seconds: a write of its own for each of them would slow them down.
+_HEAD_EVERY = 0.1
 
 
 class Audit:
@@ -52,6 +54,7 @@ class Audit:
         self._written = Link()
         """The last row that this process has written."""
         self._moving: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
 
     async def append(self, *entries: Entry) -> list[Row]:
         """Add rows at the end of the log, in this order; rows of others may come between them.
@@ -62,11 +65,13 @@ class Audit:
         return await self._company.join([(entry.id or secrets.token_hex(12), entry) for entry in entries])
 
     async def settle(self, seconds: float) -> None:
-        """Let the head be moved on, if that takes no longer than this."""
-        if self._moving is not None:
-            await asyncio.wait({self._moving}, timeout=seconds)
-            if self._moving is not None:
-                self._moving.cancel()
+        """Let the head be moved on now, if that takes no longer than this."""
+        moving = self._moving
+        if moving is not None:
+            self._hurry.set()
+            await asyncio.wait({moving}, timeout=seconds)
+            self._hurry.clear()
+            moving.cancel()
 
     async def _append_all(self, changes: list[list[tuple[str, Entry]]]) -> list[list[Row]]:
         named = [one for entries in changes for one in entries]
@@ -180,10 +185,13 @@ class Audit:
         return Link() if document is None else Link(int(document["n"]), str(document["hash"]), document["at"])
 
     async def _move_head(self) -> None:
-        """Move the head on to the last row that was written, while nobody waits for it."""
+        """Move the head on to the last row that was written, while nobody waits for it; not for each of many rows."""
         moved = 0
         try:
             while moved < self._written.n:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_HEAD_EVERY):
+                        await self._hurry.wait()
                 moved = self._written.n
                 await self._note_end(self._written)
         except Exception as error:
