@@ -100,7 +100,9 @@ async def load(start: Start, own_servers: Servers) -> AsyncIterator[Load]:
     async with aiohttp.ClientSession() as session:
         yield Load(found[1], session)
     assert up.process.poll() is None, up.output
-    assert "Traceback" not in up.output, up.output
+    # The driver prints by itself that it could not close a cursor on a server that was away.
+    faults = [text for text in up.output.split("Traceback")[1:] if "_process_kill_cursors" not in text]
+    assert faults == [], up.output
 
 
 async def go_away_and_come_back(servers: Servers, load: Load) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from mainspring.errors import Unavailable
 from mainspring.store.company import Company
 
 
@@ -71,3 +72,28 @@ async def test_whoever_is_cancelled_keeps_nobody_else_from_it() -> None:
         await gone
     ferry.go.set()
     assert await stays == "2"
+
+
+async def test_where_the_write_itself_is_cancelled_those_who_wait_are_told_and_the_next_are_served() -> None:
+    calls: list[list[int]] = []
+
+    async def act(numbers: list[int]) -> list[int]:
+        calls.append(numbers)
+        if len(calls) == 1:
+            raise asyncio.CancelledError  # as a driver does that gives up waiting for a connection
+        return numbers
+
+    company = Company(act, 10)
+    for outcome in await asyncio.gather(*(company.join(number) for number in (1, 2)), return_exceptions=True):
+        assert isinstance(outcome, Unavailable)
+    assert await company.join(3) == 3
+
+
+async def test_who_waits_when_everything_is_cancelled_does_not_wait_for_ever() -> None:
+    ferry = Ferry(most=1)
+    waiting = [asyncio.create_task(ferry.company.join(number)) for number in (1, 2)]
+    while not ferry.trips:
+        await asyncio.sleep(0)
+    assert ferry.company._sender is not None
+    ferry.company._sender.cancel()
+    assert [type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)] == [asyncio.CancelledError] * 2

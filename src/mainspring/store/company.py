@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from mainspring.errors import Unavailable
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -29,14 +31,11 @@ class Company(Generic[T, R]):
         return await done
 
     async def _send(self) -> None:
+        sending: list[tuple[T, asyncio.Future[R]]] = []
         try:
             while self._waiting:
                 sending, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                outcomes: Sequence[R | Exception]
-                try:
-                    outcomes = await self._act([item for item, _ in sending])
-                except Exception as error:
-                    outcomes = [error] * len(sending)
+                outcomes = await self._outcomes([item for item, _ in sending])
                 for (_, done), outcome in zip(sending, outcomes, strict=True):
                     if done.done():
                         continue  # whoever wanted it has been cancelled
@@ -46,3 +45,18 @@ class Company(Generic[T, R]):
                         done.set_result(outcome)
         finally:
             self._sender = None
+            for _, done in (*sending, *self._waiting):
+                done.cancel()  # nobody is left waiting for what is not done any more
+
+    async def _outcomes(self, items: list[T]) -> Sequence[R | Exception]:
+        try:
+            return await self._act(items)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled but something that the driver waited for, as a connection that is closed.
+            error: Exception = Unavailable("The connection to MongoDB was closed; try again.")
+            return [error] * len(items)
+        except Exception as error:
+            return [error] * len(items)
