@@ -1,4 +1,5 @@
-"""Slots count while their worker's lease holds: what becomes of limited jobs where it is short, or has run out."""
+"""Slots count while their worker's lease holds: what becomes of limited jobs where it is short, or has run out; and
+room that is there is found."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 from harness.waiting import eventually
-from mainspring import JobContext, Scheduler
+from mainspring import JobContext, Limit, Rate, Scheduler
 from mainspring.engine.gatekeeper import Gatekeeper
+from mainspring.store.codec import document_id
+from mainspring.store.gates import Want
 
 Make = Callable[..., Scheduler]
 
@@ -65,3 +68,19 @@ async def test_nothing_limited_is_claimed_while_no_heartbeat_keeps_the_slots(mak
     await eventually(lambda: done == ["free", "limited"], 30)
     ended = await scheduler.wait(one.id, timeout=30)
     assert ended.token == 1
+
+
+async def test_room_that_came_before_anybody_waited_is_found_by_whoever_looks_later(scheduler: Scheduler) -> None:
+    store = await scheduler._store()
+    jobs = [document_id((await scheduler.schedule("x")).id) for _ in range(2)]
+    rate, limit = Rate("50/second", burst=1), Limit(2)
+    await store.gates.take("one", {"r:name:x": Want(rate, 0, 2), "c:name:x": Want(limit, 0, 1)})
+    await store.gates.take("two", {"c:name:x": Want(limit, 0, 1)})
+    await store.gates.give_back("two", {"c:name:x": 0})
+    for gate, job in zip(("r:name:x", "c:name:x"), jobs, strict=True):
+        await store.gates.put_in_line({gate: [job]}, {gate: "wait"}, {})
+
+    async def found() -> bool:
+        return set(await store.gates.open_lines(10)) == {"r:name:x", "c:name:x"}
+
+    await eventually(found)

@@ -80,6 +80,7 @@ class Lines:
                 "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
                 "grants": {"$ifNull": ["$grants", []]},
                 "keep_until": {"$ifNull": ["$keep_until", now]},
+                "open_at": _may_open_at(now),
             }
             if name in groups:
                 group, first = groups[name], firsts.get(name, FIRST_PRIORITY)
@@ -345,6 +346,14 @@ class Lines:
 
 def _held(note: str, now: Any) -> Document:
     return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
+
+
+def _may_open_at(now: Any) -> Document:
+    """From when on there may be room at a gate that jobs begin to wait at: what became free before anybody waited has
+    woken nobody. The clock knows it of a rate, the grants of a limit; anything else tells by itself."""
+    room = {"$lt": [{"$sum": "$grants.n"}, "$limit"]}
+    known = {"$cond": [{"$and": [{"$gt": ["$limit", 0]}, room]}, now, "$$REMOVE"]}
+    return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", known]}]}
 
 
 def _lining_up(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Any) -> UpdateMany:
