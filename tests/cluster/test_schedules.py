@@ -275,6 +275,6 @@ async def _ended(ask: Asking, wanted: set[str]) -> None:
 
 async def _fire_some_more(scheduler: Scheduler, ask: Asking) -> set[str]:
     """Firings that need every process; when they are done, a process that was asleep has done what it was about to."""
-    wanted = await _fire_at(scheduler, _soon(1), 3 * EACH, "later")
+    wanted = await _fire_at(scheduler, _soon(4), 3 * EACH, "later")
     await _ended(ask, wanted)
     return wanted
