@@ -29,9 +29,12 @@ class WriteNotes(Chore):
         for holding in noted:
             lines, holding.unwritten = holding.unwritten, []
             progress = holding.progress if holding.progress_new else None
-            holding.progress_new = False
             notes.append(Note(holding.id, holding.token, progress, lines, holding.log_cut))
         await self._around.store.notes.write(notes, MAX_LOG_LINES)
+        for holding, note in zip(noted, notes, strict=True):
+            # Until here it was new: a job that ends meanwhile stores it with its end, which may come first.
+            if holding.progress is note.progress:
+                holding.progress_new = False
         if self._around.events.wanted("job:progress"):
             for holding in moved:
                 self._around.events.emit(
