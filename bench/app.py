@@ -45,7 +45,7 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
 def add_webhooks(scheduler: Scheduler, allowed: str) -> None:
     """The product's own handler of webhooks, with its usual limits."""
     from mainspring.api.settings import service_settings
-    from mainspring.builtin import add_builtin_handlers
+    from mainspring.client.builtin_jobs import add_builtin_handlers
 
     add_builtin_handlers(scheduler, service_settings(http_allow=allowed))
 

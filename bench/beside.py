@@ -17,7 +17,7 @@ from bench.drain import Drained, describe, drain
 from bench.ground import CHUNK, Document, Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
-from mainspring.model.job import COMPLETED
+from mainspring.model.jobs.job import COMPLETED
 
 _LOADERS = 2
 _DAYS = 3

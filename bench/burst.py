@@ -19,7 +19,7 @@ from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row, percentile
 from bench.shelf import due_at, future, store, templates
-from mainspring.store.collections import BY_ID
+from mainspring.store.schema import BY_ID
 
 _PERCENTS = (50, 95, 99)
 _LIMIT_MS = 1000.0

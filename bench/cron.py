@@ -14,7 +14,7 @@ from bench.ground import Ground
 from bench.options import Options
 from bench.report import Bar, Row
 from mainspring import Cron
-from mainspring.cron.pattern import compile_pattern
+from mainspring.rules.cron.pattern import compile_pattern
 
 _RULES = (
     ("*/5 * * * *", "UTC"),

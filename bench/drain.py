@@ -18,8 +18,8 @@ from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
 from mainspring.clock import truncate
-from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, DEFAULT_QUEUE, RUNNING
-from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE, LINE
+from mainspring.model.jobs.job import COMPLETED, DEFAULT_PRIORITY, DEFAULT_QUEUE, RUNNING
+from mainspring.store.schema import CLAIM, FINISHED_INDEX, LEASE, LINE
 
 _LOOK_EVERY = 0.02
 _LOADS_A_SECOND = 25_000

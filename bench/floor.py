@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import Any
 
 from bench.ground import CHUNK, Document, Place
-from mainspring.model.ending import Completed
-from mainspring.model.job import DEFAULT_QUEUE, RUNNING
-from mainspring.store.claim import ORDER, UNREAD, taking_stage
-from mainspring.store.collections import CLAIM
-from mainspring.store.finish import Finish, finish_stage
+from mainspring.model.jobs.job import DEFAULT_QUEUE, RUNNING
+from mainspring.model.jobs.outcome import Completed
+from mainspring.store.jobs.claim import ORDER, UNREAD, taking_stage
+from mainspring.store.jobs.finish import Finish, finish_stage
+from mainspring.store.schema import CLAIM
 
 NOW = "$$NOW"
 BATCHES = (500, 1000)

@@ -23,9 +23,12 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from mainspring.clock import ServerClock
-from mainspring.config import make_settings
-from mainspring.model.draft import Draft
+from mainspring.config.settings import make_settings
+from mainspring.model.jobs.draft import Draft
 from mainspring.mongod import open_server
+from mainspring.mongod.credentials import read_key
+from mainspring.mongod.folder import Folder
+from mainspring.mongod.replica_set import server_client
 from mainspring.store import Store
 from mainspring.store.connection import DURABLE, Connection
 
@@ -64,12 +67,14 @@ def _data(name: str, n: int) -> Document:
 class Ground:
     """The server under measurement."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, owner: MongoClient[Document] | None = None) -> None:
+        """`owner` is a client that may tell the server what to do, where that of the URI may not."""
         self.uri = uri
         self.client: MongoClient[Document] = MongoClient(uri, appname="mainspring-bench")
         status = self.client.admin.command("serverStatus")
         self.version: str = status["version"]
         self.mongod = _process(status["pid"])
+        self._owner = owner or self.client
 
     @contextmanager
     def place(self) -> Iterator[Place]:
@@ -83,7 +88,7 @@ class Ground:
 
     def settle(self) -> None:
         """Have the server write out what it still holds back, so that no measurement pays for the one before."""
-        self.client.admin.command("fsync")
+        self._owner.admin.command("fsync")
         time.sleep(0.2)
 
 
@@ -95,8 +100,8 @@ def open_ground(uri: str | None) -> Iterator[Ground]:
         return
     folder = Path(tempfile.mkdtemp(prefix="mainspring-bench-"))
     try:
-        with open_server(folder) as server:
-            yield Ground(server.uri)
+        with open_server(folder) as server, server_client(server.port, read_key(Folder(folder).key) or "") as owner:
+            yield Ground(server.uri, owner)
         _wait_gone(server.pid, server.guardian_pid)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

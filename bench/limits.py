@@ -69,7 +69,7 @@ def _beside_line(ground: Ground, options: Options) -> Row:
 def waiting_job(template: Document, now: datetime) -> Document:
     """A job that is due, more urgent than those measured, and waits for a slot."""
     held = {"by": "limit", "note": "1 job at once is allowed, and it is running.", "since": now}
-    document = {**template, "_id": ObjectId(), "name": "stuck", "priority": 1, "line": _LINE, "held": held}
+    document = {**template, "_id": ObjectId(), "name": "stuck", "priority": 1, "line": _LINE, "waiting_for": held}
     del document["ready"]
     return document
 

@@ -18,9 +18,9 @@ from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
 from mainspring.clock import EPOCH
-from mainspring.config import Settings
-from mainspring.model.job import COMPLETED
-from mainspring.store.collections import FINISHED_INDEX
+from mainspring.config.settings import Settings
+from mainspring.model.jobs.job import COMPLETED
+from mainspring.store.schema import FINISHED_INDEX
 
 _SPAN = timedelta(days=3)
 _KEPT = timedelta(seconds=Settings().keep_finished or 0.0)

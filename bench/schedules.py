@@ -11,10 +11,11 @@ from bench.ground import Ground, Place
 from bench.options import Options
 from bench.report import Bar, Row
 from bench.shelf import future, store, templates
+from harness.inside import inside
 from mainspring import Cron, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.model.plan import MISFIRES
-from mainspring.store.collections import BY_ID
+from mainspring.model.schedules.firing_plan import MISFIRES, Misfire
+from mainspring.store.schema import BY_ID
 
 _GROWTH = Bar("ratio", 1.1, at_most=True)
 _LIMIT_S = Bar("value", 1.0, at_most=True)
@@ -53,7 +54,7 @@ def _downtimes(ground: Ground, options: Options) -> list[Row]:
     return rows
 
 
-async def _missed(place: Place, misfire: str, count: int) -> tuple[float, int]:
+async def _missed(place: Place, misfire: Misfire, count: int) -> tuple[float, int]:
     """The seconds that it takes to resolve so many missed firings, and how many jobs were made; each is accounted for.
 
     The clock is moved by hand. The firings within the grace time, which are late and not missed, come on top.
@@ -65,7 +66,7 @@ async def _missed(place: Place, misfire: str, count: int) -> tuple[float, int]:
             "noop", {"n": 0}, repeat=Cron("* * * * * *"), schedule_id="s", misfire=misfire, misfire_limit=_CAUGHT_UP
         )
         clock.advance(timedelta(seconds=count + _GRACE))
-        firing = (await scheduler._store()).firing
+        firing = (await inside(scheduler).store()).firing
         made, started = 0, time.perf_counter()
         while due := await firing.due():
             made += sum(len(fired.jobs) for fired in await firing.advance(await firing.load([due[0][0]])))

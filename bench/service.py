@@ -1,6 +1,6 @@
 """The HTTP service: creating jobs over HTTP beside the raw insert, and webhook jobs beside a bare loop of requests.
 
-The service, the worker and the sink that is called are processes of their own. Whoever asks the service is this very
+The service, the worker and the sink that is called are processes of their own. The client is this very
 process, so that on a small machine the figures have the client's share of the cores in them.
 """
 
@@ -26,13 +26,13 @@ from bench.crew import PATIENCE, Crew, used
 from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Row
-from mainspring.builtin import webhook_data
+from mainspring.client.builtin_jobs import webhook_data
 from mainspring.clock import truncate
 from mainspring.jobtypes.http.webhook import parse_request, target_of
-from mainspring.model.draft import Draft
-from mainspring.model.job import COMPLETED, DEFAULT_PRIORITY, RUNNING
-from mainspring.model.reserved import HTTP, QUEUES
-from mainspring.store.collections import CLAIM, FINISHED_INDEX, LEASE, LINE
+from mainspring.model.jobs.draft import Draft
+from mainspring.model.jobs.job import COMPLETED, DEFAULT_PRIORITY, RUNNING
+from mainspring.model.jobs.reserved_names import HTTP, QUEUES
+from mainspring.store.schema import CLAIM, FINISHED_INDEX, LEASE, LINE
 
 CONNECTIONS = 50
 # As many requests as one target gets at once by default.
@@ -72,8 +72,8 @@ def _creates(ground: Ground, options: Options) -> list[Row]:
 @contextmanager
 def _serving(place: Place) -> Iterator[str]:
     """`mainspring serve` on a database, in a process of its own."""
-    command = [sys.executable, "-m", "mainspring", "serve", "--uri", _uri(place), "--port", "0"]
-    environment = os.environ | {"MAINSPRING_REQUESTS_A_MINUTE": _UNLIMITED}
+    command = [sys.executable, "-m", "mainspring", "serve", "--open", "--port", "0"]
+    environment = os.environ | {"MAINSPRING_URI": _uri(place), "MAINSPRING_REQUESTS_PER_MINUTE": _UNLIMITED}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         yield _address(process)

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 
 from bench.ground import CHUNK, Document, Place
 from mainspring import Cron, Every, Rule, Scheduler
-from mainspring.store.collections import BY_ID
-from mainspring.store.zones import zones_print
+from mainspring.store.schedules.zone_versions import zones_fingerprint
+from mainspring.store.schema import BY_ID
 
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney", "Africa/Cairo")
 _DAYS = 3
@@ -55,7 +55,7 @@ def due_at(template: Document, at: datetime, n: int, name: str) -> Document:
     """A schedule whose next firing is at an instant, by a rule that few others have."""
     rule = _every(at, n) if template["rule"]["kind"] == "every" else _cron(at, n)
     before = at - timedelta(hours=1)
-    document = {**template, "_id": f"{name}-{n}", "rule": rule.to_document(), "zones": zones_print(rule.zones)}
+    document = {**template, "_id": f"{name}-{n}", "rule": rule.to_document(), "zones": zones_fingerprint(rule.zones)}
     document |= {"next_at": at, "due_at": at, "fire_at": at, "cursor": before, "since": before}
     document["job"] = {**template["job"], "data": {"since": at.timestamp()}}
     return {key: value for key, value in document.items() if value is not None}

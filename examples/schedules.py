@@ -29,7 +29,7 @@ async def show_a_night_in_march() -> None:
     """What a rule will do, without storing anything."""
     rule = Cron("30 2 * * *", timezone="Europe/Berlin")
     print(rule.describe())
-    for firing in await scheduler.preview(rule, 3, start=datetime(2026, 3, 28, tzinfo=UTC)):
+    for firing in await scheduler.schedules.preview(rule, 3, start=datetime(2026, 3, 28, tzinfo=UTC)):
         print(firing.at, *firing.notes)
 
 
@@ -57,7 +57,7 @@ async def main() -> None:
         firings = [await beats.get() for _ in range(3)]
         print("heartbeat has fired", len(set(firings)), "times")
         for schedule_id in ("heartbeat", "sales-report"):
-            await scheduler.delete_schedule(schedule_id)
+            await scheduler.schedules.delete(schedule_id)
 
 
 if __name__ == "__main__":

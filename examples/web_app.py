@@ -28,7 +28,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     _, where, what = environ["PATH_INFO"].split("/", 2)
     status, answer = "404 Not Found", {}
     if environ["REQUEST_METHOD"] == "POST" and where == "reports":
-        # Whoever asks twice while the first is on its way gets the same job.
+        # A visitor that asks twice while the first job is on its way gets the same job.
         job = scheduler.schedule("generate-report", {"kind": what}, dedupe_key=f"report:{what}")
         status, answer = "202 Accepted", {"job": job.id}
     elif where == "jobs":

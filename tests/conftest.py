@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -11,12 +12,26 @@ from pymongo import AsyncMongoClient
 
 from harness.databases import Databases
 from harness.fuzzing import FULL
+from harness.ordering import in_shares
 from harness.servers import Servers
 from mainspring import Scheduler
 
 # The same examples in every run, so that a change is judged by what it changes; MAINSPRING_FUZZ=full tries others.
 settings.register_profile("steady", derandomize=not FULL, print_blob=True)
 settings.load_profile("steady")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    if processes > 1:
+        items[:] = in_shares(items, processes)
+
+
+def pytest_collection_finish() -> None:
+    """All tests and modules stay until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

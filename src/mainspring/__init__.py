@@ -1,11 +1,15 @@
 """Mainspring: a distributed job scheduler for Python on MongoDB."""
 
-from mainspring.access import NewKey as NewApiKey
-from mainspring.cron import Cron
-from mainspring.dead_letters import Redrive
-from mainspring.engine.context import JobContext
+from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
+from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.client.namespaces.schedules import Schedule
+from mainspring.client.scheduler import Scheduler
+from mainspring.config.field_map import FieldMap
+from mainspring.engine.run.context import JobContext
 from mainspring.errors import (
     ArchiveError,
+    AuditKeyMissing,
+    BadArguments,
     BulkError,
     CalendarNotFound,
     Cancel,
@@ -22,6 +26,7 @@ from mainspring.errors import (
     JobStateError,
     KeyNotFound,
     MainspringError,
+    MalformedDocument,
     QueueFull,
     RedriveNotFound,
     RetryAfter,
@@ -35,31 +40,33 @@ from mainspring.errors import (
     UnsupportedServer,
     WaitTimeout,
 )
-from mainspring.model.access import Key as ApiKey
-from mainspring.model.audit import Entry as AuditEntry
-from mainspring.model.audit import Row as AuditRow
-from mainspring.model.audit import Verdict as AuditVerdict
-from mainspring.model.breaker import Breaker, BreakerStatus
-from mainspring.model.calendar import Calendar
-from mainspring.model.changes import Change
-from mainspring.model.controls import GateUse, LimitOverride, LimitStatus, Paused
-from mainspring.model.dead_letters import DeadLetterGroup
-from mainspring.model.explanation import ExplainedGate, Explanation
-from mainspring.model.health import Health
-from mainspring.model.job import Attempt, Held, Job, JobError, Progress, Step
-from mainspring.model.ledger import Entry as LedgerEntry
-from mainspring.model.ledger import Notice
-from mainspring.model.limits import Limit, Rate, Sequence
-from mainspring.model.retention import Keep
-from mainspring.model.retry import Retry
-from mainspring.model.rules import AnyOf, At, Every, Except, RRule, Rule
-from mainspring.model.schedule import Firing, Pause
-from mainspring.model.sealing import Sealed
-from mainspring.model.secrets import Secret
-from mainspring.model.statistics import Counts, Statistics
-from mainspring.scheduler import Scheduler
-from mainspring.schedules import Schedule
-from mainspring.store.ledger import Backfill
+from mainspring.model.access.api_keys import Key as ApiKey
+from mainspring.model.access.audit import Entry as AuditEntry
+from mainspring.model.access.audit import Row as AuditRow
+from mainspring.model.access.audit_chain import Link as AuditLink
+from mainspring.model.access.audit_chain import Verdict as AuditVerdict
+from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
+from mainspring.model.explain.explanation import ExplainedGate, Explanation
+from mainspring.model.jobs.foreign import ForeignDocument, ForeignDocuments
+from mainspring.model.jobs.job import Attempt, Job, JobError, Progress, Step, WaitingFor
+from mainspring.model.jobs.retention import Keep
+from mainspring.model.jobs.retry import Retry
+from mainspring.model.limits.breaker import Breaker, BreakerStatus
+from mainspring.model.limits.controls import GateUse, LimitOverride, LimitStatus, Paused
+from mainspring.model.limits.limits import Limit, Rate, Sequence
+from mainspring.model.privacy.encrypted_values import EncryptedValue
+from mainspring.model.privacy.secrets import Secret
+from mainspring.model.schedules.ledger import Entry as LedgerEntry
+from mainspring.model.schedules.ledger import Notice
+from mainspring.model.schedules.schedule import Firing, Pause
+from mainspring.model.views.changes import Change
+from mainspring.model.views.health import Health
+from mainspring.model.views.statistics import Counts, Statistics
+from mainspring.rules import AnyOf, At, Every, Except, RRule, Rule
+from mainspring.rules.calendars.calendar import Calendar
+from mainspring.rules.cron import Cron
+from mainspring.store.jobs.transactions import Transaction
+from mainspring.store.schedules.ledger import Backfill
 
 __all__ = [
     "AnyOf",
@@ -68,9 +75,12 @@ __all__ = [
     "At",
     "Attempt",
     "AuditEntry",
+    "AuditKeyMissing",
+    "AuditLink",
     "AuditRow",
     "AuditVerdict",
     "Backfill",
+    "BadArguments",
     "Breaker",
     "BreakerStatus",
     "BulkError",
@@ -84,16 +94,19 @@ __all__ = [
     "Cron",
     "DeadLetterGroup",
     "EmbeddedError",
+    "EncryptedValue",
     "Every",
     "Except",
     "ExplainedGate",
     "Explanation",
     "Fail",
+    "FieldMap",
     "Firing",
+    "ForeignDocument",
+    "ForeignDocuments",
     "GateUse",
     "HandlerError",
     "Health",
-    "Held",
     "InvalidCron",
     "InvalidJob",
     "InvalidKey",
@@ -110,6 +123,7 @@ __all__ = [
     "LimitOverride",
     "LimitStatus",
     "MainspringError",
+    "MalformedDocument",
     "NewApiKey",
     "Notice",
     "Pause",
@@ -127,7 +141,6 @@ __all__ = [
     "ScheduleNotFound",
     "ScheduleStateError",
     "Scheduler",
-    "Sealed",
     "Secret",
     "SecretNotFound",
     "Sequence",
@@ -136,7 +149,9 @@ __all__ = [
     "Statistics",
     "Step",
     "StepError",
+    "Transaction",
     "Unavailable",
     "UnsupportedServer",
     "WaitTimeout",
+    "WaitingFor",
 ]

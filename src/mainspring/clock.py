@@ -2,24 +2,31 @@
 
 Instants come from the database's clock: `ServerClock` keeps the offset between the server's wall clock and this
 process's monotonic one, so that a worker whose own wall clock is wrong, or jumps, still writes and waits by the
-server's. Durations come from `monotonic()`. `ManualClock` takes the place of both in tests.
+server's. Durations come from `monotonic()`. `ManualClock` replaces both in tests.
 
-The store compares times on the server: `expression()` is what stands for "now" in a query, `$$NOW` in production
-and a literal under a ManualClock.
+The store compares times on the server: `expression()` is "now" in a query, `$$NOW` in production and a literal under a
+ManualClock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Generator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+# It goes on while the machine is suspended, as leases do; CLOCK_MONOTONIC stands still meanwhile.
+_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 def monotonic() -> float:
     """Seconds for measuring durations; never goes back, and has no relation to the time of day."""
-    return time.monotonic()
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def truncate(instant: datetime) -> datetime:
@@ -30,7 +37,7 @@ def truncate(instant: datetime) -> datetime:
 
 
 class Clock(Protocol):
-    """What the store and the engine need to know of time."""
+    """The clock that the store and the engine use."""
 
     def now(self) -> datetime:
         """The server's time, as well as this process can tell."""
@@ -39,10 +46,10 @@ class Clock(Protocol):
         """The server's time at an instant of `monotonic()`."""
 
     def expression(self) -> Any:
-        """What stands for the server's "now" inside a query or an update."""
+        """The server's "now" as an expression inside a query or an update."""
 
     def learn(self, server_time: datetime, sent: float, received: float) -> None:
-        """Take a reading of the server's clock that was asked for at `sent` and answered at `received`."""
+        """Use a reading of the server's clock: the request was sent at `sent`, the answer came at `received`."""
 
 
 class ServerClock:
@@ -59,8 +66,8 @@ class ServerClock:
         return monotonic() - self._learned_at
 
     def learn(self, server_time: datetime, sent: float, received: float) -> None:
-        # A reading is as good as its round trip is short. An older one loses its worth (1 ms a second), so that a
-        # new primary with another clock is followed soon.
+        # The shorter the round trip, the better the reading. The error of an older reading grows by 1 ms a second, so
+        # that the clock soon follows a new primary.
         error = (received - sent) / 2
         if error <= self._error + self.age * 0.001:
             self._offset = server_time.timestamp() - (sent + received) / 2
@@ -68,7 +75,7 @@ class ServerClock:
             self._learned_at = received
 
     def forget(self) -> None:
-        """Drop the reading (the server may have changed); the next one counts whatever its round trip."""
+        """Drop the reading (the server may have changed); the next one is used whatever its round trip."""
         self._error = float("inf")
         self._learned_at = float("-inf")
 
@@ -83,11 +90,43 @@ class ServerClock:
         return "$$NOW"
 
 
+class Follower(Protocol):
+    """A worker that uses a manual clock. Both methods are called on the worker's event loop."""
+
+    def clock_moved(self) -> None:
+        """Look at once for everything that may be due now."""
+
+    async def catch_up(self) -> None:
+        """Return when the schedules that are due now have fired."""
+
+
+class Moment(datetime):
+    """The time to which a clock was moved. Awaited, it lets the workers of that clock catch up first."""
+
+    _clock: ManualClock
+
+    @classmethod
+    def of(cls, clock: ManualClock) -> Moment:
+        now = clock.now()
+        moment = cls(*now.timetuple()[:6], now.microsecond, tzinfo=now.tzinfo)
+        moment._clock = clock
+        return moment
+
+    def __await__(self) -> Generator[Any, Any, datetime]:
+        return self._clock.catch_up().__await__()
+
+
 class ManualClock:
-    """A clock that stands still until it is moved. For tests: days pass in no time."""
+    """A clock that stands still until it is moved. For tests: days pass in no time.
+
+    `clock.advance(days)` moves it and wakes the workers that use it. `await clock.advance(days)` also returns only when
+    the schedules that are due then have made their jobs. One move is one jump: firings in between are missed, as they
+    are while no worker runs, and follow the schedule's `misfire`; to fire each, move from one to the next.
+    """
 
     def __init__(self, start: datetime | None = None) -> None:
         self._now = truncate(start or datetime(2030, 1, 1, tzinfo=UTC))
+        self._followers: dict[Follower, asyncio.AbstractEventLoop] = {}
 
     def now(self) -> datetime:
         return self._now
@@ -101,8 +140,29 @@ class ManualClock:
     def learn(self, server_time: datetime, sent: float, received: float) -> None:
         """A manual clock learns nothing."""
 
-    def advance(self, by: float | timedelta) -> datetime:
-        """Move on by seconds or a timedelta, and return the new time."""
+    def advance(self, by: float | timedelta) -> Moment:
+        """Move on by seconds or a timedelta, and return the new time; await it to wait for the firings that are due."""
         step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         self._now = truncate(self._now + step)
+        for follower, loop in list(self._followers.items()):
+            with suppress(RuntimeError):  # that loop is closed
+                loop.call_soon_threadsafe(follower.clock_moved)
+        return Moment.of(self)
+
+    async def catch_up(self) -> datetime:
+        """Return when the schedules that are due now have fired, in all workers that use this clock."""
+        here = asyncio.get_running_loop()
+        for follower, loop in list(self._followers.items()):
+            if loop is here:
+                await follower.catch_up()
+            else:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(follower.catch_up(), loop))
         return self._now
+
+    def follow(self, follower: Follower) -> None:
+        """Notify a worker, which runs on this event loop, of each move."""
+        self._followers[follower] = asyncio.get_running_loop()
+
+    def unfollow(self, follower: Follower) -> None:
+        """Stop notifying it."""
+        self._followers.pop(follower, None)

@@ -1,28 +1,31 @@
-"""Every error a user can meet, and the signals a handler can raise.
+"""Every error that Mainspring raises to its callers, and the signals that a handler can raise.
 
     MainspringError
     ├── ConfigurationError      a setting or an argument is wrong; nothing was changed
     │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
+    │   │   └── BadArguments    its data does not fit its handler's arguments
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
-    │   │   └── InvalidCron     a cron expression is wrong; tells where, and what was expected
+    │   │   └── InvalidCron     a cron expression is wrong; says where, and what was expected
     │   ├── HandlerError        a handler cannot be registered as written
-    │   └── InvalidKey          a text is no API key
+    │   ├── InvalidKey          a text is no API key
+    │   └── AuditKeyMissing     the audit log is signed with a key that this process does not have
     ├── JobNotFound             no job has this id
     ├── JobStateError           the job is in a state that does not allow the verb
     ├── ScheduleNotFound        no schedule has this id
-    ├── ScheduleStateError      the schedule's state does not allow what was asked of it
+    ├── ScheduleStateError      the schedule's state does not allow the verb
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
     ├── SecretNotFound          no secret has this name
     ├── KeyNotFound             no API key in force has this id
+    ├── MalformedDocument       a stored document cannot be read: another program, or a newer version, has written it
     ├── QueueFull               the queue has as many pending jobs as it may
-    ├── BulkError               some items of a bulk were refused; carries what was inserted and what was not
+    ├── BulkError               some items of a bulk were refused; carries the stored jobs and the errors
     ├── ArchiveError            finished jobs were not deleted, since they could not be archived
-    ├── ClaimLost               the claim ran out or was taken; whatever this holder did is not recorded
+    ├── ClaimLost               the claim ran out or was taken; the result of this worker is not recorded
     ├── StepError               a step of a handler cannot be run or kept: its name, its result, its place
     ├── WaitTimeout             the job did not end in the time given to `wait()`
     ├── Unavailable             MongoDB cannot be reached, or did not answer in time
-    ├── UnsupportedServer       the server is too old, or lacks what was asked for (transactions on a standalone)
+    ├── UnsupportedServer       the server is too old, or lacks a feature (transactions on a standalone server)
     └── EmbeddedError           the embedded mongod cannot be found, started or used
 
     Signal                      raised by handlers to choose how an attempt ends; not errors
@@ -31,10 +34,10 @@
     ├── Cancel(reason)          end as cancelled
     └── Fail(reason)            end as failed now, whatever attempts are left
 
-Breakers take a failed attempt for a sign that what the job needs is down. An error or signal whose attribute `outage`
-is False says that it is up, and one where that is None says nothing of it.
+A circuit breaker counts a failed attempt as a sign that the system behind the job is down. An error or signal whose
+attribute `outage` is False is a sign that this system is up, and one whose `outage` is None is not counted.
 
-Each message says what is wrong and what to do about it.
+Each message states the problem and the cure.
 """
 
 from __future__ import annotations
@@ -42,12 +45,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from mainspring.durations import duration_ms
+
 
 class MainspringError(Exception):
     """The base of all errors raised by Mainspring."""
 
     outage: bool | None = None
-    """To breakers, they say nothing of what a handler needs, unless one knows better."""
+    """Circuit breakers do not count Mainspring's own errors, unless an error says otherwise."""
 
 
 class ConfigurationError(MainspringError, ValueError):
@@ -56,6 +61,10 @@ class ConfigurationError(MainspringError, ValueError):
 
 class InvalidJob(ConfigurationError):
     """A job cannot be scheduled as asked."""
+
+
+class BadArguments(InvalidJob):
+    """A job's data does not fit its handler; running it again would change nothing."""
 
 
 class InvalidSchedule(ConfigurationError):
@@ -82,6 +91,21 @@ class InvalidKey(ConfigurationError):
     """A text is no API key. The message never shows any of it."""
 
 
+class AuditKeyMissing(ConfigurationError):
+    """The audit log is signed with a key that this process does not have: it can neither check it nor append to it."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(
+            f"The audit log is signed with the key {key_id!r:.60}, which this process does not have; add it to "
+            "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. That of an embedded MongoDB is in the "
+            "file audit.key of its folder, and is found where the folder is named, as by --data."
+        )
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[type[AuditKeyMissing], tuple[str]]:
+        return type(self), (self.key_id,)
+
+
 class JobNotFound(MainspringError, LookupError):
     """No job has this id: it never existed, was deleted, or its retention ended."""
 
@@ -94,7 +118,7 @@ class JobNotFound(MainspringError, LookupError):
 
 
 class JobStateError(MainspringError):
-    """The job's state does not allow what was asked of it."""
+    """The job's state does not allow the verb."""
 
     def __init__(self, job_id: str, state: str, verb: str, allowed: str) -> None:
         super().__init__(f"Job {job_id} is {state}; {verb} works on {allowed} jobs only.")
@@ -118,14 +142,14 @@ class ScheduleNotFound(MainspringError, LookupError):
 
 
 class ScheduleStateError(MainspringError):
-    """The schedule's state does not allow what was asked of it."""
+    """The schedule's state does not allow the verb."""
 
 
 class CalendarNotFound(MainspringError, LookupError):
     """No calendar has this name: it never existed, or was deleted."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"No calendar has the name {name!r}; store one with put_calendar().")
+        super().__init__(f"No calendar has the name {name!r}; store one with calendars.put().")
         self.name = name
 
     def __reduce__(self) -> tuple[type[CalendarNotFound], tuple[str]]:
@@ -158,20 +182,25 @@ class SecretNotFound(MainspringError, LookupError):
     """No secret has this name: it was never stored, or was deleted."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no secret {name!r}; store it with put_secret(), or PUT /api/secrets/{name}.")
+        super().__init__(f"There is no secret {name!r}; store it with secrets.put(), or PUT /api/secrets/{name}.")
         self.name = name
 
     def __reduce__(self) -> tuple[type[SecretNotFound], tuple[str]]:
         return type(self), (self.name,)
 
 
+class MalformedDocument(MainspringError):
+    """A stored document cannot be read: another program, or a newer version, has written it. The message names the
+    fields, and none of their values."""
+
+
 class QueueFull(MainspringError):
-    """The queue has as many pending jobs as `limit_queue(max_pending=…)` allows. Nothing was stored."""
+    """The queue has as many pending jobs as `queues.limit(max_pending=…)` allows. Nothing was stored."""
 
     def __init__(self, queue: str, max_pending: int) -> None:
         super().__init__(
             f"The queue {queue!r} has {max_pending:,} pending jobs, as many as it may. Schedule again later, start "
-            'more workers, let producers wait with limit_queue(…, when_full="wait"), or raise max_pending.'
+            'more workers, let producers wait with queues.limit(…, when_full="wait"), or raise max_pending.'
         )
         self.queue = queue
         self.max_pending = max_pending
@@ -205,11 +234,11 @@ class ArchiveError(MainspringError):
 
 
 class ClaimLost(MainspringError):
-    """The claim on this job ran out or was taken by somebody else; this holder's result was not recorded."""
+    """The claim on this job ran out, or another worker has taken the job; the result of this worker is not recorded."""
 
 
 class StepError(MainspringError):
-    """A step cannot be run or kept as it was asked for. The job fails at once: the next attempt would meet the same."""
+    """A step cannot be run or kept. The job fails at once: the next attempt would fail in the same way."""
 
 
 class WaitTimeout(MainspringError, TimeoutError):
@@ -221,7 +250,7 @@ class Unavailable(MainspringError, ConnectionError):
 
 
 class UnsupportedServer(MainspringError):
-    """The MongoDB server is too old or lacks what was asked for."""
+    """The MongoDB server is too old or lacks a feature that the call needs."""
 
 
 class EmbeddedError(MainspringError):
@@ -229,13 +258,19 @@ class EmbeddedError(MainspringError):
 
 
 class Signal(Exception):
-    """The base of what a handler raises to choose how its attempt ends."""
+    """The base of the signals by which a handler chooses how its attempt ends."""
+
+
+def _span(delay: float | timedelta | str) -> timedelta:
+    if isinstance(delay, str):
+        return timedelta(milliseconds=duration_ms(delay, "delay", ConfigurationError))
+    return delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
 
 
 class _Delayed(Signal):
-    def __init__(self, delay: float | timedelta, reason: str = "") -> None:
+    def __init__(self, delay: float | timedelta | str, reason: str = "") -> None:
         super().__init__(reason)
-        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        self.delay = _span(delay)
         self.reason = str(reason)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -247,7 +282,7 @@ class RetryAfter(_Delayed):
     kept with the attempt's error."""
 
     def __init__(
-        self, delay: float | timedelta, reason: str = "", *, details: Mapping[str, object] | None = None
+        self, delay: float | timedelta | str, reason: str = "", *, details: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(delay, reason)
         self.details = details
@@ -271,8 +306,9 @@ class Cancel(_Reasoned):
 
 
 class Fail(_Reasoned):
-    """End the job as failed now, whatever attempts are left. With `outage` False, breakers take it for a sign that what
-    the job needs is up, and with None for none at all. `details`, a small mapping, is kept with the error."""
+    """End the job as failed now, whatever attempts are left. With `outage` False, circuit breakers count it as a sign
+    that the system behind the job is up; with None they do not count it. `details`, a small mapping, is kept with the
+    error."""
 
     def __init__(
         self, reason: str = "", *, outage: bool | None = True, details: Mapping[str, object] | None = None

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pymongo import AsyncMongoClient
 
 from harness.commands import MAINSPRING, Command
+from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Scheduler
 
 APPS = Path(__file__).parent / "apps"
+
+
+@pytest.fixture
+def db(side_client: AsyncMongoClient[dict[str, Any]], uri: str) -> Database:
+    """The test's database, as another program sees it."""
+    return side_client[uri.rpartition("/")[2].partition("?")[0]]
 
 
 @pytest.fixture
@@ -22,6 +30,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
     def start(*arguments: str, cwd: Path = APPS, command: tuple[str, ...] = MAINSPRING, **environment: str) -> Command:
         log = tmp_path / f"output-{len(started)}"
+        environment = {"XDG_CONFIG_HOME": str(tmp_path / "config"), **environment}
         started.append(Command((*command, *map(str, arguments)), cwd=cwd, log=log, **environment))
         return started[-1]
 
@@ -52,7 +61,7 @@ async def client(uri: str) -> AsyncIterator[Scheduler]:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Whoever starts a command for the first time has a database that is not there yet."""
+    """A user who starts a command for the first time has a database that is not there yet."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

@@ -31,7 +31,7 @@ from harness.sinks import Received, Sink
 from harness.waiting import eventually
 from mainspring import Scheduler
 from mainspring.api.settings import service_settings
-from mainspring.builtin import smtp_settings
+from mainspring.client.builtin_jobs import smtp_settings
 from mainspring.jobtypes.http.signing import new_secret
 
 Start = Callable[..., Command]
@@ -172,7 +172,7 @@ async def log_in(stage: Stage, canaries: Canaries) -> None:
     made = (await stage.ask("POST", "/api/keys", 201, json={"name": "ops", "role": "admin"})).data
     keep_key(stage, canaries, "an API key", made["key"])
     rotation = f"/api/keys/{made['id']}/rotate"
-    rotated = (await stage.ask("POST", rotation, json={"grace": 600_000})).data
+    rotated = (await stage.ask("POST", rotation, json={"grace": "10m"})).data
     keep_key(stage, canaries, "a rotated API key", rotated["key"])
 
 
@@ -193,7 +193,7 @@ async def log_in_by_session(stage: Stage, canaries: Canaries) -> dict[str, str]:
 async def store_secrets(stage: Stage, canaries: Canaries) -> None:
     for place, name in (("a header", "token"), ("a signature", "signer"), ("a signature anew", "signer")):
         value = canaries.plant(place, new_secret() if name == "signer" else None)
-        await stage.hear("PUT", f"/api/secrets/{name}", 200, json={"value": value, "keepOld": 600_000})
+        await stage.hear("PUT", f"/api/secrets/{name}", 200, json={"value": value, "origins": ["*"], "keepOld": "10m"})
 
 
 async def go_wrong(stage: Stage, canaries: Canaries) -> None:
@@ -203,9 +203,13 @@ async def go_wrong(stage: Stage, canaries: Canaries) -> None:
         return canaries.plant(f"a request with {how}")
 
     wrong: list[tuple[str, str, Any]] = [
-        ("PUT", "/api/secrets/token", {"valeu": planted("a misspelt field")}),
-        ("PUT", "/api/secrets/token", {"value": [planted("a wrong type")]}),
-        ("PUT", "/api/secrets/token", {"value": planted("one field too many"), "generate": "signing"}),
+        ("PUT", "/api/secrets/token", {"valeu": planted("a misspelt field"), "origins": ["*"]}),
+        ("PUT", "/api/secrets/token", {"value": [planted("a wrong type")], "origins": ["*"]}),
+        (
+            "PUT",
+            "/api/secrets/token",
+            {"value": planted("one field too many"), "generate": "signing", "origins": ["*"]},
+        ),
         ("POST", "/api/jobs", {"endpoint": f"https://me:{planted('a password in its URL')}@example.com/"}),
         ("POST", "/api/jobs", {**HOOK, "headers": {"X-Key": [planted("a list as a header")]}}),
         ("POST", "/api/jobs", {**HOOK, "headers": {"X-Key": planted("a line break") + "\r\nX: y"}}),
@@ -250,7 +254,9 @@ async def call_hooks(stage: Stage, written: Canaries) -> None:
             retryAttempts=1,
             retryDelay=0,
         )
-    await stage.create(endpoint=f"{stage.sink.url}/200", headers={"X-Key": "secret://missing"}, retryAttempts=0)
+    request = {"url": f"{stage.sink.url}/200", "headers": {"X-Key": "secret://missing"}}
+    await stage.hear("POST", "/api/jobs", 422, json={"endpoint": request["url"], "headers": request["headers"]})
+    stage.ids.append((await stage.client.schedule("mainspring:http", {"request": request}, queue="http")).id)
 
 
 async def run_jobs(stage: Stage, canaries: Canaries, shown: Canaries, written: Canaries) -> None:

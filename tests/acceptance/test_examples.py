@@ -70,8 +70,24 @@ def test_an_example_runs(start: Start, uri: str, name: str, lines: list[str], tm
 
 
 def without_remarks(output: str) -> list[str]:
-    """The lines of a program, without what asyncio in its debug mode says of steps that took long on a busy machine."""
-    return [line for line in output.splitlines() if not line.startswith("Executing <")]
+    """The lines of a program, without its log, and without what asyncio in its debug mode says of steps that took long
+    on a busy machine."""
+    return [
+        line
+        for line in output.splitlines()
+        if not line.startswith(("Executing <", "Job ", "Attempt ", "Still ", "No live ", " "))
+    ]
+
+
+def test_a_worker_is_killed_and_its_job_is_taken_over_before_the_eyes_of_the_user(
+    start: Start, uri: str, tmp_path: Path
+) -> None:
+    example = start(str(ROOT / "examples" / "crash_recovery.py"), command=PYTHON, cwd=tmp_path, MAINSPRING_URI=uri)
+    assert example.wait(60) == 0, example.output
+    lines = example.output.splitlines()
+    assert lines.index("two workers run a job each") < lines.index("one worker is killed in the middle of its job")
+    assert "completed north was imported at attempt 2 ['lost', 'completed']" in lines
+    assert "completed south was imported at attempt 1 ['completed']" in lines
 
 
 async def test_the_application_for_workers_runs_in_worker_processes(start: Start, uri: str) -> None:

@@ -63,7 +63,7 @@ async def test_the_declared_schedules_of_the_page_are_stored_at_the_start(
 ) -> None:
     await follow(HOWTO / "declare-schedules-in-code.md", scheduler, capsys)
     async with scheduler:
-        stored = {schedule.id: schedule.name async for schedule in scheduler.schedules()}
+        stored = {schedule.id: schedule.name async for schedule in scheduler.schedules.find()}
     assert stored == {
         "clean_up": "clean_up",
         "poll_feeds": "poll_feeds",

@@ -205,12 +205,15 @@ async def test_the_application_with_triggers_does_what_they_say(start: Start, ur
           }'""",
         202,
     )
-    reports = await curl(
-        """curl -X POST http://localhost:3000/trigger/report \\
-          -H "Content-Type: application/json" \\
-          -d '{ "reportType": "finance" }'""",
-        202,
-    )
+    reports = [
+        await curl(
+            """curl -X POST http://localhost:3000/trigger/report \\
+              -H "Content-Type: application/json" \\
+              -d '{ "reportType": "finance" }'""",
+            202,
+        )
+        for _ in range(10)
+    ]
     retried = await curl(
         """curl -X POST http://localhost:3000/trigger/retry-demo \\
           -H "Content-Type: application/json" \\
@@ -220,11 +223,40 @@ async def test_the_application_with_triggers_does_what_they_say(start: Start, ur
     assert (await _done(client, email["jobId"])).result == "sent 'Welcome!' to user@example.com"
     assert (await _done(client, urgent["jobId"])).priority == 1
     demo = await _done(client, retried["jobId"])
-    assert [attempt.outcome for attempt in demo.attempts] == ["retried", "retried", "completed"]
-    assert len(reports["jobIds"]) == 10
+    assert [attempt.outcome for attempt in demo.attempts] == [*["retried"] * 3, "completed"]
     while [job async for job in client.jobs(state="pending", name="generate-report")]:
         assert len([job async for job in client.jobs(state="running", name="generate-report")]) <= 2
-    assert [(await _done(client, one)).result["number"] for one in reports["jobIds"]] == list(range(10))
+    assert [(await _done(client, one["jobId"])).result for one in reports] == [{"report": "finance"}] * 10
+    (cleanup,) = [schedule async for schedule in client.schedules.find()]
+    assert (cleanup.id, cleanup.rule.describe()) == ("cleanup", "at 03:00, every day, in Europe/Berlin")
+
+
+async def test_the_application_with_triggers_recovers_a_job_that_took_its_process_down(
+    start: Start, uri: str, tmp_path: Path, client: Scheduler
+) -> None:
+    port = str(free_port())
+    (tmp_path / ".env").write_text(f"MONGODB_URI={uri}\nPORT={port}\n")
+    app = start(str(ROOT / "examples" / "trigger_app.py"), command=PYTHON, cwd=tmp_path)
+    curl = Shell(f"http://127.0.0.1:{port}")
+    await eventually(lambda: _listens(int(port)) or app.process.poll() is not None)
+    crashing = await curl("curl -X POST http://localhost:3000/trigger/crash-demo", 202)
+    assert app.wait() == 9, app.output
+    rescued = await _holder_of(client, crashing["jobId"])
+    await client.workers.rescue(
+        rescued
+    )  # as the supervisor of `mainspring worker` does; without one, the lease runs out
+    start(str(ROOT / "examples" / "trigger_app.py"), command=PYTHON, cwd=tmp_path)
+    done = await _done(client, crashing["jobId"])
+    assert [attempt.outcome for attempt in done.attempts] == ["lost", "completed"]
+    assert "recovered: attempt 2" in done.result
+    shown = await curl(f"curl http://localhost:3000/jobs/{crashing['jobId']}")
+    assert (shown["state"], [one["outcome"] for one in shown["attempts"]]) == ("completed", ["lost", "completed"])
+
+
+async def _holder_of(client: Scheduler, job_id: str) -> str:
+    worker = (await client.get_job(job_id)).worker
+    assert worker is not None
+    return worker
 
 
 async def _done(client: Scheduler, job_id: str) -> Job:

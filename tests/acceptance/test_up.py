@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
+import pytest
 
 from harness.commands import Command
 from harness.waiting import eventually
@@ -29,19 +30,22 @@ def servers_in(folder: Path) -> list[psutil.Process]:
 async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_behind(
     start: Start, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "data"
-    up = start("up", "--data", str(folder), "--for", "6", "--port", "0", cwd=tmp_path)
-    await eventually(lambda: "in another terminal" in up.output)
-    uri = re.search(r"MongoDB +(mongodb://127\.0\.0\.1:\d+/\S*)", up.output)
-    assert uri is not None and str(folder) in up.output and "Ctrl-C" in up.output
+    folder = tmp_path / ".mainspring"
+    up = start("up", "--port", "0", cwd=tmp_path)
+    await eventually(lambda: "in another terminal" in up.output, 60)
+    assert re.search(r"MongoDB +mongodb://…@127\.0\.0\.1:\d+/", up.output)
+    assert "access    without a key, from this machine and user only, until there is one" in up.output
+    assert f"data      {folder} (its file uri has the password)" in up.output and "Ctrl-C" in up.output
+    password = (folder / "uri").read_text().partition("@")[0].rpartition(":")[2]
     (snippet,) = re.findall(r"^  (\S+ -c .*)$", up.output, re.MULTILINE)
-    scheduled = subprocess.run(snippet, shell=True, capture_output=True, text=True, timeout=20)
+    scheduled = subprocess.run(snippet, shell=True, capture_output=True, text=True, timeout=60)
     assert re.fullmatch(r"[0-9a-f]{24}\n", scheduled.stdout), scheduled.stderr
-    await eventually(lambda: re.search(rf"completed +send-email +…{scheduled.stdout.strip()[-6:]}", up.output))
+    await eventually(lambda: re.search(rf"completed +send-email +…{scheduled.stdout.strip()[-6:]}", up.output), 60)
+    lines = ("started +send-email", "completed +send-email", "progress +generate-report", "retrying +retry-demo")
+    await eventually(lambda: all(re.search(line, up.output) for line in lines), 60)
+    up.signal(signal.SIGTERM)
     assert up.wait() == 0
-    for line in ("started +send-email", "completed +send-email", "progress +generate-report", "retrying +retry-demo"):
-        assert re.search(line, up.output), line
-    assert "\x1b" not in up.output and "Traceback" not in up.output
+    assert "\x1b" not in up.output and "Traceback" not in up.output and password not in up.output
     await eventually(lambda: not servers_in(folder))
 
 
@@ -60,3 +64,17 @@ def test_up_takes_one_place_only(start: Start) -> None:
     up = start("up", "--data", "here", "--uri", "mongodb://there")
     assert up.wait() == 2
     assert up.output == "mainspring: Give --data or --uri, not both.\n"
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+async def test_up_runs_webhooks_and_email_and_no_demonstration_in_a_database_that_was_named(
+    start: Start, uri: str, client: Scheduler, way: str
+) -> None:
+    if way == "option":
+        up = start("up", "--uri", uri, "--for", "1", "--port", "0")
+    else:
+        up = start("up", "--no-api", "--for", "1", MONGO_URI=uri, MAINSPRING_SMTP_URL="smtp://127.0.0.1:1")
+    assert up.wait() == 0, up.output
+    names = "mainspring:http" if way == "option" else "mainspring:email, mainspring:http"
+    assert f"  jobs      {names}\n" in up.output
+    assert [job.name async for job in client.jobs()] == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +70,33 @@ class Api:
 
 @contextlib.asynccontextmanager
 async def serving(scheduler: Scheduler, **settings: Any) -> AsyncIterator[Api]:
-    """A service of a scheduler, on a free port; the scheduler's worker runs only if somebody starts it."""
-    server = Server(scheduler, ServiceSettings(**{"port": 0, **settings}))
+    """A service of a scheduler, on a free port; the scheduler's worker runs only if the test starts it."""
+    keyless = settings.pop("keyless", True)
+    server = Server(scheduler, ServiceSettings(**{"port": 0, **settings}), keyless=keyless)
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
             yield Api(server.url, session, scheduler)
     finally:
         await server.stop()
+
+
+class _Impatient:
+    """asyncio as uvicorn sees it: a server that is to stop looks every 10 ms whether it may, instead of every 100."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 10)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_stops() -> Iterator[None]:
+    """A thousand services are started and stopped here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uvicorn.server.asyncio", _Impatient())
+        yield
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
         case "schedule_id":
             return (await scheduler.schedule("x", repeat=Cron("0 0 1 1 *"))).id
         case "key_id":
-            return (await scheduler.create_api_key("x")).key.id
+            return (await scheduler.api_keys.create("x")).key.id
         case "redrive_id":
-            return (await scheduler.discard_dead_letters(name="x")).id
+            return (await scheduler.dead_letters.discard(name="x")).id
         case "name" if path.startswith("/api/secrets"):
-            return (await scheduler.put_secret("x", "whsec_something")).name
+            return (await scheduler.secrets.put("x", "whsec_something", origins=["*"])).name
         case "name":
-            await scheduler.put_calendar("x", Calendar(days=["2030-12-25"]))
+            await scheduler.calendars.put("x", Calendar(days=["2030-12-25"]))
             return "x"
         case "scope" | "target":
             return {"scope": "queue", "target": "default"}[name]

@@ -30,7 +30,7 @@ async def test_a_pending_job_is_cancelled_with_a_reason(api: Api) -> None:
     reply = await api.post(f"/api/jobs/{job.id}/cancel", {"reason": "not needed"})
     assert (reply.data["state"], reply.data["error"]["message"]) == ("cancelled", "not needed")
     assert await actions(api) == [("job.cancel", job.id)]
-    (row,) = await api.scheduler.changes()
+    (row,) = await api.scheduler.audit.find()
     assert (row.value_before()["state"], row.value_after()["state"]) == ("pending", "cancelled")
     assert (await api.post(f"/api/jobs/{job.id}/cancel", {})).data["state"] == "cancelled"
 
@@ -70,9 +70,9 @@ async def test_whoever_waits_is_answered_at_the_end_or_when_the_time_is_up(api: 
     going = asyncio.Event()
     await api.scheduler.start()
     job = await api.scheduler.schedule("slow")
-    early = await api.get(f"/api/jobs/{job.id}/wait?timeout=50")
+    early = await api.get(f"/api/jobs/{job.id}/wait?timeout=50ms")
     assert (early.status, early.data["id"]) == (202, job.id)
-    waiting = asyncio.create_task(api.get(f"/api/jobs/{job.id}/wait?timeout=20000"))
+    waiting = asyncio.create_task(api.get(f"/api/jobs/{job.id}/wait?timeout=20s"))
     await asyncio.sleep(0)
     going.set()
     reply = await waiting
@@ -100,7 +100,7 @@ async def test_a_job_is_shown_in_all_detail_and_without_secrets(api: Api) -> Non
 
 
 VERBS = [("POST", "cancel"), ("POST", "retry"), ("POST", "run")]
-VIEWS = [("GET", "explain"), ("GET", "wait?timeout=0"), ("GET", "detail")]
+VIEWS = [("GET", "explain"), ("GET", "wait?timeout=0s"), ("GET", "detail")]
 
 
 @pytest.mark.parametrize(("method", "verb"), VERBS + VIEWS)
@@ -128,7 +128,7 @@ async def test_unknown_fields_and_wrong_values_are_refused(api: Api) -> None:
     for body in ({"reason": "r", "state": "failed"}, {"reason": {"$ne": None}}, {"reason": "r" * 1001}):
         for verb in ("cancel", "retry", "run"):
             assert (await api.post(f"/api/jobs/{job.id}/{verb}", body)).status == 422
-    for timeout in ("60001", "-1", "soon"):
+    for timeout in ("61s", "60", "soon"):
         assert (await api.get(f"/api/jobs/{job.id}/wait?timeout={timeout}")).status == 422
     assert await api.scheduler.get_job(job.id) == job
 

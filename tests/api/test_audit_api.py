@@ -6,12 +6,14 @@ import pytest
 
 from api.conftest import Api
 from mainspring import AuditEntry
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.model.access.api_keys import Role
 
 
 @pytest.fixture
 async def log(api: Api) -> Api:
     """A service with seven rows in its log."""
-    await api.scheduler.note_change(
+    await ServiceBackend(api.scheduler).note_change(
         *(AuditEntry("ada" if n % 2 else "bob", "job.cancel", f"job{n}", "127.0.0.1", {"n": n}) for n in range(1, 8))
     )
     return api
@@ -33,7 +35,7 @@ async def test_the_log_is_read_newest_first_page_by_page(log: Api) -> None:
 async def test_the_log_is_asked_for_what_somebody_did_and_what_was_done_to_something(log: Api) -> None:
     assert [row["n"] for row in (await log.get("/api/audit?actor=bob")).data] == [6, 4, 2]
     assert [row["n"] for row in (await log.get("/api/audit?target=job3")).data] == [3]
-    assert (await log.get("/api/audit?actor[$ne]=x&target=nothing")).data == []
+    assert (await log.get("/api/audit?actor[$ne]=x&target=nothing")).status == 422
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,8 @@ async def test_a_log_that_was_written_anew_does_not_pass_through_what_is_known(l
 
 
 async def test_the_log_is_for_admins_who_reach_everything(log: Api) -> None:
-    for role, scope, status in (("operator", None, 403), ("admin", ["acme"], 403), ("admin", None, 200)):
-        key = await log.scheduler.create_api_key("k", role, queues=scope)
+    cases: list[tuple[Role, list[str] | None, int]] = [("operator", None, 403), ("admin", ["acme"], 403)]
+    for role, scope, status in [*cases, ("admin", None, 200)]:
+        key = await log.scheduler.api_keys.create("k", role, queues=scope)
         for path in ("/api/audit", "/api/audit/verify"):
             assert (await log.with_key(key.text).get(path)).status == status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from api.conftest import Api, serving
 from harness.api_keys import actions, keyed
 from mainspring import Scheduler, Unavailable
-from mainspring.api.items import TOO_LONG, BrokenArray, Entries, Lines
+from mainspring.api.jobs.body_splitter import TOO_LONG, BrokenArray, Entries, Lines
+from mainspring.client.service_backend import ServiceBackend
 
 BULK = "/api/jobs/bulk"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -70,8 +72,49 @@ async def test_what_is_refused_is_told_line_by_line_and_the_rest_is_stored(api: 
     fields = {one["line"]: one["error"].get("field") for one in answers if "error" in one}
     assert (fields[3], fields[4], fields[6], fields[10]) == ("colour", "name", "priority", "endpoint")
     assert await stored(api.scheduler, answers) == [1, 2]
-    (row,) = await api.scheduler.changes()
-    assert row.value_after() == {"stored": 2, "refused": 9}
+    (row,) = await api.scheduler.audit.find()
+    told = row.value_after()
+    assert (told["stored"]["count"], told["refused"]) == (2, 9)
+
+
+async def test_the_row_of_a_bulk_tells_its_first_jobs_and_a_digest_of_all(api: Api) -> None:
+    admin = await keyed(api)
+    webhook = {"endpoint": "https://example.com/hook?token=canary"}
+    mail = {"type": "email", "data": {"to": "ann@example.com", "subject": "x", "text": "y"}}
+    items = [webhook, mail, *({"name": f"n{n}", "data": {}} for n in range(118))]
+    ids = [one["jobId"] for one in await send(admin, ndjson(*items))]
+    [row] = await api.scheduler.audit.find()
+    stored = row.value_after()["stored"]
+    assert (row.actor, row.action) == (f"key:{admin.headers['Authorization'].split('_')[1]}", "job.bulk")
+    expected = [
+        [ids[0], "mainspring:http", "https://example.com:443"],
+        [ids[1], "mainspring:email", "ann@example.com"],
+        *([one, f"n{n}", None] for n, one in enumerate(ids[2:])),
+    ]
+    assert (stored["count"], stored["first"]) == (120, expected[:100])
+    lines = "".join(f"{json.dumps(one, separators=(',', ':'))}\n" for one in expected)
+    assert stored["digest"] == sha256(lines.encode()).hexdigest()
+    assert "canary" not in str(row)
+
+
+async def test_the_row_of_a_bulk_with_long_names_tells_as_many_as_fit(api: Api) -> None:
+    name = "\u5b57" * 200
+    await send(api, ndjson(*({"name": name, "data": {}} for _ in range(60))))
+    [row] = await api.scheduler.audit.find()
+    stored = row.value_after()["stored"]
+    assert stored["count"] == 60 and 5 < len(stored["first"]) < 20
+    assert stored["first"][0][1] == name
+
+
+async def test_the_row_of_a_bulk_leaves_out_jobs_that_were_there_already(api: Api) -> None:
+    item = {"name": "x", "data": {}, "dedupeKey": "k"}
+    first = await api.post("/api/jobs", item)
+    await send(api, ndjson(item, {"name": "y", "data": {}}))
+    [bulk, _] = await api.scheduler.audit.find()
+    assert [one[1] for one in bulk.value_after()["stored"]["first"]] == ["y"]
+    assert first.data["jobId"] not in str(bulk)
+    await send(api, ndjson(item))
+    assert len(await api.scheduler.audit.find()) == 2
 
 
 async def test_an_item_is_answered_while_the_next_one_is_not_yet_sent(api: Api) -> None:
@@ -197,7 +240,7 @@ async def test_nothing_of_a_bulk_is_made_twice_after_a_death_before_it_was_writt
 
     items = [{"name": "x", "data": {"n": 1}}, {"name": "x", "data": {"n": 2}, "dedupeKey": "own"}]
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, "keep_replies", broken)
+        patch.setattr(ServiceBackend, "keep_replies", broken)
         assert results(await send(api, ndjson(*items), **K1)) == [503, 503]
     stored = [job.id async for job in api.scheduler.jobs()]
     await api.scheduler.cancel(stored[0])
@@ -252,8 +295,10 @@ async def test_a_dedupe_key_does_not_give_away_the_job_of_somebody_else(api: Api
     foreign = await api.scheduler.schedule("x", dedupe_key="d", delay=60)
     tenant = await keyed(api, "operator", queues=["a"])
     (answer,) = await send(tenant, ndjson({"name": "x", "queue": "a", "dedupeKey": "d"}))
-    assert answer["error"]["status"] == 409
-    assert foreign.id not in json.dumps(answer)
+    assert answer["jobId"] != foreign.id and "deduplicated" not in answer
+    moved = await api.scheduler.update(answer["jobId"], queue="elsewhere")
+    (answer,) = await send(tenant, ndjson({"name": "x", "queue": "a", "dedupeKey": "d"}))
+    assert answer["error"]["status"] == 409 and moved.id not in json.dumps(answer)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])

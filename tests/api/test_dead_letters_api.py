@@ -16,7 +16,7 @@ D = "/api/dead-letters"
 async def die(api: Api, *jobs: dict[str, Any]) -> list[str]:
     """Dead letters of these jobs; their handlers always fail."""
     for name in {job["name"] for job in jobs}:
-        if name not in (api.scheduler.handler_names or ()):
+        if name not in (api.scheduler.workers.handler_names or ()):
             api.scheduler.job(name, retry=1)(_fail)
     await api.scheduler.start()
     made = await api.scheduler.schedule_bulk(jobs)

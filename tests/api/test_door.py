@@ -1,4 +1,4 @@
-"""Who is let in, what everybody is told, and what stays outside."""
+"""Which callers are let in, what every caller is told, and what stays outside."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def check_problem(reply: Reply, status: int, words: str) -> None:
 
 
 async def keys_of(api: Api) -> int:
-    return len(await api.scheduler.api_keys())
+    return len(await api.scheduler.api_keys.all())
 
 
 async def test_the_service_says_that_it_is_alive_to_anybody(api: Api) -> None:
-    reply = await api.get("/healthz", headers={"X-Forwarded-For": "203.0.113.9"})
-    assert (reply.status, reply.body) == (200, {"status": "alive"})
+    reply = await api.get("/livez", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert (reply.status, reply.body) == (200, {"status": "ok"})
 
 
 async def test_whoever_is_on_this_machine_is_let_in_while_there_is_no_key(api: Api) -> None:
-    assert (await api.get("/openapi.json")).status == 200
-    await api.scheduler.create_api_key("ops", "admin")
-    assert (await api.get("/openapi.json")).status == 401
+    assert (await api.get("/api/session")).status == 200
+    await api.scheduler.api_keys.create("ops", "admin")
+    assert (await api.get("/api/session")).status == 401
 
 
 async def test_taking_the_last_key_back_does_not_open_the_door(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
-    made = await scheduler.create_api_key("ops", "admin")
-    await scheduler.revoke_api_key(made.key.id)
+    made = await scheduler.api_keys.create("ops", "admin")
+    await scheduler.api_keys.revoke(made.key.id)
     async with serving(scheduler) as api:
         check_problem(await api.get("/api/session"), 401, "An API key is needed.")
 
@@ -70,7 +70,7 @@ async def test_a_forwarded_request_is_not_one_of_this_machine(api: Api, header: 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1", "a:b:c"])
 async def test_a_name_that_another_site_points_here_is_refused(api: Api, host: str) -> None:
     reply = await api.post("/api/keys", KEY, headers={"Host": host})
-    check_problem(reply, 403, "not one of this machine's")
+    check_problem(reply, 403, "does not name this machine")
     assert await keys_of(api) == 0
 
 
@@ -118,7 +118,7 @@ async def test_no_other_origin_is_given_leave(api: Api) -> None:
 
 
 async def test_who_is_not_recognised_is_told_how_to_be(api: Api) -> None:
-    await api.scheduler.create_api_key("ops", "admin")
+    await api.scheduler.api_keys.create("ops", "admin")
     for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eDp5"}, {"X-Api-Key": ""}):
         reply = await api.get("/api/session", headers=headers)
         check_problem(reply, 401, "mainspring api-key create")
@@ -126,7 +126,7 @@ async def test_who_is_not_recognised_is_told_how_to_be(api: Api) -> None:
 
 
 async def test_a_key_is_taken_only_as_it_is(api: Api) -> None:
-    text = (await api.scheduler.create_api_key("ops", "admin")).text
+    text = (await api.scheduler.api_keys.create("ops", "admin")).text
     assert (await api.with_key(text).get("/api/session")).status == 200
     assert (await api.get("/api/session", headers={"X-Api-Key": text})).status == 200
     for wrong in (
@@ -143,13 +143,13 @@ async def test_a_key_is_taken_only_as_it_is(api: Api) -> None:
 
 
 async def test_a_revoked_key_is_refused_at_once(api: Api) -> None:
-    made = await api.scheduler.create_api_key("ops", "admin")
+    made = await api.scheduler.api_keys.create("ops", "admin")
     assert (await api.with_key(made.text).get("/api/session")).status == 200
-    await api.scheduler.revoke_api_key(made.key.id)
+    await api.scheduler.api_keys.revoke(made.key.id)
     assert (await api.with_key(made.text).get("/api/session")).status == 401
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/docs", "/openapi.json", "/api/session", "/nothing", "/static/docs.css"])
+@pytest.mark.parametrize("path", ["/livez", "/docs", "/openapi.json", "/api/session", "/nothing", "/static/docs.css"])
 async def test_every_answer_has_the_headers_that_protect_browsers(api: Api, path: str) -> None:
     reply = await api.get(path)
     assert {name: reply.headers.get(name) for name in PROTECTING} == PROTECTING
@@ -166,7 +166,7 @@ async def test_what_goes_wrong_is_a_problem(api: Api) -> None:
     check_problem(await api.post("/api/keys", {**KEY, "hash": "x"}), 422, "There is no such field")
     check_problem(await api.delete("/api/keys/nobody"), 404, "There is no API key")
     broken = await api.call("POST", "/api/keys", data="{", headers={"Content-Type": "application/json"})
-    check_problem(broken, 400, "no valid JSON")
+    check_problem(broken, 400, "not valid JSON")
 
 
 async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(make_scheduler: Make) -> None:
@@ -192,23 +192,15 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_has_
 
 async def test_who_asks_too_often_is_told_when_to_come_back(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
-    first, second = [(await scheduler.create_api_key(name, "viewer")).text for name in ("one", "two")]
-    async with serving(scheduler, requests_a_minute=4) as api:
+    first, second = [(await scheduler.api_keys.create(name, "viewer")).text for name in ("one", "two")]
+    async with serving(scheduler, requests_per_minute=4) as api:
         statuses = [(await api.with_key(first).get("/api/session")).status for _ in range(5)]
         assert statuses == [200, 200, 200, 200, 429]
         refused = await api.with_key(first).get("/api/session")
-        check_problem(refused, 429, "MAINSPRING_REQUESTS_A_MINUTE")
+        check_problem(refused, 429, "MAINSPRING_REQUESTS_PER_MINUTE")
         assert int(refused.headers["retry-after"]) > 0
-        assert [(await api.with_key(second).get("/api/session")).status for _ in range(2)] == [200, 200]
-        check_problem(await api.with_key(second).get("/api/session"), 429, "from this address")
-        assert (await api.get("/healthz")).status == 200
-
-
-async def test_nobody_can_try_many_keys(api: Api) -> None:
-    text = (await api.scheduler.create_api_key("ops", "admin")).text
-    wrong = [(await api.with_key(f"{text[:-3]}{number:03}").get("/api/session")).status for number in range(31)]
-    assert wrong == [401] * 30 + [429]
-    check_problem(await api.with_key(text).get("/api/session"), 429, "wrong keys")
+        assert [(await api.with_key(second).get("/api/session")).status for _ in range(4)] == [200] * 4
+        assert (await api.get("/livez")).status == 200
 
 
 async def test_while_mongodb_is_away_the_answer_is_503_and_no_acknowledged_job_is_lost() -> None:

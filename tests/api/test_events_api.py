@@ -13,16 +13,17 @@ import aiohttp
 import pytest
 
 from api.conftest import Api, Make, serving
+from harness.inside import inside
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Every, Retry, Scheduler, UnsupportedServer
 from mainspring.api.endpoints import events
 from mainspring.api.server import Server
 from mainspring.api.settings import service_settings
-from mainspring.engine import following
-from mainspring.model.access import make_scope
-from mainspring.model.changes import CONTROL, JOB, SCHEDULE, Change, Interest, job_change
-from mainspring.store.events import HistoryLost
+from mainspring.engine.services import change_feed
+from mainspring.model.access.api_keys import make_scope
+from mainspring.model.views.changes import CONTROL, JOB, SCHEDULE, Change, ChangeFilter, job_change
+from mainspring.store.views.change_stream import HistoryLost
 
 FAST = Retry(attempts=2, delay=0.01, backoff="fixed", jitter=0)
 
@@ -141,10 +142,10 @@ async def test_progress_cancelling_and_running_again_are_told(api: Api) -> None:
 async def test_schedules_and_controls_are_told(api: Api) -> None:
     async with reading(api) as client:
         await api.scheduler.schedule("work", repeat=Every("1h"), schedule_id="hourly", queue="mail")
-        await api.scheduler.pause_schedule("hourly")
-        await api.scheduler.delete_schedule("hourly")
-        await api.scheduler.pause(queue="mail", key={"customer": "secret"})
-        await api.scheduler.resume(queue="mail", key={"customer": "secret"})
+        await api.scheduler.schedules.pause("hourly")
+        await api.scheduler.schedules.delete("hourly")
+        await api.scheduler.queues.pause("mail", key={"customer": "secret"})
+        await api.scheduler.queues.resume("mail", key={"customer": "secret"})
         await client.until(5)
     told = [(one.type, one.data["change"], one.data.get("queue")) for one in client.events]
     assert told == [
@@ -217,16 +218,16 @@ async def test_filters_leave_out_what_was_not_asked_for(api: Api) -> None:
 
 
 async def test_a_key_with_a_scope_is_told_of_its_own_only_live_and_resumed(api: Api) -> None:
-    key = await api.scheduler.create_api_key("tenant", "viewer", queues=["mine"], prefixes=["t."])
+    key = await api.scheduler.api_keys.create("tenant", "viewer", queues=["mine"], prefixes=["t."])
     mine = api.with_key(key.text)
     async with reading(mine) as client:
         begun = client.last_id
         for queue, name in (("other", "t.a"), ("mine", "x"), ("mine", "t.b")):
             await api.scheduler.schedule(name, queue=queue)
         await api.scheduler.schedule("x", repeat=Every("1h"), schedule_id="foreign")
-        await api.scheduler.delete_schedule("foreign")
-        await api.scheduler.pause(queue="other")
-        await api.scheduler.pause(queue="mine")
+        await api.scheduler.schedules.delete("foreign")
+        await api.scheduler.queues.pause("other")
+        await api.scheduler.queues.pause("mine")
         await client.until(2)
     async with reading(mine, after=begun) as again:
         await again.until(2)
@@ -254,15 +255,15 @@ async def test_a_place_that_is_too_old_is_a_gap_and_the_stream_goes_on(
 ) -> None:
     async with reading(api) as client:
         pass
-    store = await api.scheduler._store()
-    plain = store.events.open
+    store = await inside(api.scheduler).store()
+    plain = store.change_stream.open
 
     def forgetful(after: str | None, patience: float) -> Any:
-        if after == client.last_id:
+        if after is not None:
             raise HistoryLost
         return plain(after, patience)
 
-    monkeypatch.setattr(store.events, "open", forgetful)
+    monkeypatch.setattr(store.change_stream, "open", forgetful)
     async with reading(api, after=client.last_id) as again:
         await again.until(1)
         await api.scheduler.schedule("after")
@@ -275,36 +276,20 @@ async def test_a_place_that_is_too_old_is_a_gap_and_the_stream_goes_on(
 async def test_a_slow_reader_is_let_go_with_a_gap_and_can_come_back(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "MOST_KEPT", 5)
-    changes = scheduler.follow(beat=60)
+    monkeypatch.setattr(change_feed, "MOST_KEPT", 5)
+    changes = scheduler.monitor.follow(beat=60)
     place = (await anext(changes)).id
     await scheduler.schedule_bulk({"name": f"n{number}"} for number in range(20))
-    hub = scheduler._hub
-    assert hub is not None
+    hub = inside(scheduler).feed
     await eventually(lambda: all(reader.slow for reader in hub._readers))
     assert all(len(reader.waiting) <= 5 for reader in hub._readers)
     rest = [change async for change in changes]
     assert [(change.type, change.change, change.id) for change in rest] == [("gap", "slow", None)]
     assert not hub._readers
     monkeypatch.undo()
-    again = scheduler.follow(after=place)
+    again = scheduler.monitor.follow(after=place)
     assert [(await anext(again)).name for _ in range(20)] == [f"n{number}" for number in range(20)]
     await again.aclose()  # type: ignore[attr-defined]
-
-
-async def test_there_is_a_bound_on_streams_and_closed_ones_do_not_count(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "MOST_STREAMS", 2)
-    async with reading(api), reading(api):
-        reply = await api.get("/api/events")
-        assert (reply.status, reply.headers["retry-after"]) == (429, "5")
-
-    async def open_again() -> bool:
-        async with api.session.get(f"{api.url}/api/events") as answer:
-            return answer.status == 200
-
-    await eventually(open_again)
 
 
 async def test_silence_is_told_by_comments_that_move_the_place_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,11 +303,11 @@ async def test_silence_is_told_by_comments_that_move_the_place_on(api: Api, monk
 
 
 async def test_all_live_readers_share_one_stream(scheduler: Scheduler) -> None:
-    readers = [scheduler.follow(beat=60) for _ in range(5)]
+    readers = [scheduler.monitor.follow(beat=60) for _ in range(5)]
     for reader in readers:
         await anext(reader)
-    hub, task = scheduler._hub, scheduler._hub and scheduler._hub._task
-    assert hub is not None
+    hub = inside(scheduler).feed
+    task = hub._task
     assert len(hub._readers) == 5
     await scheduler.schedule("work")
     assert {(await anext(reader)).name for reader in readers} == {"work"}
@@ -340,18 +325,17 @@ async def test_on_a_standalone_server_events_are_refused_with_a_clear_sentence(
         assert (reply.status, reply.body["success"]) == (501, False)
         assert "replica set" in reply.body["detail"]
     with pytest.raises(UnsupportedServer, match="replica set"):
-        await anext(make_scheduler(standalone.uri("events")).follow())
+        await anext(make_scheduler(standalone.uri("events")).monitor.follow())
 
 
 async def test_the_streams_end_when_the_scheduler_or_the_server_stops(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
-    server = Server(scheduler, service_settings(port=0))
+    server = Server(scheduler, service_settings(port=0), keyless=True)
     await server.start()
     async with aiohttp.ClientSession() as session:
         api = Api(server.url, session, scheduler)
         async with reading(api) as client:
-            assert scheduler._hub is not None
-            await scheduler._hub.close()
+            await inside(scheduler).feed.close()
             await eventually(lambda: client.ended)
         async with reading(api) as client:
             await server.stop()
@@ -397,10 +381,16 @@ def test_an_update_is_told_for_what_it_is(
 )
 def test_a_scope_sees_what_it_reaches(type: str, name: str | None, queue: str | None, seen: bool) -> None:
     change = Change(type, "1", None, "created", "k", name, queue)  # type: ignore[arg-type]
-    assert Interest(scope=make_scope(["mine"], ["t."])).wants(change) is seen
-    assert Interest().wants(change)
+    assert ChangeFilter(scope=make_scope(["mine"], ["t."])).wants(change) is seen
+    assert ChangeFilter().wants(change)
+
+
+@pytest.mark.parametrize(("name", "queue", "seen"), [(None, "mine", False), ("t.a", None, True), ("x", None, False)])
+def test_a_scope_of_names_sees_no_controls_of_queues(name: str | None, queue: str | None, seen: bool) -> None:
+    change = Change(CONTROL, "1", None, "set", "pause", name, queue)  # type: ignore[arg-type]
+    assert ChangeFilter(scope=make_scope(None, ["t."])).wants(change) is seen
 
 
 async def test_a_wrong_place_is_refused_by_the_library_too(scheduler: Scheduler) -> None:
-    with pytest.raises(ConfigurationError, match="no place in the stream"):
-        await anext(scheduler.follow(after="here"))
+    with pytest.raises(ConfigurationError, match="not a place in the stream"):
+        await anext(scheduler.monitor.follow(after="here"))

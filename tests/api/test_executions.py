@@ -16,7 +16,7 @@ from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Job, Scheduler
 from mainspring.api.settings import service_settings
-from mainspring.builtin import add_builtin_handlers
+from mainspring.client.builtin_jobs import add_builtin_handlers
 
 Make = Callable[..., Scheduler]
 KEYS = {"k": "A" * 43 + "="}
@@ -174,7 +174,7 @@ async def test_no_credential_is_kept_of_an_answer_that_repeats_it(make_scheduler
 
     scheduler = make_scheduler(keys=KEYS)
     async with Sink(answers=[echo]) as sink, running(scheduler) as api:
-        await scheduler.put_secret("stripe", "canary-secret")
+        await scheduler.secrets.put("stripe", "canary-secret", origins=["*"])
         headers = {"Authorization": "Bearer canary-plain", "X-Signed": "secret://stripe"}
         for path in ("/ok", "/fail"):
             body = {"endpoint": sink.url + path, "headers": headers, "retryAttempts": 0}
@@ -237,7 +237,7 @@ async def test_a_mail_waits_for_a_server_and_says_so_where_a_worker_runs(make_sc
 
         async def held() -> Job | None:
             job = await api.scheduler.get_job(made)
-            return job if job.held is not None else None
+            return job if job.waiting_for is not None else None
 
         await eventually(held)
         assert "MAINSPRING_SMTP_URL" in (await api.get(f"/api/jobs/{made}")).data["waiting"]
@@ -247,3 +247,33 @@ async def test_a_mail_waits_for_a_server_and_says_so_where_a_worker_runs(make_sc
 @pytest.mark.parametrize("limit", [0, 101])
 async def test_executions_are_bounded(api: Api, limit: int) -> None:
     assert (await api.get(f"/api/jobs/x/executions?limit={limit}")).status == 422
+
+
+async def test_every_failure_is_tried_again_where_that_is_asked_for(make_scheduler: Make) -> None:
+    retried: list[Any] = [reply(404), reply(410), reply(400), reply(200)]
+    async with Sink(answers=retried) as sink, running(make_scheduler()) as api:
+        asked = {"endpoint": sink.url, "retryDelay": 0, "retryOn": ["all"]}
+        made = (await api.post("/api/jobs", asked)).data["jobId"]
+        assert (await ended(api, made)).state == "completed"
+        codes = [one["responseCode"] for one in await executions(api, made)]
+    assert codes == [200, 400, 410, 404]
+
+
+async def test_the_service_can_be_told_to_try_every_failure_again(make_scheduler: Make) -> None:
+    async with Sink(answers=[reply(403), reply(200)]) as sink, running(make_scheduler(), retry_on="all") as api:
+        made = (await api.post("/api/jobs", {"endpoint": sink.url, "retryDelay": 0})).data["jobId"]
+        assert (await ended(api, made)).state == "completed"
+        sink.answers = [reply(403)]
+        own = {"endpoint": sink.url, "retryDelay": 0, "retryOn": ["5xx"]}
+        assert (await ended(api, (await api.post("/api/jobs", own)).data["jobId"])).state == "failed"
+
+
+async def test_a_webhook_without_templates_sends_braces_as_they_stand(make_scheduler: Make) -> None:
+    async with Sink(answers=[reply(200)]) as sink, running(make_scheduler()) as api:
+        body = {"endpoint": sink.url, "body": {"text": "{{unknown}}"}}
+        refused = await api.post("/api/jobs", body)
+        assert refused.status == 422
+        made = (await api.post("/api/jobs", {**body, "templates": False})).data["jobId"]
+        assert (await ended(api, made)).state == "completed"
+        (received,) = sink.received
+    assert b"{{unknown}}" in received.body

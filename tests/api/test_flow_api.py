@@ -95,7 +95,7 @@ async def test_a_number_that_is_too_large_to_be_stored_is_a_number_all_the_same(
     "body",
     [
         {},
-        {"concurrency": 5},
+        {"concurrency": 0},
         {"concurrency": {"limit": 0}},
         {"rate": {"rate": "often"}},
         {"rate": {"rate": "1/s", "key": ".."}},
@@ -112,8 +112,8 @@ async def test_a_limit_that_cannot_be_is_refused(api: Api, body: dict[str, Any])
 async def test_a_breaker_is_opened_and_closed_by_hand(api: Api) -> None:
     api.scheduler.job("x", breaker=Breaker(errors=0.5, window=60))(lambda: None)
     (declared,) = (await api.get("/api/breakers")).data
-    assert (declared["state"], declared["rule"]["window"]) == ("closed", 60_000)
-    opened = (await api.post("/api/breakers/name/x/open", {"openFor": 60_000, "reason": "down"})).data
+    assert (declared["state"], declared["rule"]["window"]) == ("closed", "1m")
+    opened = (await api.post("/api/breakers/name/x/open", {"openFor": "1m", "reason": "down"})).data
     assert (opened["state"], opened["reason"], opened["openUntil"] is None) == ("open", "down", False)
     assert (await api.post("/api/breakers/queue/a/b/open", {"key": {"target": "t"}})).data["value"] == "t"
     assert (await api.post("/api/breakers/name/x/close", {})).data["state"] == "closed"
@@ -122,7 +122,7 @@ async def test_a_breaker_is_opened_and_closed_by_hand(api: Api) -> None:
         ("breaker.open", "queue:a/b"),
         ("breaker.close", "name:x"),
     ]
-    for body in ({"openFor": -1}, {"openFor": 1}, {"state": "open"}, {"key": {"a": {"$ne": 1}}}):
+    for body in ({"openFor": 60_000}, {"openFor": "1ms"}, {"state": "open"}, {"key": {"a": {"$ne": 1}}}):
         assert (await api.post("/api/breakers/name/x/open", body)).status == 422
     assert (await api.post("/api/breakers/tenant/x/open", {})).status == 422
 
@@ -164,25 +164,25 @@ CHANGES = [
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
 async def test_a_key_with_a_scope_steers_nothing_of_others(api: Api, method: str, path: str, body: Any) -> None:
-    await api.scheduler.pause(queue="b")
-    await api.scheduler.override_limit(queue="b", concurrency=3)
-    await api.scheduler.open_breaker(queue="b")
+    await api.scheduler.queues.pause("b")
+    await api.scheduler.limits.set(queue="b", concurrency=3)
+    await api.scheduler.limits.open_breaker(queue="b")
     tenant, viewer = await keyed(api, "operator", queues=["a"]), await keyed(api, "viewer")
     options = {} if body is None else {"json": body}
     assert (await tenant.call(method, path, **options)).status == 404
     assert (await viewer.call(method, path, **options)).status == 403
     assert await actions(api) == []
-    assert [one.target for one in await api.scheduler.pauses()] == ["b"]
-    assert [one.state for one in await api.scheduler.breakers()] == ["open"]
-    assert [one.concurrency for one in await api.scheduler.limits()] == [Limit(3)]
+    assert [one.target for one in await api.scheduler.limits.pauses()] == ["b"]
+    assert [one.state for one in await api.scheduler.limits.breakers()] == ["open"]
+    assert [one.concurrency for one in await api.scheduler.limits.all()] == [Limit(3)]
 
 
 async def test_a_key_with_a_scope_sees_and_steers_its_own_queues(api: Api) -> None:
     for queue in ("a", "b"):
         await api.scheduler.schedule("x", queue=queue, delay=60)
-        await api.scheduler.pause(queue=queue)
-        await api.scheduler.override_limit(queue=queue, concurrency=3)
-        await api.scheduler.open_breaker(queue=queue)
+        await api.scheduler.queues.pause(queue)
+        await api.scheduler.limits.set(queue=queue, concurrency=3)
+        await api.scheduler.limits.open_breaker(queue=queue)
     tenant = await keyed(api, "operator", queues=["a"])
     for path in ("/api/pauses", "/api/limits", "/api/breakers"):
         assert [one["target"] for one in (await tenant.get(path)).data] == ["a"]
@@ -190,3 +190,14 @@ async def test_a_key_with_a_scope_sees_and_steers_its_own_queues(api: Api) -> No
     assert (await tenant.post("/api/pauses/resume", {"queue": "a"})).status == 200
     named = await keyed(api, "viewer", prefixes=["acme."])
     assert (await named.get("/api/queues")).data == []
+
+
+async def test_pausing_and_limiting_what_nothing_has_is_noted_and_a_paused_job_tells_why_it_waits(api: Api) -> None:
+    made = (await api.post("/api/jobs", {"name": "x", "queue": "mail"})).data
+    paused = await api.post("/api/pauses", {"queue": "mial"})
+    assert paused.status == 201 and "has the queue 'mial' now" in paused.data["note"]
+    limited = (await api.put("/api/limits/name/y", {"concurrency": 1})).data
+    assert "has the job name 'y' now" in limited["note"]
+    assert (await api.post("/api/pauses", {"queue": "mail", "reason": "later"})).data["note"] is None
+    shown = (await api.get(f"/api/jobs/{made['jobId']}")).data
+    assert shown["waiting"] == "The queue 'mail' is paused by local: later"

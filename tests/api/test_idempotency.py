@@ -10,7 +10,8 @@ import pytest
 
 from api.conftest import Api, Reply
 from mainspring import Scheduler, Unavailable
-from mainspring.store.collections import REPLY_INDEXES
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.store.schema import REPLY_INDEXES
 
 JOB = {"name": "report", "data": {"of": "may"}, "runAt": "2126-01-01T00:00:00Z"}
 SCHEDULE = {"name": "report", "every": 60_000}
@@ -45,7 +46,7 @@ async def test_the_same_request_with_the_same_key_is_answered_as_before(
     second = await api.post(path, reordered, **keyed("k"))
     assert (first.status, second.status) == (201, 201)
     assert first.text == second.text and (replayed(first), replayed(second)) == (False, True)
-    assert len(await listed(api)) == 1 and len(await api.scheduler.changes()) == 1
+    assert len(await listed(api)) == 1 and len(await api.scheduler.audit.find()) == 1
 
 
 async def test_another_request_with_the_same_key_is_refused(api: Api) -> None:
@@ -63,7 +64,7 @@ async def test_without_a_key_each_request_makes_a_job_of_its_own(api: Api) -> No
 
 
 async def test_a_key_belongs_to_the_caller(api: Api) -> None:
-    callers = [api.with_key((await api.scheduler.create_api_key(name, "operator")).text) for name in ("a", "b")]
+    callers = [api.with_key((await api.scheduler.api_keys.create(name, "operator")).text) for name in ("a", "b")]
     replies = [await one.post("/api/jobs", JOB, **keyed("k")) for one in callers]
     assert not any(map(replayed, replies)) and len(await listed(callers[0])) == 2
 
@@ -72,7 +73,7 @@ async def test_requests_that_come_at_once_make_one_job(api: Api) -> None:
     replies = await asyncio.gather(*(api.post("/api/jobs", JOB, **keyed("k")) for _ in range(10)))
     assert {reply.status for reply in replies} == {201}
     assert len({reply.text for reply in replies}) == 1 and sum(map(replayed, replies)) == 9
-    assert len(await listed(api)) == 1 and len(await api.scheduler.changes()) == 1
+    assert len(await listed(api)) == 1 and len(await api.scheduler.audit.find()) == 1
 
 
 @pytest.mark.parametrize("body", [JOB, SCHEDULE])
@@ -84,7 +85,7 @@ async def test_nothing_is_made_twice_when_the_first_answer_was_lost(
         raise Unavailable("the process dies here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, lost, broken)
+        patch.setattr(ServiceBackend, lost, broken)
         assert (await api.post("/api/jobs", body, **keyed("k"))).status == 503
     (made,) = await listed(api)
     reply = await api.post("/api/jobs", body, **keyed("k"))

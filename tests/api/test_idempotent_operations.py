@@ -16,10 +16,12 @@ import pytest
 from api.conftest import Api, Reply
 from api.test_dead_letters_api import die
 from harness.api_keys import keyed
+from harness.inside import inside
 from mainspring import Cron, Every, Scheduler, Unavailable
 from mainspring.api.app import make_app
 from mainspring.api.settings import service_settings
 from mainspring.api.specification import specification
+from mainspring.client.service_backend import ServiceBackend
 
 KEY = {"Idempotency-Key": "k"}
 NIGHT = Cron("0 3 * * *")
@@ -103,8 +105,8 @@ async def a_key(scheduler: Scheduler, api: Api) -> Case:
 
 
 async def a_rotation(scheduler: Scheduler, api: Api) -> Case:
-    key = (await scheduler.create_api_key("billing")).key
-    return Case(f"/api/keys/{key.id}/rotate", {"grace": 60_000}, {"grace": 0})
+    key = (await scheduler.api_keys.create("billing")).key
+    return Case(f"/api/keys/{key.id}/rotate", {"grace": "1m"}, {"grace": "0s"})
 
 
 CREATES: dict[str, list[Prepare]] = {
@@ -144,7 +146,7 @@ def test_every_operation_that_creates_something_takes_the_key() -> None:
 
 async def stored(api: Api, *but: str) -> dict[str, Any]:
     """All that is in the database, but for when a key was used last, and for these collections."""
-    await (await api.scheduler._store()).audit.settle(10)  # its head is moved on behind the answer
+    await (await inside(api.scheduler).store()).audit.settle(10)  # its head is moved on behind the answer
     db = api.scheduler.client.get_default_database()
     hashes: dict[str, Any] = (await db.command("dbHash"))["collections"]
     keys = await db["jobs.access"].find({}, {"last_used_at": 0}).hint("_id_").to_list(None)
@@ -179,7 +181,7 @@ async def test_the_same_request_is_answered_the_same_and_changes_nothing(api: Ap
     assert (second.status, told(second)) == (first.status, told(first))
     assert [one.headers.get("idempotency-replayed") for one in (first, second)] == [None, "true"]
     assert await stored(api) == before
-    assert len(await api.scheduler.changes()) == 1
+    assert len(await api.scheduler.audit.find()) == 1
 
 
 @pytest.mark.parametrize("prepare", ONE_ANSWER, ids=lambda one: one.__name__)
@@ -203,7 +205,7 @@ async def test_nothing_is_made_twice_after_a_death_before_the_answer_was_kept(
 ) -> None:
     admin, case = await prepared(api, prepare)
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, lost, broken)
+        patch.setattr(ServiceBackend, lost, broken)
         assert (await admin.post(case.path, case.body, headers=KEY)).status == 503
     later = {"jobs.replies", "jobs.audit", "jobs.audit.head"} | ({"jobs.controls"} if prepare is a_pause else set())
     before, counted = await stored(api, *later), await counts(api)
@@ -215,7 +217,7 @@ async def test_nothing_is_made_twice_after_a_death_before_the_answer_was_kept(
         "jobs.audit": 1,
         "jobs.audit.head": 1,
     }
-    assert len(await api.scheduler.changes()) == 1
+    assert len(await api.scheduler.audit.find()) == 1
     again = await admin.post(case.path, case.body, headers=KEY)
     assert (told(again), again.headers["idempotency-replayed"]) == (told(reply), "true")
 
@@ -244,7 +246,7 @@ async def test_a_key_whose_text_was_lost_is_told_of_without_it(
 ) -> None:
     admin, case = await prepared(api, prepare)
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, "keep_reply", broken)
+        patch.setattr(ServiceBackend, "keep_reply", broken)
         await admin.post(case.path, case.body, headers=KEY)
     lost = (await admin.post(case.path, case.body, headers=KEY)).data
     assert lost["key"] is None and "rotate" in lost["hint"]
@@ -264,7 +266,7 @@ async def test_a_request_that_may_have_made_something_keeps_its_key_when_it_is_r
 ) -> None:
     case = await a_run_by_hand(api.scheduler, api)
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, "keep_reply", broken)
+        patch.setattr(ServiceBackend, "keep_reply", broken)
         assert (await api.post(case.path, headers=KEY)).status == 503
     (run,) = [job async for job in api.scheduler.jobs(schedule_id="nightly")]
     await api.scheduler.delete(run.id)
@@ -279,8 +281,8 @@ async def test_a_key_with_a_scope_that_lost_the_answer_is_told_of_what_it_has_di
     (dead,) = await die(api, {"name": "bad", "queue": "a"})
     tenant = await keyed(api, "operator", queues=["a"])
     with monkeypatch.context() as patch:
-        patch.setattr(api.scheduler, "keep_reply", broken)
+        patch.setattr(ServiceBackend, "keep_reply", broken)
         assert (await tenant.post("/api/dead-letters/discard", {"ids": [dead]}, headers=KEY)).status == 503
     reply = await tenant.post("/api/dead-letters/discard", {"ids": [dead]}, headers=KEY)
     assert (reply.status, reply.data["done"]) == (202, 1)
-    assert len(await api.scheduler.redrives()) == 1
+    assert len(await api.scheduler.dead_letters.redrives()) == 1

@@ -27,7 +27,7 @@ async def test_every_operation_succeeds_with_an_answer_that_the_document_names(m
     schema: Any = schemathesis.openapi.from_dict(document)
     operations = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     async with serving(make_scheduler(keys={"k": "A" * 43 + "="})) as api:
-        key = {"Authorization": f"Bearer {(await api.scheduler.create_api_key('tests', 'admin')).text}"}
+        key = {"Authorization": f"Bearer {(await api.scheduler.api_keys.create('tests', 'admin')).text}"}
         tried = set()
         for route, row in TABLE.items():
             method, _, path = route.replace(":path}", "}").partition(" ")

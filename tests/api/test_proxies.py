@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.conftest import Api, Make, Reply, serving
 from mainspring import ConfigurationError
-from mainspring.api.proxies import FORWARDED, TrustedProxies, read_proxies
+from mainspring.api.middleware.trusted_proxies import FORWARDED, TrustedProxies, read_proxies
 from mainspring.api.settings import service_settings
 
 CLIENT = "203.0.113.9"
@@ -20,7 +20,7 @@ CLIENT = "203.0.113.9"
 async def proxied(make_scheduler: Make) -> AsyncIterator[Api]:
     """A service that trusts proxies on this machine, asked with a key."""
     scheduler = make_scheduler()
-    key = await scheduler.create_api_key("ops", "admin")
+    key = await scheduler.api_keys.create("ops", "admin")
     async with serving(scheduler, trusted_proxies="127.0.0.1,10.0.0.0/8") as api:
         yield api.with_key(key.text)
 
@@ -29,7 +29,7 @@ async def address_of_change(api: Api, **headers: str) -> str | None:
     """The address that the audit log tells of a change."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     assert (await api.post("/api/jobs", {"name": "work"}, headers=sent)).status == 201
-    return (await api.scheduler.changes(limit=1))[0].address
+    return (await api.scheduler.audit.find(limit=1))[0].address
 
 
 def cookie(reply: Reply) -> tuple[str, Morsel[str]]:
@@ -44,7 +44,7 @@ async def test_the_audit_log_has_the_address_that_a_trusted_proxy_tells(proxied:
 
 async def test_what_anybody_else_says_is_not_believed(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
-    key = await scheduler.create_api_key("ops", "admin")
+    key = await scheduler.api_keys.create("ops", "admin")
     for trusted in ("", "10.0.0.0/8"):
         async with serving(scheduler, trusted_proxies=trusted) as api:
             mine = api.with_key(key.text)
@@ -55,8 +55,8 @@ async def test_what_anybody_else_says_is_not_believed(make_scheduler: Make) -> N
 
 async def test_each_client_behind_a_proxy_has_limits_of_his_own(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
-    await scheduler.create_api_key("ops", "admin")
-    async with serving(scheduler, trusted_proxies="127.0.0.1", requests_a_minute=2) as api:
+    await scheduler.api_keys.create("ops", "admin")
+    async with serving(scheduler, trusted_proxies="127.0.0.1", requests_per_minute=2) as api:
 
         async def ask(client: str) -> int:
             return (await api.get("/api/session", headers={"X-Forwarded-For": client})).status
@@ -162,11 +162,11 @@ async def test_the_scheme_is_what_the_nearest_proxy_says(told: str, scheme: str)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("proxy.internal", "'proxy.internal' is no address and no network"),
-        ("10.0.0.1;10.0.0.2", "is no address and no network"),
-        ("10.0.0.5, 10.1.2.3/16", "'10.1.2.3/16' is no address and no network"),
-        ("*", "is no address and no network"),
-        ("10.0.0.0/33", "is no address and no network"),
+        ("proxy.internal", "'proxy.internal' is neither an address nor a network"),
+        ("10.0.0.1;10.0.0.2", "is neither an address nor a network"),
+        ("10.0.0.5, 10.1.2.3/16", "'10.1.2.3/16' is neither an address nor a network"),
+        ("*", "is neither an address nor a network"),
+        ("10.0.0.0/33", "is neither an address nor a network"),
         ("0.0.0.0/0", "is every address"),
         ("::/0", "is every address"),
     ],

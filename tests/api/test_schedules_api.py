@@ -9,7 +9,7 @@ import pytest
 
 from api.conftest import Api
 from harness.api_keys import actions, keyed
-from mainspring import Cron, Every, ScheduleNotFound
+from mainspring import Cron, Every, Except, ScheduleNotFound
 
 S = "/api/schedules"
 NIGHTLY = {"name": "report", "data": {"to": "a", "password": "hunter2"}, "repeat": {"cron": "0 3 * * *"}}
@@ -20,8 +20,8 @@ async def put(api: Api, schedule_id: str = "nightly", **changes: Any) -> Any:
 
 
 async def test_a_schedule_is_stored_shown_replaced_and_deleted(api: Api) -> None:
-    made = await put(api, queue="a", jitter=2000, overlap="skip", retryAttempts=2, executionType="AT_LEAST_ONCE")
-    assert (made["id"], made["state"], made["queue"], made["jitter"]) == ("nightly", "active", "a", 2000)
+    made = await put(api, queue="a", jitter="2s", overlap="skip", retryAttempts=2, executionType="AT_LEAST_ONCE")
+    assert (made["id"], made["state"], made["queue"], made["jitter"]) == ("nightly", "active", "a", "2s")
     assert (made["rule"]["kind"], made["policy"]["overlap"]) == ("cron", "skip")
     assert made["data"] == {"to": "a", "password": "[redacted]"}
     assert made["nextAt"].endswith("Z")
@@ -36,7 +36,7 @@ async def test_a_schedule_is_stored_shown_replaced_and_deleted(api: Api) -> None
         ("schedule.put", "nightly"),
         ("schedule.delete", "nightly"),
     ]
-    rows = await api.scheduler.changes()
+    rows = await api.scheduler.audit.find()
     assert all("hunter2" not in f"{row.before}{row.after}" for row in rows)
 
 
@@ -67,12 +67,12 @@ async def test_the_next_firings_are_shown(api: Api) -> None:
 
 
 async def test_a_rule_is_previewed_and_nothing_is_stored(api: Api) -> None:
-    body = {"cron": "30 2 * * *", "timezone": "Europe/Paris", "count": 2, "start": "2026-03-28T12:00:00Z"}
+    body = {"schedule": "30 2 * * *", "timezone": "Europe/Paris", "count": 2, "start": "2026-03-28T12:00:00Z"}
     data = (await api.post(f"{S}/preview", body)).data
     assert [one["local"] for one in data] == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
     assert data[0]["notes"]
     for rule in ({"every": 1000}, {"every": "5m"}, {"rrule": "FREQ=DAILY"}, {"at": ["2099-01-01T00:00:00Z"]}):
-        assert (await api.post(f"{S}/preview", rule)).data
+        assert (await api.post(f"{S}/preview", {"repeat": rule})).data
     assert (await api.get(S)).data == []
     assert await actions(api) == []
 
@@ -95,7 +95,7 @@ async def test_a_rule_is_previewed_and_nothing_is_stored(api: Api) -> None:
     ],
 )
 async def test_a_rule_that_cannot_be_is_refused(api: Api, rule: dict[str, Any]) -> None:
-    assert (await api.post(f"{S}/preview", rule)).status == 422
+    assert (await api.post(f"{S}/preview", {"repeat": rule})).status == 422
     assert (await api.put(f"{S}/x", NIGHTLY | {"repeat": rule})).status == 422
     assert (await api.get(S)).data == []
 
@@ -123,7 +123,7 @@ async def test_a_rule_that_cannot_be_is_refused(api: Api, rule: dict[str, Any]) 
 async def test_fields_that_are_not_known_or_not_right_are_refused(api: Api, change: dict[str, Any]) -> None:
     assert (await api.put(f"{S}/x", NIGHTLY | change)).status == 422
     with pytest.raises(ScheduleNotFound):
-        await api.scheduler.get_schedule("x")
+        await api.scheduler.schedules.get("x")
 
 
 async def test_the_ledger_tells_what_became_of_each_firing(api: Api) -> None:
@@ -176,7 +176,6 @@ async def test_schedules_are_listed_page_by_page_and_filtered(api: Api) -> None:
 
 VERBS = [
     ("GET", "", None),
-    ("PUT", "", NIGHTLY | {"queue": "a", "name": "acme.x"}),
     ("DELETE", "", None),
     ("POST", "/pause", {}),
     ("POST", "/resume", {}),
@@ -193,11 +192,10 @@ async def test_a_schedule_of_somebody_else_is_not_there(api: Api, method: str, v
     before = await api.scheduler.schedule("other", repeat=Cron("0 3 * * *"), schedule_id="foreign")
     tenant = await keyed(api, "operator", queues=["a"], prefixes=["acme."])
     options = {} if body is None else {"json": body}
-    assert (await tenant.call(method, f"{S}/foreign{verb}", **options)).status == 404
-    if method != "PUT":
-        assert (await tenant.call(method, f"{S}/missing{verb}", **options)).status == 404
+    foreign, missing = [await tenant.call(method, f"{S}/{one}{verb}", **options) for one in ("foreign", "missing")]
+    assert (foreign.status, foreign.text) == (404, missing.text.replace("missing", "foreign"))
     assert await actions(api) == []
-    assert (await api.scheduler.get_schedule("foreign")).rev == before.rev
+    assert (await api.scheduler.schedules.get("foreign")).rev == before.rev
     viewer = await keyed(api, "viewer")
     assert (await viewer.call(method, f"{S}/foreign{verb}", **options)).status == (200 if method == "GET" else 403)
 
@@ -205,12 +203,13 @@ async def test_a_schedule_of_somebody_else_is_not_there(api: Api, method: str, v
 async def test_a_key_with_a_scope_manages_its_own_schedules(api: Api) -> None:
     tenant = await keyed(api, "operator", queues=["a"], prefixes=["acme."])
     await api.scheduler.schedule("other", repeat=Cron("0 3 * * *"), schedule_id="foreign")
-    assert (await tenant.put(f"{S}/mine", NIGHTLY | {"name": "acme.x", "queue": "a"})).status == 200
-    assert (await tenant.put(f"{S}/mine", NIGHTLY | {"name": "acme.x", "queue": "b"})).status == 404
-    assert (await tenant.put(f"{S}/mine", NIGHTLY | {"name": "acme.x"})).status == 404
-    assert (await tenant.put(f"{S}/mine", NIGHTLY | {"name": "other", "queue": "a"})).status == 404
-    assert [one["id"] for one in (await tenant.get(S)).data] == ["mine"]
-    assert (await tenant.post(f"{S}/mine/pause", {})).status == 200
+    mine = "a:acme.:mine"
+    assert (await tenant.put(f"{S}/{mine}", NIGHTLY | {"name": "acme.x", "queue": "a"})).status == 200
+    assert (await tenant.put(f"{S}/{mine}", NIGHTLY | {"name": "acme.x", "queue": "b"})).status == 403
+    assert (await tenant.put(f"{S}/{mine}", NIGHTLY | {"name": "acme.x"})).status == 403
+    assert (await tenant.put(f"{S}/{mine}", NIGHTLY | {"name": "other", "queue": "a"})).status == 403
+    assert [one["id"] for one in (await tenant.get(S)).data] == [mine]
+    assert (await tenant.post(f"{S}/{mine}/pause", {})).status == 200
 
 
 C = "/api/calendars"
@@ -246,9 +245,14 @@ async def test_a_calendar_that_cannot_be_is_refused_and_a_missing_one_is_not_fou
     assert (await api.put(f"{S}/x", NIGHTLY | {"repeat": {"cron": "0 3 * * *", "except": ["none"]}})).status == 404
 
 
-async def test_calendars_are_for_keys_that_reach_everything(api: Api) -> None:
+async def test_a_key_with_a_scope_has_calendars_of_its_own_and_no_others(api: Api) -> None:
     await api.put(f"{C}/holidays", {"days": ["2030-12-24"]})
     tenant = await keyed(api, "operator", queues=["a"])
-    assert (await tenant.get(C)).status == 403
-    assert (await tenant.put(f"{C}/holidays", {})).status == 403
-    assert (await tenant.delete(f"{C}/holidays")).status == 403
+    assert (await tenant.get(C)).data == []
+    assert (await tenant.put(f"{C}/holidays", {})).status == 422
+    assert (await tenant.delete(f"{C}/holidays")).status == 404
+    made = (await tenant.put(f"{C}/a:holidays", {"days": ["2030-12-24"]})).data
+    assert (await tenant.get(f"{C}/a:holidays")).data == made
+    await api.scheduler.schedule("elsewhere", repeat=Except(Cron("0 3 * * *"), "a:holidays"), schedule_id="theirs")
+    refused = await tenant.delete(f"{C}/a:holidays")
+    assert (refused.status, "theirs" in refused.text) == (409, False)

@@ -28,13 +28,13 @@ from api.conftest import Api, serving
 from api.places import make_places
 from harness.servers import Servers
 from mainspring import Scheduler
-from mainspring.api import rates
 from mainspring.api.app import make_app
+from mainspring.api.middleware import rate_limit
 from mainspring.api.settings import service_settings
 from mainspring.api.specification import specification
 
 FULL = os.environ.get("MAINSPRING_SCHEMA") == "full"
-pytestmark = pytest.mark.timeout(1800 if FULL else 120)
+pytestmark = [pytest.mark.timeout(1800 if FULL else 120), pytest.mark.slow]
 _CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 _EXAMPLES = settings(
     max_examples=100 if FULL else 4,
@@ -73,8 +73,8 @@ def service(servers: Servers) -> Iterator[Running]:
 
     async def run() -> None:
         scheduler = Scheduler(servers.uri(f"t_{secrets.token_hex(4)}"), keys={"k": "A" * 43 + "="})
-        async with serving(scheduler, requests_a_minute=1_000_000) as api:
-            key = await scheduler.create_api_key("tests", "admin")
+        async with serving(scheduler, requests_per_minute=1_000_000) as api:
+            key = await scheduler.api_keys.create("tests", "admin")
             found.append(Running(api, key.text, loop))
             up.set()
             await done.wait()
@@ -82,7 +82,7 @@ def service(servers: Servers) -> Iterator[Running]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rates, "_WRONG_KEYS", 1_000_000)
+        patch.setattr(rate_limit, "_WRONG_KEYS", 1_000_000)
         thread.start()
         assert up.wait(60)
         yield found[0]
@@ -105,6 +105,6 @@ def test_no_request_meets_a_fault_of_ours_with_a_key_or_is_let_in_without_one(ca
     stranger = call("nobody")
     assert stranger.status_code in (401, 403, 413, 415), stranger.text
     answer = call(service.key)
-    # Of what was created here for the past nobody takes anything; that health says so is no fault.
+    # No worker takes the jobs that were created here for the past; that health says so is no fault.
     ill = case.path.endswith("/health") and answer.status_code == 503
     case.validate_response(answer, checks=_CHECKS[1:] if ill else _CHECKS)

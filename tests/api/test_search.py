@@ -1,4 +1,4 @@
-"""Searching jobs: what matches, in which order, page by page, at a bounded cost; and nobody finds what is not his."""
+"""Searching jobs: what matches, in which order, page by page, at a bounded cost; no caller finds jobs out of reach."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 import bson
 import pytest
 
-from api.conftest import Api
+from api.conftest import Api, serving
 from harness.api_keys import keyed
+from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Cron, Fail, Scheduler
-from mainspring.model.searching import make_search
-from mainspring.store import searching
+from mainspring.model.views.search import make_search
+from mainspring.store.views import search
 
 Make = Callable[..., Scheduler]
 SEARCH = "/api/jobs/search"
@@ -184,13 +185,13 @@ async def _is(scheduler: Scheduler, job_id: str, state: str) -> bool:
 
 
 async def _is_held(scheduler: Scheduler, job_id: str) -> bool:
-    return (await scheduler.get_job(job_id)).held is not None
+    return (await scheduler.get_job(job_id)).waiting_for is not None
 
 
 async def test_the_jobs_of_a_schedule_are_found_with_those_made_by_hand(api: Api) -> None:
     scheduler = api.scheduler
     await scheduler.schedule("x", repeat=Cron("0 0 1 1 *"), schedule_id="yearly")
-    made = [(await scheduler.trigger_schedule("yearly")).id for _ in range(5)]
+    made = [(await scheduler.schedules.trigger("yearly")).id for _ in range(5)]
     await scheduler.schedule("x", delay=60)
     assert sorted(joined(await pages(api, scheduleId="yearly", limit=2))) == sorted(made)
     assert sorted(joined(await pages(api, scheduleId="yearly", state="pending", limit=2))) == sorted(made)
@@ -220,7 +221,7 @@ async def test_since_and_until_are_about_when_a_job_was_made(api: Api) -> None:
 async def test_a_rare_match_costs_a_bounded_page_and_is_found_in_the_end(
     api: Api, monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
-    monkeypatch.setattr(searching, "SCANNED", 10)
+    monkeypatch.setattr(search, "SCANNED", 10)
     scheduler = api.scheduler
     scheduler.job("x")(lambda **data: None)
     names = [{"name": "x", "data": {"n": n}, "delay": 0 if state == "completed" else 60} for n in range(45)]
@@ -240,8 +241,8 @@ async def test_every_walk_of_a_search_is_along_its_index(api: Api) -> None:
     """The servers of the tests refuse to scan a collection; a page looks at no more than what it is allowed to."""
     scheduler = api.scheduler
     await scheduler.schedule_bulk([{"name": "x", "data": {"n": n}, "delay": 60} for n in range(300)])
-    store = await scheduler._store()
-    database = store.connection.jobs.database
+    store = await inside(scheduler).store()
+    database = store.connection.db
     await database.command("profile", 2)
     first = await api.get(SEARCH, params={"state": "pending", "queue": "default", "limit": "10"})
     await database.command("profile", 0)
@@ -258,6 +259,41 @@ async def test_a_redacted_value_cannot_be_guessed_by_searching(make_scheduler: M
     assert (await api.get(SEARCH, params={"data.password": "hunter2"})).status == 422
     assert (await api.get(SEARCH, params={"data.pin": "1234", "name": "own"})).status == 422
     assert ids(await api.get(SEARCH, params={"data.pin": "1234"})) == [seen.id]
+
+
+@pytest.mark.parametrize("redact", [None, []])
+@pytest.mark.parametrize(
+    ("path", "right", "wrong"),
+    [
+        ("request.headers.X-Api-Key", "right", "wrong"),
+        ("request.headers.Cookie", "right", "wrong"),
+        ("request.headers.Ocp-Apim-Subscription-Key", "right", "wrong"),
+        ("request.query.sig", "right", "wrong"),
+        ("request.url", "https://a.example/?token=right", "https://a.example/?token=wrong"),
+    ],
+)
+async def test_a_credential_of_a_webhook_cannot_be_guessed_by_searching(
+    make_scheduler: Make, redact: list[str] | None, path: str, right: str, wrong: str
+) -> None:
+    async with serving(make_scheduler(redact=redact)) as api:
+        headers = dict.fromkeys(("X-Api-Key", "Cookie", "Ocp-Apim-Subscription-Key"), "right")
+        request = {"url": "https://a.example/?token=right", "headers": headers, "query": {"sig": "right"}}
+        for _ in range(3):
+            await api.scheduler.schedule("mainspring:http", {"request": request}, delay=60)
+        for limit in ("1", "2", "50"):
+            for name in ({}, {"name": "mainspring:http"}):
+                told = [await api.get(SEARCH, params={f"data.{path}": value, "limit": limit, **name})
+                        for value in (right, wrong)]  # fmt: skip
+                assert told[0].text == told[1].text, "neither what is found nor where the page ends tells"
+        assert "right" not in (await api.get(SEARCH)).text
+
+
+async def test_where_a_page_ends_does_not_tell_a_redacted_value(api: Api) -> None:
+    api.scheduler.job("own", redact=["pin"])(lambda **data: None)
+    for _ in range(3):
+        await api.scheduler.schedule("own", {"pin": 1234}, delay=60)
+    told = [await api.get(SEARCH, params={"data.pin": pin, "limit": "1"}) for pin in ("1234", "9999")]
+    assert told[0].text == told[1].text
 
 
 async def test_what_is_found_is_shown_without_secrets(api: Api) -> None:
@@ -301,7 +337,7 @@ async def test_failed_jobs_are_found_by_their_state(api: Api) -> None:
 @pytest.mark.parametrize("walk", [0, 1, -1, "x"])
 async def test_a_cursor_that_was_made_up_is_refused(api: Api, place: list[Any], walk: Any) -> None:
     for state in (None, "pending", "completed", "running"):
-        print = searching.print_of(make_search({"state": state}))
+        print = search.search_fingerprint(make_search({"state": state}))
         raw = bson.encode({"s": print, "w": walk, "p": place})
         query = {"cursor": urlsafe_b64encode(raw).decode()} | ({} if state is None else {"state": state})
         assert (await api.get(SEARCH, params=query)).status == 422
@@ -311,7 +347,7 @@ async def test_a_cursor_that_was_made_up_is_refused(api: Api, place: list[Any], 
 async def test_jobs_that_ended_in_the_same_moment_are_each_found_once_however_they_are_stored(
     api: Api, name: str | None
 ) -> None:
-    store = await api.scheduler._store()
+    store = await inside(api.scheduler).store()
     at = datetime(2026, 1, 1, tzinfo=UTC)
     stored = [f"j{n * 7 % 20:02}" for n in range(20)]
     made = {"v": 1, "name": "x", "queue": "a", "state": "completed", "finished_at": at, "created_at": at, "run_at": at}

@@ -13,6 +13,7 @@ from mainspring.jobtypes.http.signing import secret_key
 
 Make = Callable[..., Scheduler]
 CANARY = "canary-3f9a-not-to-be-seen"
+ANY: dict[str, Any] = {"origins": ["*"]}
 
 
 @pytest.fixture
@@ -22,41 +23,44 @@ async def sealed(make_scheduler: Make) -> AsyncIterator[Api]:
 
 
 async def rows(api: Api) -> list[Any]:
-    return [(row.action, row.target) for row in await api.scheduler.changes()]
+    return [(row.action, row.target) for row in await api.scheduler.audit.find()]
 
 
 async def test_a_secret_is_stored_and_listed_without_its_value(sealed: Api) -> None:
-    put = await sealed.put("/api/secrets/token", {"value": CANARY})
+    put = await sealed.put("/api/secrets/token", {"value": CANARY, **ANY})
     assert put.data | {"createdAt": 0, "updatedAt": 0} == {
         "name": "token",
-        "kid": "k1",
+        "keyId": "k1",
         "version": 1,
         "createdAt": 0,
         "updatedAt": 0,
         "actor": "local",
         "oldUntil": None,
+        "origins": ["*"],
+        "queues": None,
+        "prefixes": None,
         "value": None,
     }
     listed = await sealed.get("/api/secrets")
     assert [one["name"] for one in listed.data] == ["token"]
     assert CANARY not in put.text + listed.text
-    assert await sealed.scheduler.secret_value("token") == CANARY
     assert await rows(sealed) == [("secret.put", "token")]
+    assert await sealed.scheduler.secrets.value("token") == CANARY
 
 
 async def test_a_signing_secret_made_by_the_server_is_shown_once(sealed: Api) -> None:
-    made = (await sealed.put("/api/secrets/signer", {"generate": "signing"})).data["value"]
+    made = (await sealed.put("/api/secrets/signer", {"generate": "signing", **ANY})).data["value"]
     assert len(secret_key(made)) == 32
-    again = (await sealed.put("/api/secrets/signer", {"generate": "signing", "keepOld": 60_000})).data
+    again = (await sealed.put("/api/secrets/signer", {"generate": "signing", "keepOld": "1m", **ANY})).data
     assert (again["version"], again["value"] != made, again["oldUntil"][-1]) == (2, True, "Z")
-    assert await sealed.scheduler.signing_values("signer") == [again["value"], made]
+    assert await sealed.scheduler.secrets.values("signer") == [again["value"], made]
     listed = await sealed.get("/api/secrets")
     assert made not in listed.text and again["value"] not in listed.text
-    assert made not in str(await sealed.scheduler.changes())
+    assert made not in str(await sealed.scheduler.audit.find())
 
 
 async def test_a_deleted_secret_is_gone_and_deleting_it_again_finds_nothing(sealed: Api) -> None:
-    await sealed.put("/api/secrets/token", {"value": CANARY})
+    await sealed.put("/api/secrets/token", {"value": CANARY, **ANY})
     assert (await sealed.delete("/api/secrets/token")).data["name"] == "token"
     assert (await sealed.get("/api/secrets")).data == []
     assert (await sealed.delete("/api/secrets/token")).status == 404
@@ -64,7 +68,7 @@ async def test_a_deleted_secret_is_gone_and_deleting_it_again_finds_nothing(seal
 
 
 async def test_without_keys_for_encryption_storing_a_secret_is_refused_with_the_cure(api: Api) -> None:
-    refused = await api.put("/api/secrets/token", {"value": CANARY})
+    refused = await api.put("/api/secrets/token", {"value": CANARY, **ANY})
     assert refused.status == 422 and "mainspring keys new" in refused.body["detail"]
     assert CANARY not in refused.text
     assert (await api.get("/api/secrets")).data == [] and await rows(api) == []
@@ -77,7 +81,7 @@ async def test_without_keys_for_encryption_storing_a_secret_is_refused_with_the_
     ids=["nothing", "empty", "number", "both", "kind", "field", "large", "surrogate", "negative"],
 )  # fmt: skip
 async def test_a_body_that_is_wrong_is_refused_without_repeating_the_value(sealed: Api, body: dict[str, Any]) -> None:
-    refused = await sealed.put("/api/secrets/token", body)
+    refused = await sealed.put("/api/secrets/token", {**ANY, **body})
     assert refused.status in (400, 422), refused.text
     assert CANARY not in refused.text
     assert (await sealed.get("/api/secrets")).data == []
@@ -85,16 +89,16 @@ async def test_a_body_that_is_wrong_is_refused_without_repeating_the_value(seale
 
 @pytest.mark.parametrize("name", ["a.b", "a%20b", "%24where", "x" * 65, "a%2Fb", "ключ"])
 async def test_a_name_that_is_none_is_refused(sealed: Api, name: str) -> None:
-    assert (await sealed.put(f"/api/secrets/{name}", {"value": CANARY})).status in (404, 422)
+    assert (await sealed.put(f"/api/secrets/{name}", {"value": CANARY, **ANY})).status in (404, 422)
     assert (await sealed.get("/api/secrets")).data == []
 
 
 async def test_secrets_are_for_admins_that_reach_everything(sealed: Api) -> None:
-    await sealed.scheduler.put_secret("token", CANARY)
+    await sealed.scheduler.secrets.put("token", CANARY, origins=["*"])
     for role, scope, status in (("viewer", {}, 403), ("operator", {}, 403), ("admin", {"queues": ["http"]}, 403)):
-        key = await sealed.scheduler.create_api_key(role, role, **scope)  # type: ignore[arg-type]
+        key = await sealed.scheduler.api_keys.create(role, role, **scope)  # type: ignore[arg-type]
         asked = sealed.with_key(key.text)
         assert (await asked.get("/api/secrets")).status == status
-        assert (await asked.put("/api/secrets/token", {"value": "mine"})).status == status
+        assert (await asked.put("/api/secrets/token", {"value": "mine", **ANY})).status == status
         assert (await asked.delete("/api/secrets/token")).status == status
-    assert await sealed.scheduler.secret_value("token") == CANARY
+    assert await sealed.scheduler.secrets.value("token") == CANARY

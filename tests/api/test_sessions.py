@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from api.conftest import Api, Reply, serving
-from mainspring import NewApiKey, Scheduler
+from mainspring import NewApiKey, Scheduler, Unavailable
+from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import ManualClock
 
 Make = Callable[..., Scheduler]
@@ -18,7 +19,7 @@ Make = Callable[..., Scheduler]
 
 @pytest.fixture
 async def key(api: Api) -> NewApiKey:
-    return await api.scheduler.create_api_key("ops", "admin")
+    return await api.scheduler.api_keys.create("ops", "admin")
 
 
 def cookie(reply: Reply) -> tuple[str, Any]:
@@ -60,7 +61,7 @@ async def test_elsewhere_than_on_this_machine_the_cookie_needs_tls(api: Api, key
 async def test_everybody_can_ask_who_he_is(api: Api) -> None:
     local = (await api.get("/api/session")).data
     assert (local["way"], local["actor"], local["role"]) == ("local", "local", "admin")
-    key = await api.scheduler.create_api_key("tenant", "viewer", queues=["acme"])
+    key = await api.scheduler.api_keys.create("tenant", "viewer", queues=["acme"])
     by_key = (await api.with_key(key.text).get("/api/session")).data
     assert (by_key["way"], by_key["role"], by_key["scope"]["queues"]) == ("key", "viewer", ["acme"])
     browser, token = await log_in(api, key.text)
@@ -75,7 +76,7 @@ async def test_a_change_by_a_session_needs_its_token(api: Api, key: NewApiKey) -
     for wrong in ({}, {"X-Csrf-Token": ""}, {"X-Csrf-Token": "é"}, {"X-Csrf-Token": other_token}):
         refused = await browser.post("/api/keys", {"name": "x"}, headers=wrong)
         assert (refused.status, "X-Csrf-Token" in refused.text) == (403, True)
-    assert len(await api.scheduler.api_keys()) == 1
+    assert len(await api.scheduler.api_keys.all()) == 1
     assert (await browser.post("/api/keys", {"name": "x"}, headers={"X-Csrf-Token": token})).status == 201
 
 
@@ -91,7 +92,7 @@ async def test_another_site_can_neither_use_nor_open_a_session(
 
 async def test_a_session_is_opened_with_a_key_only(api: Api) -> None:
     assert (await api.post("/api/session")).status == 401
-    key = await api.scheduler.create_api_key("ops", "admin")
+    key = await api.scheduler.api_keys.create("ops", "admin")
     browser, token = await log_in(api, key.text)
     assert (await browser.post("/api/session", headers={"X-Csrf-Token": token})).status == 401
 
@@ -99,7 +100,7 @@ async def test_a_session_is_opened_with_a_key_only(api: Api) -> None:
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
 async def test_a_session_ends_with_its_key(api: Api, key: NewApiKey, change: str) -> None:
     browser, _ = await log_in(api, key.text)
-    await getattr(api.scheduler, f"{change}_api_key")(key.key.id)
+    await getattr(api.scheduler.api_keys, change)(key.key.id)
     reply = await browser.get("/api/session")
     assert (reply.status, "log in again" in reply.text) == (401, True)
 
@@ -108,7 +109,7 @@ async def test_a_session_ends_in_time_or_with_its_key_if_that_is_earlier(make_sc
     clock = ManualClock()
     scheduler = make_scheduler(clock=clock)
     async with serving(scheduler, session_hours=1) as api:
-        key = await scheduler.create_api_key("ops", "admin", expires_at=clock.now() + timedelta(minutes=90))
+        key = await scheduler.api_keys.create("ops", "admin", expires_at=clock.now() + timedelta(minutes=90))
         first, _ = await log_in(api, key.text)
         assert (await first.get("/api/session")).status == 200
         clock.advance(timedelta(hours=1))
@@ -118,19 +119,60 @@ async def test_a_session_ends_in_time_or_with_its_key_if_that_is_earlier(make_sc
         assert end == (clock.now() + timedelta(minutes=30)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+async def test_the_old_secret_of_a_rotated_key_opens_no_session_that_would_outlast_it(api: Api, key: NewApiKey) -> None:
+    new = await api.scheduler.api_keys.rotate(key.key.id, timedelta(hours=1))
+    assert (await api.with_key(key.text).get("/api/session")).status == 200
+    assert (await api.with_key(key.text).post("/api/session")).status == 403
+    assert (await api.with_key(new.text).post("/api/session")).status == 201
+
+
+@pytest.mark.parametrize("how", ["session", "key"])
+async def test_a_session_that_was_logged_out_is_over_in_every_process(make_scheduler: Make, how: str) -> None:
+    scheduler = make_scheduler()
+    key = await scheduler.api_keys.create("ops", "admin")
+    secret = {"session_secret": "s" * 32}
+    async with serving(scheduler, **secret) as api, serving(make_scheduler(), **secret) as other:
+        browser, token = await log_in(api, key.text)
+        still, _ = await log_in(api, key.text)
+        shown = {"X-Csrf-Token": token} if how == "session" else {"Authorization": f"Bearer {key.text}"}
+        assert (await browser.delete("/api/session", headers=shown)).status == 204
+        for service in (api, other):
+            reply = await service.get("/api/session", headers=browser.headers)
+            assert (reply.status, "log in again" in reply.text) == (401, True)
+            assert (await service.get("/api/session", headers=still.headers)).status == 200
+    async with serving(make_scheduler(), **secret) as later:
+        assert (await later.get("/api/session", headers=browser.headers)).status == 401
+    closed = scheduler.client.get_default_database()["jobs.sessions"]
+    (stored,) = await closed.find({}).hint("_id_").to_list(None)
+    assert set(stored) == {"_id", "until"} and stored["_id"] not in browser.headers["Cookie"]
+
+
+async def test_a_session_that_cannot_be_closed_is_not_said_to_be(
+    api: Api, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, token = await log_in(api, key.text)
+
+    async def away(*args: Any) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(ServiceBackend, "close_session", away)
+    reply = await browser.delete("/api/session", headers={"X-Csrf-Token": token})
+    assert (reply.status, "set-cookie" in reply.headers) == (503, False)
+
+
 async def test_logging_out_lets_the_browser_forget(api: Api, key: NewApiKey) -> None:
     browser, token = await log_in(api, key.text)
     assert (await browser.delete("/api/session")).status == 403
     reply = await browser.delete("/api/session", headers={"X-Csrf-Token": token})
     name, morsel = cookie(reply)
     assert (reply.status, name, morsel.value, morsel["max-age"]) == (204, "mainspring_session", "", "0")
-    assert [row.action for row in await api.scheduler.changes()] == ["session.close", "session.open"]
+    assert [row.action for row in await api.scheduler.audit.find()] == ["session.close", "session.open"]
 
 
 @pytest.mark.parametrize("secret", [None, "s" * 32])
 async def test_a_session_outlives_the_process_where_the_secret_is_set(make_scheduler: Make, secret: str | None) -> None:
     scheduler = make_scheduler()
-    key = await scheduler.create_api_key("ops", "admin")
+    key = await scheduler.api_keys.create("ops", "admin")
     async with serving(scheduler, session_secret=secret) as api:
         browser, _ = await log_in(api, key.text)
     async with serving(make_scheduler(), session_secret=secret) as api:

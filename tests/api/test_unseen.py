@@ -1,4 +1,4 @@
-"""What must not be seen of a job is not seen in its executions, whoever has run it and whatever was answered."""
+"""What must not be seen of a job is not seen in its executions, whatever worker ran it and whatever was answered."""
 
 from __future__ import annotations
 
@@ -47,3 +47,30 @@ async def test_a_redacted_field_that_a_target_hands_back_is_not_kept(make_schedu
             assert PASSWORD not in f"{job.result} {job.error} {job.attempts} {execution}"
             assert "a note" in execution["responseBody"]
     assert all(PASSWORD.encode() in one.body for one in sink.received)
+
+
+async def test_a_credential_in_a_url_or_a_header_is_neither_shown_nor_kept(make_scheduler: Make) -> None:
+    async def echo(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            reply(200, repr((request.line, request.headers)).encode(), Location=f"https://a.example{request.path}")
+        )
+
+    async with Sink(answers=[echo]) as sink, running(make_scheduler(redact=[])) as api:
+        hook = {
+            "endpoint": f"{sink.url}/?token={PASSWORD}&page=2",
+            "query": {"sig": PASSWORD},
+            "headers": {"Ocp-Apim-Subscription-Key": PASSWORD, "Idempotency-Key": "seen"},
+        }
+        made = (await api.post("/api/jobs", hook)).data["jobId"]
+        job = await ended(api, made)
+        await api.post("/api/jobs", {**hook, "every": 3_600_000, "id": "hourly"})
+        await api.put("/api/jobs/hourly", {"priority": 2})
+        paths = (
+            *("/api/jobs", f"/api/jobs/{made}", f"/api/jobs/{made}/detail", f"/api/jobs/{made}/executions"),
+            *("/api/jobs/search", "/api/schedules", "/api/schedules/hourly", "/api/audit", "/api/v1/jobs"),
+        )
+        told = [(await api.get(path)).text for path in paths]
+    assert all(PASSWORD.encode() not in str(one).encode() for one in (*told, job.result))
+    assert job.result["url"] == f"{sink.url}/?token=[redacted]&page=2&sig=[redacted]"
+    assert "page=2" in told[0] and "seen" in told[0]
+    assert sink.received[0].header("Ocp-Apim-Subscription-Key") == PASSWORD

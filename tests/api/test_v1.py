@@ -83,7 +83,7 @@ async def test_schedules_are_not_jobs_here(api: Api) -> None:
 
 async def test_a_scope_counts_here_as_well(api: Api) -> None:
     job = await api.scheduler.schedule("other", delay=600)
-    tenant = api.with_key((await api.scheduler.create_api_key("t", "operator", queues=["acme"])).text)
+    tenant = api.with_key((await api.scheduler.api_keys.create("t", "operator", queues=["acme"])).text)
     assert (await tenant.get(f"/api/v1/job/{job.id}")).status == 404
     assert (await tenant.get("/api/v1/jobs")).body["jobs"] == []
     assert (await tenant.post("/api/v1/create-job", {"type": "other"})).status == 403

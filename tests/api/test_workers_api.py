@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from api.conftest import Api
 from harness.api_keys import keyed
+from harness.inside import inside
 from mainspring import Scheduler
 
 Make = Callable[..., Scheduler]
@@ -16,7 +17,7 @@ Make = Callable[..., Scheduler]
 async def test_workers_tell_where_they_are_and_what_they_can_do(api: Api, make_scheduler: Make) -> None:
     assert (await api.get("/api/workers")).data == []
     other = make_scheduler(queues=["a"], concurrency=3)
-    other.job("x", version=2, lift={1: lambda data: data})(lambda: None)
+    other.job("x", version=2, upgrade={1: lambda data: data})(lambda: None)
     await other.start()
     (worker,) = (await api.get("/api/workers")).data
     assert (worker["host"], worker["pid"], worker["live"]) == (socket.gethostname(), os.getpid(), True)
@@ -28,7 +29,7 @@ async def test_workers_tell_where_they_are_and_what_they_can_do(api: Api, make_s
 async def test_a_worker_that_is_heard_of_no_more_is_not_live(api: Api, make_scheduler: Make) -> None:
     other = make_scheduler()
     await other.start()
-    store = await api.scheduler._store()
+    store = await inside(api.scheduler).store()
     await store.connection.workers.insert_one(
         {"_id": "dead", "beat_at": store.clock.now().replace(year=2020), "host": "h", "pid": 1}
     )

@@ -4,10 +4,11 @@
 
 Three mongod nodes, several worker processes, jobs of nought to two seconds scheduled all the time, schedules that fire
 every second; and, one after the other, chosen by the seed: workers killed, stopped past their leases, told to go; the
-primary killed, stepped down or hung; commands that fail, connections that close, write concerns that are not met. At
-the end everything is mended, a quiet period passes, and every promise is held against what handlers wrote down and what
-the database's own change stream tells. It prints what it did and found, and ends with 1 when a promise was broken; the
-history then stays.
+primary killed, stepped down or hung; commands that fail, connections that close, write concerns that are not met; one
+worker cut off from the servers by packet filters, both ways or one way. The wall clocks of half of the workers are
+wrong by up to an hour. Every kind of harm is done once before one is done again. At the end everything is mended, a
+quiet period passes, and every promise is held against what handlers wrote down and what the database's own change
+stream tells. It prints what it did and found, and ends with 1 when a promise was broken; the history then stays.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import argparse
 import asyncio
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ from typing import Any
 from cluster.asking import Asking
 from cluster.firings import Firings
 from cluster.load import Load
+from cluster.partition import SERVERS, WAYS, FarNetwork, enter_network, inside, why_not
+from cluster.skew import HOUR, faketime, moved
 from harness.changes import Changes
 from harness.checker import Reasons, check
 from harness.processes import Fleet, WorkerProcess
@@ -39,6 +44,7 @@ GRACE = 3.0
 OPTIONS: dict[str, Any] = {"lease": LEASE, "grace": GRACE, "concurrency": 8}
 COMMANDS = ["find", "update", "insert", "delete", "aggregate", "getMore", "distinct", "findAndModify"]
 QUIET = 90.0
+HOW_SKEWED = "before the server is asked" if faketime() is None else "always"
 SCHEDULES = 10
 # However long an outage lasts, each firing gets its job.
 PATIENT: dict[str, Any] = {"misfire": "all", "misfire_grace": 3600, "misfire_limit": 1000}
@@ -47,17 +53,23 @@ PATIENT: dict[str, Any] = {"misfire": "all", "misfire_grace": 3600, "misfire_lim
 class Nemesis:
     """Does harm, one kind at a time, and keeps the books of it."""
 
-    def __init__(self, servers: Servers, fleet: Fleet, dice: random.Random) -> None:
+    def __init__(self, servers: Servers, fleet: Fleet, dice: random.Random, far: FarNetwork | None) -> None:
         self._servers = servers
         self._fleet = fleet
         self._dice = dice
+        self._far = far
         self._workers: list[WorkerProcess] = []
+        self._far_workers: list[WorkerProcess] = []
+        self._launched = 0
         self.reasons = Reasons(outage=True)
         self.done: Counter[str] = Counter()
 
     async def run(self, workers: int, seconds: float) -> None:
         """Start workers and do harm for so long; at the end everything is mended."""
-        self._workers = await self._fleet.start_many(workers, **OPTIONS)
+        self._workers = [self._launch() for _ in range(workers)]
+        if self._far is not None:
+            self._far_workers = [self._fleet.launch(through=self._far.entering, **OPTIONS)]
+        await self._fleet.up([*self._workers, *self._far_workers])
         acts: list[Callable[[], Awaitable[None]]] = [
             self.kill_a_worker,
             self.pause_a_worker,
@@ -69,10 +81,14 @@ class Nemesis:
             self.close_connections,
             self.miss_write_concerns,
         ]
+        if self._far is not None:
+            acts.append(self.cut_off_a_worker)
         until = time.monotonic() + seconds
+        left: list[Callable[[], Awaitable[None]]] = []
         while time.monotonic() < until:
             await asyncio.sleep(self._dice.uniform(1, 3))
-            act = self._dice.choice(acts)
+            left = left or self._dice.sample(acts, len(acts))
+            act = left.pop()
             say(act.__name__.replace("_", " "))
             self.done[act.__name__] += 1
             await act()
@@ -80,7 +96,15 @@ class Nemesis:
 
     @property
     def all_alive(self) -> bool:
-        return all(worker.alive for worker in self._workers)
+        return all(worker.alive for worker in (*self._workers, *self._far_workers))
+
+    async def cut_off_a_worker(self) -> None:
+        assert self._far is not None
+        way = self._dice.choice(list(WAYS))
+        self.done[f"cut_off_{way.replace(' ', '_')}"] += 1
+        self._far.cut(way)
+        await asyncio.sleep(LEASE * self._dice.uniform(0.5, 2.5))
+        self._far.mend()
 
     async def kill_a_worker(self) -> None:
         victim = self._take()
@@ -135,6 +159,16 @@ class Nemesis:
         with self._servers.fail_point("failCommand", mode, appName=name, failCommands=COMMANDS, **how):
             await asyncio.sleep(self._dice.uniform(2, 5))
 
+    def _launch(self) -> WorkerProcess:
+        """A worker; the wall clock of every second one is wrong."""
+        self._launched += 1
+        clock: Mapping[str, str] = {}
+        if self._launched % 2:
+            clock = moved(HOW_SKEWED, self._dice.choice([-1, 1]) * self._dice.randint(60, HOUR))
+            self.done["wrong_clock"] += 1
+        worker: WorkerProcess = self._fleet.launch(environment=clock, **OPTIONS)
+        return worker
+
     def _take(self) -> WorkerProcess:
         worker = self._dice.choice(self._workers)
         self._workers.remove(worker)
@@ -143,7 +177,7 @@ class Nemesis:
     async def _replace(self) -> None:
         """Another worker, started as often as it takes: one that cannot connect in a failover ends at once."""
         while True:
-            worker: WorkerProcess = self._fleet.launch(**OPTIONS)
+            worker = self._launch()
             try:
                 await self._fleet.up([worker])
             except AssertionError:
@@ -162,7 +196,8 @@ async def rampage(seconds: float, workers: int, dice: random.Random, folder: Pat
     uri = servers.uri("chaos")
     fleet, ask, changes = Fleet(uri, folder), Asking(uri), Changes(uri)
     scheduler = Scheduler(uri)
-    nemesis = Nemesis(servers, fleet, dice)
+    networks = AsyncExitStack()
+    nemesis = Nemesis(servers, fleet, dice, await networks.enter_async_context(FarNetwork()) if inside() else None)
     start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5)
     firings = Firings(SCHEDULES, start, start + timedelta(seconds=seconds))
     try:
@@ -184,12 +219,13 @@ async def rampage(seconds: float, workers: int, dice: random.Random, folder: Pat
         untold, outcomes = await firings.check_ledgers(scheduler)
         found += [*firings.check(documents, fleet.history), *untold]
         if not nemesis.all_alive:
-            found.append("a worker ended that nobody had told to")
+            found.append("a worker ended that was not told to")
         _report(nemesis, load, documents, fleet)
         print(f"firings: {len(firings.jobs)}, {dict(outcomes)}")
         return found
     finally:
         fleet.stop()
+        await networks.aclose()
         await scheduler.stop(graceful=False)
         await ask.close()
         changes.close()
@@ -212,10 +248,18 @@ def main() -> int:
     options.add_argument("--workers", type=int, default=4, help="how many worker processes (default 4)")
     options.add_argument("--seed", type=int, default=None, help="what the dice begin with; printed when not given")
     chosen = options.parse_args()
+    if not inside():
+        reason = why_not()
+        if reason is None:
+            enter_network("cluster.chaos", sys.argv[1:])
+        say(f"no worker is cut off from the servers: {reason}")
+    if faketime() is None:
+        say("wrong clocks are wrong until the server is asked only: Debian's package libfaketime is missing")
     seed = chosen.seed if chosen.seed is not None else random.randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="mainspring-chaos-"))
     say(f"seed {seed}, history in {folder}")
-    servers = Servers(3, name="chaos")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started is stopped
+    servers = Servers(3, name="chaos", host=SERVERS if inside() else "127.0.0.1")
     try:
         servers.start()
         found = asyncio.run(rampage(chosen.seconds, chosen.workers, random.Random(seed), folder, servers))

@@ -35,11 +35,20 @@ def proxy(servers: Servers) -> Iterator[Proxy]:
     proxy.stop()
 
 
-@pytest.fixture(scope="module")
-def three_nodes() -> Iterator[Servers]:
-    """A replica set of three nodes, for tests that do harm to servers; they override `uri`."""
+@pytest.fixture(scope="session")
+def shared_nodes() -> Iterator[Servers]:
     with Servers(3, name="three") as servers:
         yield servers
+
+
+@pytest.fixture
+def three_nodes(shared_nodes: Servers) -> Servers:
+    """A replica set of three nodes, for tests that do harm to servers; they override `uri`.
+
+    It is mended before each test.
+    """
+    shared_nodes.mend()
+    return shared_nodes
 
 
 @pytest.fixture

@@ -79,9 +79,11 @@ class Firings:
         found: list[str] = []
         outcomes: Counter[str] = Counter()
         for one in self.planned:
-            entries = await scheduler.ledger(one.id, self.start, self.end + timedelta(seconds=1), limit=10_000)
+            entries = await scheduler.schedules.ledger(
+                one.id, self.start, self.end + timedelta(seconds=1), limit=10_000
+            )
             outcomes.update(entry.outcome for entry in entries)
-            runs = (await scheduler.get_schedule(one.id)).runs
+            runs = (await scheduler.schedules.get(one.id)).runs
             if runs != len(one.instants):
                 found.append(f"{one.id} has counted {runs} runs, not {len(one.instants)}")
             if [entry.at for entry in entries] != list(one.instants):

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pymongo.errors import PyMongoError
 
+from harness.waiting import eventually
 from mainspring import Scheduler
 from mainspring.errors import BulkError, MainspringError
 
@@ -36,6 +37,11 @@ class Load:
     ) -> None:
         self._stopping = True
         await asyncio.gather(*self._tasks)
+
+    async def goes_on(self) -> None:
+        """Return when a few more calls were acknowledged."""
+        before = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) > before + 20, 60)
 
     async def _singly(self) -> None:
         while not self._stopping:

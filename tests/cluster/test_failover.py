@@ -16,6 +16,7 @@ from cluster.asking import Asking
 from cluster.load import Load
 from harness.changes import Changes
 from harness.checker import Reasons, check
+from harness.inside import inside
 from harness.processes import Fleet
 from harness.servers import Node, Servers
 from harness.waiting import eventually
@@ -39,23 +40,22 @@ async def test_nothing_is_lost_when_the_primary_is_killed_steps_down_or_hangs_un
 ) -> None:
     workers = await fleet.start_many(WORKERS, lease=LEASE)
     async with Load(scheduler) as load:
-        await asyncio.sleep(1)
+        await load.goes_on()
         killed = three_nodes.primary()
         await asyncio.to_thread(killed.kill)
         await asyncio.to_thread(three_nodes.primary)
-        await asyncio.sleep(2)
+        await load.goes_on()
         killed.start()
         await asyncio.to_thread(three_nodes.step_down)
         await asyncio.to_thread(three_nodes.primary)
-        await asyncio.sleep(2)
+        await load.goes_on()
         hung = three_nodes.primary()
         hung.pause()
         await asyncio.sleep(6)
         hung.resume()
-        await asyncio.sleep(2)
+        await load.goes_on()
     await ask.drained(60)
 
-    assert len(load.acknowledged) > 100
     assert all(worker.alive for worker in workers)
     documents = await ask.documents()
     assert {document["state"] for document in documents.values()} == {"completed"}
@@ -107,7 +107,7 @@ async def test_the_servers_clock_is_read_right_also_while_there_is_no_primary(
     three_nodes: Servers, scheduler: Scheduler
 ) -> None:
     """The answer comes after the election: half of the way there and back is not when the server said it."""
-    store = await scheduler._store()
+    store = await inside(scheduler).store()
     killed = three_nodes.primary()
     await asyncio.to_thread(killed.kill)
     assert isinstance(store.clock, ServerClock)

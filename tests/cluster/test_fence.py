@@ -8,20 +8,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cluster.asking import Asking
+from harness.inside import documents_of
 from mainspring import Scheduler
 from mainspring.clock import ManualClock
-from mainspring.config import make_settings
+from mainspring.config.settings import make_settings
 from mainspring.errors import ClaimLost
-from mainspring.model.ending import Cancelled, Completed, Ending, Failed, Lost, Released, Retried, Snoozed
-from mainspring.model.job import JobError
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome, Released, Retried, Snoozed
 from mainspring.store import Store
-from mainspring.store.claim import Batch
 from mainspring.store.connection import Connection
-from mainspring.store.finish import Finish
-from mainspring.store.leases import Note
+from mainspring.store.jobs.claim import Batch
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.leases import ProgressUpdate
 
 LEASE = 10.0
-ENDINGS: list[Ending] = [
+ENDINGS: list[Outcome] = [
     Completed("stale"),
     Failed(JobError("Stale", "stale")),
     Retried(0.0, JobError("Stale", "stale")),
@@ -55,7 +56,7 @@ async def test_no_verb_of_a_stale_holder_changes_a_job_that_another_one_holds(
     stale = await _claim(store, "stale")
     clock.advance(2 * LEASE)
     assert len(await store.rescues.rescue()) == 1
-    (held,) = (await _claim(store, "rightful")).documents
+    (held,) = documents_of(await _claim(store, "rightful"))
     id, now = held["_id"], clock.now()
     before = await ask.job(job.id)
     assert (before["worker"], before["token"]) == ("rightful", 2)
@@ -64,9 +65,9 @@ async def test_no_verb_of_a_stale_holder_changes_a_job_that_another_one_holds(
     renewals = await asyncio.to_thread(store.renewals)
     assert await asyncio.to_thread(renewals.renew, [stale.claim], [id]) == {id}
     assert await store.claims.renew_one(id, 1, LEASE) is False
-    assert (await store.claims.resolve(stale)).documents == []
-    await store.notes.write([Note(id, 1, {"percent": 99.0, "note": "stale"}, ["stale"])], 100)
-    await store.notes.started([id], [stale.claim])
+    assert (await store.claims.resolve(stale)).jobs == []
+    await store.progress_updates.write([ProgressUpdate(id, 1, {"percent": 99.0, "note": "stale"}, ["stale"])], 100)
+    await asyncio.to_thread(renewals.started, [id], [stale.claim])
     finishes = [Finish(id, 1, 1, "stale", now, now, ending) for ending in ENDINGS]
     for finish in finishes:
         assert await store.finishing.finish([finish]) == [Lost()]

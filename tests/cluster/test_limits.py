@@ -18,13 +18,13 @@ from harness.processes import Fleet, WorkerProcess
 from mainspring import Scheduler
 
 FULL = os.environ.get("MAINSPRING_LIMITS") == "full"
-PROCESSES, KEYS, KILLS = (16, 500, 12) if FULL else (6, 60, 4)
+PROCESSES, KEYS, KILLS = (16, 500, 12) if FULL else (6, 30, 3)
 JOBS = (
     {"one": 300, "two": 700, "fifty": 4000, "keyed": 5000}
     if FULL
-    else {"one": 60, "two": 120, "fifty": 600, "keyed": 800}
+    else {"one": 30, "two": 60, "fifty": 400, "keyed": 300}
 )
-LEASE = 6.0
+LEASE = 4.0
 LIMITS = {"one": 1, "two": 2, "fifty": 50, "keyed": 2}
 
 

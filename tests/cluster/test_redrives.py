@@ -21,7 +21,7 @@ from mainspring import Redrive, Scheduler
 
 COUNT = int(os.environ.get("TEST_DEAD_LETTERS", "3000"))
 KILLS = 2
-# Nobody serves the queue of the dead letters: what is done to them is the redrive's doing alone.
+# No worker serves the queue of the dead letters: what is done to them is the redrive's doing alone.
 OPTIONS: dict[str, Any] = {"lease": 3.0, "queues": ["default"]}
 _CHUNK = 10_000
 
@@ -47,7 +47,7 @@ async def test_a_redrive_that_is_killed_half_way_retries_each_dead_letter_exactl
 ) -> None:
     await scheduler.connect()
     await fill(ask, COUNT)
-    redrive = await scheduler.retry_dead_letters(queue="parked")
+    redrive = await scheduler.dead_letters.retry(queue="parked")
     assert (redrive.matched, redrive.done) == (COUNT, 500)
     done = redrive.done
     for _ in range(KILLS):

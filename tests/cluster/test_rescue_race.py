@@ -9,13 +9,14 @@ from bson import ObjectId
 
 from cluster.asking import Asking
 from harness.changes import Changes
+from harness.inside import documents_of
 from mainspring import Scheduler
 from mainspring.clock import ManualClock
-from mainspring.config import make_settings
-from mainspring.model.ending import Completed, Ending, Lost
+from mainspring.config.settings import make_settings
+from mainspring.model.jobs.outcome import Completed, Lost, Outcome
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
+from mainspring.store.jobs.finish import Finish
 
 ROUNDS = 8
 JOBS = 100
@@ -29,7 +30,7 @@ async def test_a_job_finished_and_rescued_at_once_ends_in_one_way_only(
     settings = make_settings({"lease": LEASE})
     connections = [await Connection.open(settings, clock, uri=uri) for _ in range(3)]
     holder, *rescuers = [Store(connection) for connection in connections]
-    endings: dict[ObjectId, Ending] = {}
+    endings: dict[ObjectId, Outcome] = {}
     for _ in range(ROUNDS):
         await scheduler.schedule_bulk([{"name": "race", "run_at": clock.now()}] * JOBS)
         claimed = await _claim(holder)
@@ -58,17 +59,17 @@ async def test_a_job_finished_and_rescued_at_once_ends_in_one_way_only(
 async def _claim(store: Store) -> list[Document]:
     candidates = await store.claims.candidates("default", JOBS)
     batch = await store.claims.claim(candidates, "holder", LEASE, lambda document: 3)
-    return batch.documents
+    return documents_of(batch)
 
 
 async def _race(
     holder: Store, rescuers: list[Store], claimed: list[Document], clock: ManualClock
-) -> dict[ObjectId, Ending]:
+) -> dict[ObjectId, Outcome]:
     """Rescue all and finish all, in small parts and at once."""
     parts = [claimed[start : start + 5] for start in range(0, JOBS, 5)]
     random.shuffle(parts)
 
-    async def finish(part: list[Document]) -> list[tuple[ObjectId, Ending]]:
+    async def finish(part: list[Document]) -> list[tuple[ObjectId, Outcome]]:
         await asyncio.sleep(random.uniform(0, 0.15))
         now = clock.now()
         finishes = [Finish(d["_id"], d["token"], d["tries"], "holder", now, now, Completed("mine")) for d in part]

@@ -15,6 +15,7 @@ from cluster.asking import Asking
 from cluster.firings import Firings
 from cluster.skew import HOUR, HOW, moved
 from harness.changes import Changes
+from harness.inside import inside
 from harness.processes import Fleet
 from harness.servers import Servers
 from harness.waiting import eventually
@@ -68,7 +69,7 @@ async def test_a_job_that_is_made_long_after_it_was_decided_is_told_as_late(
     clock = ManualClock()
     scheduler = make_scheduler(clock=clock, operation_timeout=1)
     schedule = await scheduler.schedule("work", repeat=Every("1h"), schedule_id="hourly")
-    at, firing = schedule.next_at, (await scheduler._store()).firing
+    at, firing = schedule.next_at, (await inside(scheduler).store()).firing
     assert at is not None
     clock.advance(3600)
     with _jobs_refused(servers, ask), pytest.raises(Unavailable):
@@ -134,11 +135,11 @@ async def test_a_decision_that_was_overtaken_is_not_stored(
 
     made = set(await ask.documents())
     for one in firings.planned:
-        entries = await scheduler.ledger(one.id, firings.start, firings.end + timedelta(seconds=1))
+        entries = await scheduler.schedules.ledger(one.id, firings.start, firings.end + timedelta(seconds=1))
         assert [entry.at for entry in entries] == list(one.instants)
         told = {job for job, entry in zip(one.jobs, entries, strict=True) if entry.outcome in ("on_time", "late")}
         assert told == made & set(one.jobs)
-        assert (await scheduler.get_schedule(one.id)).runs == len(told)
+        assert (await scheduler.schedules.get(one.id)).runs == len(told)
 
 
 async def test_a_decision_about_a_schedule_that_was_deleted_and_made_again_is_not_stored(
@@ -148,9 +149,9 @@ async def test_a_decision_about_a_schedule_that_was_deleted_and_made_again_is_no
     clock = ManualClock()
     scheduler = make_scheduler(clock=clock)
     await scheduler.schedule("work", repeat=Every("1h"), schedule_id="again")
-    firing = (await scheduler._store()).firing
+    firing = (await inside(scheduler).store()).firing
     read = await firing.load(["again"])
-    await scheduler.delete_schedule("again")
+    await scheduler.schedules.delete("again")
     schedule = await scheduler.schedule("work", repeat=Every("2h"), schedule_id="again")
     clock.advance(3600)
     assert await firing.advance(read) == []
@@ -232,7 +233,7 @@ def _jobs_refused(servers: Servers, ask: Asking) -> AbstractContextManager[None]
 def _held_up(servers: Servers, ask: Asking, command: str, collection: str) -> AbstractContextManager[None]:
     """The next such command of a worker reaches the server, and is not carried out for a while.
 
-    At the latest at the end of the block: the server switches no fail point off that holds somebody up.
+    At the latest at the end of the block: the server switches no fail point off that holds an operation up.
     """
     return _failing(servers, ask, {"times": 1}, command, collection, blockConnection=True, blockTimeMS=HELD_UP)
 

@@ -65,6 +65,6 @@ async def test_no_step_that_was_kept_is_run_again_however_often_workers_are_kill
         assert documents[job.id]["result"] == [kept[f"step-{number}"] for number in range(STEPS)]
         assert set(kept.values()) <= {event["mark"] for event in effects if event["job"] == job.id}
     lost = sum(len(documents[job.id]["attempts"]) - 1 for job in jobs)
-    assert lost > 0, "nobody was killed in the middle of a job"
+    assert lost > 0, "no worker was killed in the middle of a job"
     # Each attempt that was lost has cost the step that it was in at most.
     assert len(effects) <= JOBS * STEPS + lost

@@ -12,7 +12,7 @@ from harness.checker import Reasons, check
 from harness.processes import Fleet, WorkerProcess
 from harness.waiting import eventually
 from mainspring import Scheduler
-from mainspring.model.job import Job
+from mainspring.model.jobs.job import Job
 
 LEASE = 3.0
 ROUNDS = 2

@@ -81,7 +81,7 @@ def _check_runs(job: str, runs: list[Run], reasons: Reasons) -> Iterator[str]:
         if run.ended is None:
             run.ended = reasons.killed.get(run.worker)
             if run.ended is None:
-                yield f"{job}: the run with token {run.token} in {run.worker} never ended, and nobody killed it"
+                yield f"{job}: the run with token {run.token} in {run.worker} never ended, and was not killed"
                 run.ended = float("inf")
         if last is not None:
             # A paused worker may wake up right after it has looked at the clock; the fence is there for that.

@@ -15,6 +15,7 @@ import psutil  # type: ignore[import-untyped]
 MAINSPRING = (str(Path(sys.executable).with_name("mainspring")),)
 OURS = (
     *("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI", "MAINSPRING_DEBUG", "MAINSPRING_WORKER_ID"),
+    *("MAINSPRING_FIELD_MAP", "MAINSPRING_LEASE", "MAINSPRING_START_WITHIN", "MAINSPRING_POLL_INTERVAL_MS"),
     *("MAINSPRING_HOST", "MAINSPRING_PORT", "PORT", "MAINSPRING_SESSION_SECRET"),
 )
 

@@ -2,7 +2,7 @@
 
 A database comes back after its test, is emptied and rests. It is handed out again only if it is exactly what a newly
 connected scheduler makes of a new one: the same collections with the same options and indexes, and nothing in them.
-Any other is dropped. The one that has rested longest is first, so that a late write of an earlier test meets nobody.
+Any other is dropped. The one that has rested longest is first, so that a late write of an earlier test harms none.
 """
 
 from __future__ import annotations

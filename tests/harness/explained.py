@@ -54,7 +54,10 @@ async def some_runs(scheduler: Scheduler, jobs: list[Job], number: int) -> tuple
 
     async def look() -> tuple[list[Job], list[Job]] | None:
         found = [await scheduler.get_job(job.id) for job in jobs]
-        runs, waits = [one for one in found if one.state == "running"], [one for one in found if one.held is not None]
+        runs, waits = (
+            [one for one in found if one.state == "running"],
+            [one for one in found if one.waiting_for is not None],
+        )
         return (runs, waits) if len(runs) == number and len(runs) + len(waits) == len(jobs) else None
 
     found: tuple[list[Job], list[Job]] = await eventually(look)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from harness.inside import inside
 from harness.looking import Database
 from mainspring import LedgerEntry, Schedule, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.store import Store
-from mainspring.store.firing import Fired
+from mainspring.store.schedules.firing import Fired
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 """Where a ManualClock begins; a Tuesday."""
@@ -18,7 +19,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 def store_of(scheduler: Scheduler) -> Store:
-    return scheduler._link.open_store()
+    return inside(scheduler).open_store
 
 
 async def fire(scheduler: Scheduler, passes: int = 50) -> list[Fired]:
@@ -60,7 +61,7 @@ async def end_run(
     fields: dict[str, Any] = {"state": state, "finished_at": at or datetime.now(UTC)}
     if why:
         fields["error"] = {"type": "Error", "message": why}
-    ended = await db.jobs.update_one({"_id": job_id}, {"$set": fields, "$unset": {"ready": 1, "held": 1}})
+    ended = await db.jobs.update_one({"_id": job_id}, {"$set": fields, "$unset": {"ready": 1, "waiting_for": 1}})
     assert ended.matched_count == 1
 
 

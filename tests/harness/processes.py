@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,17 @@ SKEW_VARIABLE = "TEST_SKEW"
 APP_VARIABLE = "TEST_APP"
 
 
-def start_program(module: str, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a module of the tests as a program, with what it prints going to a file."""
+def start_program(
+    module: str, log: Path, environment: Mapping[str, str], *arguments: str, through: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a module of the tests as a program, with what it prints going to a file.
+
+    `through` is a command that becomes the program, such as nsenter.
+    """
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*through, sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONPATH": path, **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -83,7 +88,14 @@ class Fleet:
         self.history = History(folder / "history.jsonl")
         self.workers: list[WorkerProcess] = []
 
-    def launch(self, *, uri: str | None = None, environment: Mapping[str, str] | None = None, **options: Any) -> Any:
+    def launch(
+        self,
+        *,
+        uri: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
+        **options: Any,
+    ) -> Any:
         """Start a worker with these options of the Scheduler, and do not wait for it."""
         id = f"worker-{len(self.workers) + 1}"
         log = self._folder / f"{id}.log"
@@ -94,7 +106,7 @@ class Fleet:
             OPTIONS_VARIABLE: json.dumps({"poll_interval": 0.2, **options}),
             **(environment or {}),
         }
-        worker = WorkerProcess(id, start_program("harness.apps.worker", log, variables), log)
+        worker = WorkerProcess(id, start_program("harness.apps.worker", log, variables, through=through), log)
         self.workers.append(worker)
         return worker
 

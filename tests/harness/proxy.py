@@ -47,7 +47,7 @@ class Proxy:
         self._loop.close()
 
     def cut(self) -> None:
-        """Let nothing through any more, in either direction, and tell nobody: connections stay open and silent."""
+        """Let nothing through any more, in either direction, without a word: connections stay open and silent."""
         assert self._flowing is not None
         self._loop.call_soon_threadsafe(self._flowing.clear)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.inside import inside
 from mainspring import Keep, Scheduler
-from mainspring.engine.pruner import Pruner
-from mainspring.model.retention import Retention
+from mainspring.engine.services.pruner import Pruner
+from mainspring.model.jobs.retention import Retention
 
 
 def pruner_of(
@@ -20,10 +21,10 @@ def pruner_of(
 ) -> Pruner:
     """The pruner of a connected scheduler that is not started."""
     return Pruner(
-        store=scheduler._link.open_store(),
+        store=inside(scheduler).open_store,
         retention=Retention(rules, keep_finished, keep_failed),
-        archive=scheduler._archive,
-        events=scheduler._events,
+        archive=inside(scheduler).archive,
+        events=inside(scheduler).events,
         worker=worker,
         busy=lambda: False,
         failed=_raise,
@@ -32,12 +33,12 @@ def pruner_of(
 
 async def prune(scheduler: Scheduler, rules: Sequence[Keep] = (), **options: Any) -> int:
     """Prune until nothing is left to be pruned; returns how many jobs are gone."""
-    jobs = scheduler._link.open_store().connection.jobs
-    before = await jobs.count_documents({}, hint="_id_")
+    jobs = inside(scheduler).open_store.connection.jobs
+    before = await jobs.count({}, hint="_id_")
     pruner = pruner_of(scheduler, rules, **options)
-    while await pruner.run_once():
+    while await pruner.prune():
         pass
-    return before - await jobs.count_documents({}, hint="_id_")
+    return before - await jobs.count({}, hint="_id_")
 
 
 def _raise(error: Exception) -> None:

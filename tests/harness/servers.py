@@ -44,10 +44,17 @@ class Node:
     """One mongod."""
 
     def __init__(
-        self, folder: Path, *, replica_set: str | None, tablescans: bool = False, arguments: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        replica_set: str | None,
+        tablescans: bool = False,
+        arguments: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> None:
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
+        self._host = host
         self._folder = folder
         self._replica_set = replica_set
         self._tablescans = tablescans
@@ -58,7 +65,7 @@ class Node:
     def start(self) -> None:
         command = [
             str(find_mongod()),
-            *("--dbpath", str(self._folder / "data"), "--port", str(self.port), "--bind_ip", "127.0.0.1"),
+            *("--dbpath", str(self._folder / "data"), "--port", str(self.port), "--bind_ip", self._host),
             *("--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--networkMessageCompressors", "disabled"),
             *("--setParameter", "enableTestCommands=1", "--setParameter", "diagnosticDataCollectionEnabled=false"),
             # Dropped collections are kept open that long; a thousand tests would use up the file descriptors.
@@ -103,12 +110,20 @@ class Servers:
     """A standalone server (`nodes=0`) or a replica set of one or more nodes."""
 
     def __init__(
-        self, nodes: int = 1, *, name: str = "test", tablescans: bool = False, arguments: Sequence[str] = ()
+        self,
+        nodes: int = 1,
+        *,
+        name: str = "test",
+        tablescans: bool = False,
+        arguments: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> None:
         self.folder = self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-", dir=memory()))
         self.name = name if nodes else None
         self.nodes = [
-            Node(self._folder / str(index), replica_set=self.name, tablescans=tablescans, arguments=arguments)
+            Node(
+                self._folder / str(index), replica_set=self.name, tablescans=tablescans, arguments=arguments, host=host
+            )
             for index in range(max(1, nodes))
         ]
 
@@ -157,6 +172,26 @@ class Servers:
                         return node
             time.sleep(0.05)
         raise AssertionError("no primary came up")
+
+    def mend(self, timeout: float = 60) -> None:
+        """Start and resume every node, and wait until each is primary or has copied what the primary has."""
+        for node in self.nodes:
+            if node.process is None or node.process.poll() is not None:
+                node.start()
+            else:
+                node.resume()
+        until = time.monotonic() + timeout
+        while not self._is_whole():
+            assert time.monotonic() < until, "the replica set did not become whole"
+            time.sleep(0.05)
+
+    def _is_whole(self) -> bool:
+        try:
+            with self.primary().client(timeoutMS=2000) as client:
+                members = client.admin.command("replSetGetStatus")["members"]
+        except PyMongoError:
+            return False
+        return [member["stateStr"] for member in members].count("SECONDARY") == len(self.nodes) - 1
 
     def step_down(self) -> None:
         with contextlib.suppress(PyMongoError), self.primary().client() as client:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+_LONGEST_HEAD = 16 * 1024 * 1024
 Script = Callable[["Received", asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -52,11 +53,13 @@ class Sink:
     answers: list[bytes | Script] = field(default_factory=lambda: [reply()])
     received: list[Received] = field(default_factory=list)
     connections: int = 0
+    places: list[str] = field(default_factory=list)
+    """The address of this machine that each connection was made to."""
     _server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=_LONGEST_HEAD)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -75,6 +78,7 @@ class Sink:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.places.append(writer.get_extra_info("sockname")[0])
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -90,8 +94,8 @@ class Sink:
             if writer.can_write_eof():
                 writer.write_eof()
             request.rest = await reader.read()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client is gone, or the listener is
         finally:
             writer.close()
             self._serving.discard(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from mainspring.jobtypes.http.addresses import Allow
 from mainspring.jobtypes.http.guard import open_session
 from mainspring.jobtypes.http.webhook import Facts, WebhookResponse, parse_request, send
+from mainspring.model.privacy.secrets import Lent, SecretRefused
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 SECRETS = {
@@ -30,15 +31,28 @@ def facts(data: Mapping[str, Any] | None = None, **changes: Any) -> Facts:
     )
 
 
-async def secret(name: str) -> str:
-    return SECRETS[name]
+class Vault:
+    """Lends secrets out of a dict: each to the origins that are said, or anywhere."""
+
+    def __init__(self, values: Mapping[str, Sequence[str]] | None = None, *origins: str) -> None:
+        self._values = {name: (value,) for name, value in SECRETS.items()} if values is None else values
+        self._origins = origins or ("*",)
+
+    async def lend(self, name: str, origin: str) -> Lent:
+        lent = Lent(tuple(self._values.get(name, ())), self._origins)
+        if not lent.values or not lent.may_go_to(origin):
+            raise SecretRefused(f"There is no secret {name!r} for {origin}.")
+        return lent
+
+
+VAULT = Vault()
 
 
 async def call(
     session: ClientSession, url: str, data: Mapping[str, Any] | None = None, **fields: Any
 ) -> WebhookResponse:
     """Check a request and make one attempt at it."""
-    return await send(session, parse_request({"url": url, **fields}), facts(data), secret)
+    return await send(session, parse_request({"url": url, **fields}), facts(data), VAULT)
 
 
 def local_session(resolver: AbstractResolver | None = None) -> ClientSession:

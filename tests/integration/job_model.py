@@ -45,7 +45,7 @@ class ModelJob:
     start_within: float | None = None
     key: str | None = None
     state: str = "pending"
-    held: bool = False
+    waiting_for: bool = False
     rev: int = 0
     token: int = 0
     tries: int = 0
@@ -61,7 +61,7 @@ class ModelJob:
 
     @property
     def ready(self) -> bool:
-        return self.state == "pending" and not self.held
+        return self.state == "pending" and not self.waiting_for
 
     @property
     def start_by(self) -> datetime | None:
@@ -201,7 +201,7 @@ class Model:
     def cancel(self, job_id: Any) -> bool:
         job = self.jobs[job_id]
         if job.state == "pending":
-            job.state, job.held = "cancelled", False
+            job.state, job.waiting_for = "cancelled", False
             job.rev += 1
             return True
         job.cancel = job.cancel or job.state == "running"
@@ -228,15 +228,15 @@ class Model:
         for job_id in ids:
             job = self.jobs.get(job_id)
             if job is not None and job.ready:
-                job.held = True
+                job.waiting_for = True
                 job.rev += 1
                 count += 1
         return count
 
     def release(self) -> int:
-        held = [job for job in self.jobs.values() if job.held]
+        held = [job for job in self.jobs.values() if job.waiting_for]
         for job in held:
-            job.held = False
+            job.waiting_for = False
             job.rev += 1
         return len(held)
 
@@ -251,6 +251,6 @@ class Model:
         late = self.late(now)
         for job_id in late:
             job = self.jobs[job_id]
-            job.state, job.held = "expired", False
+            job.state, job.waiting_for = "expired", False
             job.rev += 1
         return late

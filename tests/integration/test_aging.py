@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Job, JobContext, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.engine.chores.age_waiting import AgeWaiting
+from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
 from mainspring.store import Store
 from mainspring.store.codec import document_id
 
@@ -34,7 +35,16 @@ async def still(make_scheduler: Make, clock: ManualClock) -> Scheduler:
 
 @pytest.fixture
 def store(still: Scheduler) -> Store:
-    return still._link.open_store()
+    return inside(still).open_store
+
+
+async def age(store: Store, queue: str | None, after: float, limit: int) -> int:
+    """How many jobs one sweep moves, so many at a time."""
+    moved, place = await store.aging.age(queue, after, limit)
+    while place is not None:
+        more, place = await store.aging.age(queue, after, limit, place)
+        moved += more
+    return moved
 
 
 async def priority(scheduler: Scheduler, job_id: str) -> tuple[int, int | None]:
@@ -50,7 +60,7 @@ async def test_a_job_that_waits_moves_up_once_for_each_stretch_until_it_is_the_m
     seen = []
     for _ in range(7):
         clock.advance(30)
-        await store.aging.age("default", MINUTE, 100)
+        await age(store, "default", MINUTE, 100)
         seen.append(await priority(still, job.id))
     assert seen == [(3, None), (2, 3), (2, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
 
@@ -60,7 +70,7 @@ async def test_one_that_has_waited_for_many_stretches_unseen_moves_up_one_at_a_t
 ) -> None:
     job = await still.schedule("work", priority=9)
     clock.advance(20 * MINUTE)
-    assert [await store.aging.age("default", MINUTE, 100) for _ in range(3)] == [1, 0, 0]
+    assert [await age(store, "default", MINUTE, 100) for _ in range(3)] == [1, 0, 0]
     assert await priority(still, job.id) == (8, 9)
 
 
@@ -70,9 +80,9 @@ async def test_waiting_counts_from_when_a_job_is_due_and_was_made(
     later = await still.schedule("work", delay=MINUTE)
     old = await still.schedule("work", run_at=datetime(2020, 1, 1, tzinfo=UTC))
     clock.advance(59)
-    assert await store.aging.age("default", MINUTE, 100) == 0
+    assert await age(store, "default", MINUTE, 100) == 0
     clock.advance(1)
-    assert await store.aging.age("default", MINUTE, 100) == 1
+    assert await age(store, "default", MINUTE, 100) == 1
     assert (await priority(still, old.id), await priority(still, later.id)) == ((4, 5), (5, None))
 
 
@@ -87,32 +97,64 @@ async def test_what_runs_or_has_ended_does_not_age(
     else:
         await still.cancel(job.id)
     clock.advance(10 * MINUTE)
-    assert await store.aging.age("default", MINUTE, 100) == 0
+    assert await age(store, "default", MINUTE, 100) == 0
     assert await priority(still, job.id) == (5, None)
 
 
 async def test_a_job_in_the_line_of_a_limit_ages_too(still: Scheduler, store: Store, clock: ManualClock) -> None:
     job = await still.schedule("work")
-    await store.gates.put_in_line({"c:name:work": [document_id(job.id)]}, {"c:name:work": "full"}, {})
+    await store.gates.add_to_wait_lists({"c:name:work": [document_id(job.id)]}, {"c:name:work": "full"}, {})
     clock.advance(MINUTE)
-    assert await store.aging.age("default", MINUTE, 100) == 0
-    assert await store.aging.age(None, MINUTE, 100) == 1
+    assert await age(store, "default", MINUTE, 100) == 0
+    assert await age(store, None, MINUTE, 100) == 1
     assert await priority(still, job.id) == (4, 5)
 
 
-async def test_a_pass_moves_no_more_than_it_was_told_to(still: Scheduler, store: Store, clock: ManualClock) -> None:
-    await still.schedule_bulk([{"name": "work"}] * 5)
+async def test_a_sweep_goes_on_in_bounded_passes_and_reads_nothing_twice(
+    still: Scheduler, store: Store, clock: ManualClock
+) -> None:
+    jobs = await still.schedule_bulk([{"name": "work", "priority": 3 + n % 3} for n in range(7)])
     clock.advance(MINUTE)
-    assert [await store.aging.age("default", MINUTE, 2) for _ in range(4)] == [2, 2, 1, 0]
+    place, moved, read = None, [], 0
+    while read == 0 or place is not None:
+        number, place = await store.aging.age("default", MINUTE, 2, place)
+        moved.append(number)
+        read += 2
+    assert moved == [2, 2, 2, 1]
+    assert sorted([await priority(still, job.id) for job in jobs]) == [(2, 3)] * 3 + [(3, 4)] * 2 + [(4, 5)] * 2
+
+
+async def test_jobs_that_were_moved_up_lately_do_not_keep_a_pass_from_those_behind_them(
+    still: Scheduler, store: Store, clock: ManualClock
+) -> None:
+    await still.schedule_bulk([{"name": "work", "priority": 3}] * 5)
+    clock.advance(MINUTE)
+    assert await age(store, "default", MINUTE, 2) == 5
+    behind = await still.schedule("work", priority=9, run_at=clock.now() - timedelta(hours=1))
+    clock.advance(MINUTE - 1)
+    assert await age(store, "default", MINUTE, 2) == 0
+    clock.advance(1)
+    assert await age(store, "default", MINUTE, 2) == 6
+    assert await priority(still, behind.id) == (8, 9)
+
+
+async def test_jobs_in_many_lines_age_in_bounded_passes(still: Scheduler, store: Store, clock: ManualClock) -> None:
+    jobs = await still.schedule_bulk([{"name": "work"}] * 7)
+    lines = {f"c:name:work:tenant={n}": [document_id(job.id)] for n, job in enumerate(jobs)}
+    await store.gates.add_to_wait_lists(lines, dict.fromkeys(lines, "full"), {})
+    clock.advance(MINUTE)
+    assert (await store.aging.age(None, MINUTE, 3))[0] == 3
+    assert await age(store, None, MINUTE, 3) == 4
+    assert {await priority(still, job.id) for job in jobs} == {(4, 5)}
 
 
 async def test_several_workers_that_do_it_at_once_move_a_job_once(
     make_scheduler: Make, still: Scheduler, store: Store, clock: ManualClock
 ) -> None:
-    other = (await make_scheduler(clock=clock).connect())._link.open_store()
+    other = inside(await make_scheduler(clock=clock).connect()).open_store
     jobs = await still.schedule_bulk([{"name": "work"}] * 20)
     clock.advance(MINUTE)
-    moved = await asyncio.gather(*((store, other)[n % 2].aging.age("default", MINUTE, 100) for n in range(10)))
+    moved = await asyncio.gather(*(age((store, other)[n % 2], "default", MINUTE, 100) for n in range(10)))
     assert sum(moved) == 20
     assert {await priority(still, job.id) for job in jobs} == {(4, 5)}
 
@@ -123,8 +165,8 @@ async def test_a_worker_that_read_a_job_before_it_moved_does_not_get_it_as_it_wa
     await still.schedule("work")
     clock.advance(MINUTE)
     seen = await store.claims.candidates("default", 1)
-    await store.aging.age("default", MINUTE, 100)
-    assert (await store.claims.claim(seen, "worker", 60, lambda _: 3)).documents == []
+    await age(store, "default", MINUTE, 100)
+    assert (await store.claims.claim(seen, "worker", 60, lambda _: 3)).jobs == []
 
 
 # -- what becomes of it --------------------------------------------------------------------------------------------
@@ -134,7 +176,7 @@ async def aged(scheduler: Scheduler, clock: ManualClock, **options: Any) -> str:
     """A job that has moved up from 5 to 4."""
     job: Job = await scheduler.schedule("work", **options)
     clock.advance(MINUTE)
-    assert await scheduler._link.open_store().aging.age("default", MINUTE, 100) == 1
+    assert await age(inside(scheduler).open_store, "default", MINUTE, 100) == 1
     return job.id
 
 
@@ -153,7 +195,7 @@ async def test_a_priority_that_is_given_counts_from_then_on(still: Scheduler, st
     assert (job.priority, job.asked_priority) == (7, None)
     job = await still.schedule("work", debounce=5, dedupe_key="k")
     clock.advance(MINUTE + 5)
-    await store.aging.age("default", MINUTE, 100)
+    await age(store, "default", MINUTE, 100)
     job = await still.schedule("work", debounce=5, dedupe_key="k")
     assert (job.priority, job.asked_priority) == (4, 5)
     job = await still.schedule("work", debounce=5, dedupe_key="k", priority=8)
@@ -183,7 +225,7 @@ async def test_a_retry_keeps_the_priority_that_waiting_has_given_it_and_begins_t
     await eventually(tried)
     assert await priority(scheduler, job_id) == (4, 5)
     clock.advance((await scheduler.get_job(job_id)).run_at - clock.now() + timedelta(seconds=MINUTE - 1))
-    assert await scheduler._link.open_store().aging.age("default", MINUTE, 100) == 0
+    assert await age(inside(scheduler).open_store, "default", MINUTE, 100) == 0
 
 
 # -- by a worker ---------------------------------------------------------------------------------------------------
@@ -224,12 +266,31 @@ async def test_an_aged_job_runs_before_those_that_were_more_urgent(make_schedule
     assert ran == ["old", "new", "new", "new"]
 
 
+async def test_a_worker_that_is_asked_to_ages_also_where_another_one_does_the_other_chores(
+    make_scheduler: Make, db: Database
+) -> None:
+    first, ageing = make_scheduler(queues=["none"]), make_scheduler(aging=0.1, queues=["none"])
+    await first.start()
+
+    async def has_the_lock() -> bool:
+        lock = await db["jobs.locks"].find_one({"_id": "chores"})
+        return lock is not None and first.running and lock["owner"] == first.workers.own_id
+
+    await eventually(has_the_lock)
+    job = await first.schedule("work", priority=10)
+    await ageing.start()
+
+    async def is_most_urgent() -> bool:
+        return await priority(first, job.id) == (1, 10)
+
+    await eventually(is_most_urgent)
+
+
 async def test_nothing_ages_unless_it_is_asked_for(make_scheduler: Make, clock: ManualClock) -> None:
     scheduler = make_scheduler(clock=clock, queues=["none"])
     job = await scheduler.schedule("work")
     clock.advance(timedelta(days=30))
     await scheduler.start()
-    assert scheduler._worker is not None
-    (chore,) = [chore for chore in scheduler._worker._chores if isinstance(chore, AgeWaiting)]
+    (chore,) = [chore for chore in inside(scheduler).worker._chores if isinstance(chore, AgeWaiting)]
     assert await chore.run_once() is False
     assert await priority(scheduler, job.id) == (5, None)

@@ -11,7 +11,8 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import Cancel, Job, JobContext, Retry, Scheduler, Snooze
-from mainspring.model.events import EVENTS
+from mainspring.model.jobs.event_names import EVENTS
+from mainspring.store.jobs.leases import ProgressUpdates
 
 Make = Callable[..., Scheduler]
 
@@ -92,12 +93,11 @@ async def test_each_ending_is_announced_once(scheduler: Scheduler, name: str, ex
 
 async def test_what_an_event_tells_of_is_stored_when_it_comes(make_scheduler: Make) -> None:
     scheduler, beside = make_scheduler(), make_scheduler()
-    stored: dict[str, Job] = {}
-    looks: list[asyncio.Future[Any]] = []
+    stored: dict[str, str] = {}
 
     def look(event: str) -> Callable[[Job], Any]:
         async def read(job: Job) -> None:
-            stored[event] = await beside.get_job(job.id)
+            stored[f"{event} {job.name}"] = (await beside.get_job(job.id)).state
 
         return read
 
@@ -106,7 +106,7 @@ async def test_what_an_event_tells_of_is_stored_when_it_comes(make_scheduler: Ma
 
     @scheduler.job("good")
     async def good() -> None:
-        await asyncio.sleep(0.05)
+        await eventually(lambda: "job:start good" in stored)
 
     @scheduler.job("bad", retry=1)
     async def bad() -> None:
@@ -116,10 +116,9 @@ async def test_what_an_event_tells_of_is_stored_when_it_comes(make_scheduler: Ma
     for name in ("good", "bad"):
         job = await scheduler.schedule(name, delay=0.05)
         await scheduler.wait(job.id, 10)
-    await eventually(lambda: len(stored) == 4)
-    assert stored["job:start"].state in ("running", "failed")
-    assert (stored["job:success"].state, stored["job:fail"].state) == ("completed", "failed")
-    assert not looks
+    await eventually(lambda: len(stored) == 6)
+    assert stored["job:start good"] == "running"
+    assert (stored["job:success good"], stored["job:fail bad"]) == ("completed", "failed")
 
 
 async def test_progress_is_announced_after_it_is_stored(make_scheduler: Make) -> None:
@@ -158,6 +157,33 @@ async def test_the_last_progress_of_a_quick_job_is_kept_and_announced(scheduler:
     done = await scheduler.wait(job.id, 10)
     assert done.progress is not None and done.progress.percent == 100
     await eventually(lambda: heard)
+    assert [one.progress and one.progress.percent for one in heard] == [100]
+
+
+async def test_progress_that_is_stored_again_with_the_end_is_announced_once(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Job] = []
+    scheduler.on("job:progress", heard.append)
+    noted = asyncio.Event()
+    write = ProgressUpdates.write
+
+    async def write_slowly(self: ProgressUpdates, *args: Any) -> None:
+        await write(self, *args)
+        noted.set()
+        await eventually(lambda: heard)  # the end is stored and announced while the note is still being written
+
+    monkeypatch.setattr(ProgressUpdates, "write", write_slowly)
+
+    @scheduler.job("quick")
+    async def quick(ctx: JobContext) -> None:
+        ctx.progress(100, "all")
+        await noted.wait()
+
+    await scheduler.start()
+    job = await scheduler.schedule("quick")
+    await scheduler.wait(job.id, 10)
+    await scheduler.stop()
     assert [one.progress and one.progress.percent for one in heard] == [100]
 
 

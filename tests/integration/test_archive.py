@@ -1,4 +1,4 @@
-"""The archive hook: what it is given, what happens where it does not take it, and that nobody bypasses it."""
+"""The archive hook: what it is given, what happens where it does not take it, and that no deletion bypasses it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.pruning import prune, pruner_of
 from harness.waiting import eventually
 from mainspring import ArchiveError, ConfigurationError, Job, Scheduler, sync
 from mainspring.clock import ManualClock
-from mainspring.engine.archive import remove_finished
+from mainspring.engine.services.archive import remove_finished
 
 Make = Callable[..., Scheduler]
 
@@ -84,20 +85,20 @@ async def test_where_the_hook_raises_nothing_is_deleted_and_it_is_told(
     ids = await finished(scheduler, db, 2)
     pruner = pruner_of(scheduler, keep_finished=5)
     with caplog.at_level(logging.ERROR, "mainspring"), pytest.raises(ArchiveError, match="the disk is full"):
-        await pruner.run_once()
+        await pruner.prune()
     assert await count_jobs(db) == 2
     assert "nothing of this batch was deleted. It is tried again later." in caplog.text
     ((error, jobs),) = heard
     assert isinstance(error, OSError) and sorted(jobs) == sorted(ids)
     broken = False
-    await pruner.run_once()
+    await pruner.prune()
     assert await count_jobs(db) == 0
 
 
 async def test_a_worker_gives_the_jobs_to_the_hook_again_until_it_takes_them(
     make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.engine.pruner._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("mainspring.engine.services.pruner._FIRST_BACKOFF", 0.01)
     scheduler = make_scheduler()
     given: list[list[str]] = []
 
@@ -135,13 +136,13 @@ async def test_a_process_without_the_hook_deletes_nothing_while_others_have_it(
     await without.connect()
     await finished(with_hook, db, at=clock.now())
     clock.advance(10)
-    await with_hook._archive.announce(with_hook._link.open_store())
+    await inside(with_hook).archive.announce(inside(with_hook).open_store)
     with caplog.at_level(logging.INFO, "mainspring"):
         assert await prune(without, keep_finished=5) == 0
     assert "left to workers with an archive hook" in caplog.text
     documents = [document async for document in db.jobs.find({}, hint="_id_")]
     with pytest.raises(ArchiveError, match="this process has no archive hook: register it here too"):
-        await remove_finished(without._link.open_store(), without._archive, documents)
+        await remove_finished(inside(without).open_store, inside(without).archive, documents)
     clock.advance(timedelta(days=6))
     assert await prune(without, keep_finished=5) == 0  # a week after the last sign of it, not sooner
     assert await prune(with_hook, keep_finished=5) == 1
@@ -153,10 +154,10 @@ async def test_a_process_without_the_hook_deletes_nothing_while_others_have_it(
 async def test_a_worker_with_the_hook_says_so_as_soon_as_it_starts(make_scheduler: Make) -> None:
     with_hook, without = make_scheduler(), await make_scheduler().connect()
     with_hook.archive(lambda jobs: None)
-    store = without._link.open_store()
-    assert not await without._archive.is_elsewhere(store)
+    store = inside(without).open_store
+    assert not await inside(without).archive.is_elsewhere(store)
     await with_hook.start()
-    assert await without._archive.is_elsewhere(store)
+    assert await inside(without).archive.is_elsewhere(store)
 
 
 async def test_discarding_goes_through_the_hook_too(scheduler: Scheduler, db: Database) -> None:
@@ -164,7 +165,7 @@ async def test_discarding_goes_through_the_hook_too(scheduler: Scheduler, db: Da
     scheduler.archive(lambda jobs: archived.extend(job.id for job in jobs))
     ids = await finished(scheduler, db, 2)
     documents = [document async for document in db.jobs.find({}, hint="_id_")]
-    assert await remove_finished(scheduler._link.open_store(), scheduler._archive, documents) == 2
+    assert await remove_finished(inside(scheduler).open_store, inside(scheduler).archive, documents) == 2
     assert sorted(archived) == sorted(ids) and await none_left(db)
 
 
@@ -211,4 +212,4 @@ def test_there_is_one_hook_and_it_is_a_function() -> None:
 def test_the_blocking_face_has_the_hook_too() -> None:
     scheduler = sync.Scheduler("mongodb://127.0.0.1:1/x")
     scheduler.archive(lambda jobs: None)
-    assert scheduler.inner._archive
+    assert inside(scheduler.inner).archive

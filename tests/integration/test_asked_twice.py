@@ -1,4 +1,4 @@
-"""Verbs that are called again with an id of the caller's own, after nobody knows whether the first call was heard."""
+"""Verbs that are called again with an id of the caller's own, when it is not known whether the first call was heard."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
+from harness.inside import inside
 from integration.conftest import Database
 from mainspring import (
     ConfigurationError,
@@ -21,7 +22,8 @@ from mainspring import (
     Scheduler,
     ScheduleStateError,
 )
-from mainspring.model.replies import REQUESTS_KEPT, remembered
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.model.access.idempotency import REQUESTS_KEPT, remembered
 from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
@@ -42,19 +44,19 @@ async def runs(scheduler: Scheduler) -> list[str]:
 
 async def test_a_run_by_hand_with_the_same_id_is_the_one_that_was_made(scheduler: Scheduler) -> None:
     await nightly(scheduler, overlap="skip")
-    first = await scheduler.trigger_schedule("nightly", job_id=ID)
-    again = await scheduler.trigger_schedule("nightly", job_id=ID)
+    first = await scheduler.schedules.trigger("nightly", job_id=ID)
+    again = await scheduler.schedules.trigger("nightly", job_id=ID)
     assert (first.id, again.id) == (f"nightly!{ID}",) * 2
     assert await runs(scheduler) == [first.id]
     with pytest.raises(ScheduleStateError):
-        await scheduler.trigger_schedule("nightly", job_id=OTHER)
-    other = await scheduler.trigger_schedule("nightly", job_id=OTHER, overlap="allow")
+        await scheduler.schedules.trigger("nightly", job_id=OTHER)
+    other = await scheduler.schedules.trigger("nightly", job_id=OTHER, overlap="allow")
     assert len(await runs(scheduler)) == 2 and other.id != first.id
 
 
 async def test_a_run_by_hand_that_is_over_and_gone_is_not_made_again(scheduler: Scheduler) -> None:
     await nightly(scheduler)
-    schedule = await scheduler.get_schedule("nightly")
+    schedule = await scheduler.schedules.get("nightly")
     await scheduler.delete((await schedule.trigger(job_id=ID)).id)
     with pytest.raises(JobNotFound):
         await schedule.trigger(job_id=ID)
@@ -63,7 +65,7 @@ async def test_a_run_by_hand_that_is_over_and_gone_is_not_made_again(scheduler: 
 
 async def test_a_run_by_hand_that_was_decided_by_one_that_died_is_made_once(scheduler: Scheduler, db: Database) -> None:
     await nightly(scheduler, overlap="skip")
-    await scheduler.trigger_schedule("nightly", job_id=ID)
+    await scheduler.schedules.trigger("nightly", job_id=ID)
     # As it was after the decision: the job and its row are not there yet.
     job, row = await db.jobs.find_one({"_id": f"nightly!{ID}"}), await db["jobs.ledger"].find_one({})
     assert job is not None and row is not None
@@ -72,7 +74,7 @@ async def test_a_run_by_hand_that_was_decided_by_one_that_died_is_made_once(sche
     made = {"job": job["_id"], "at": row["at"], "due": row["at"]}
     making = {"jobs": [made], "rows": [row], "cancels": []}
     await db["jobs.schedules"].update_one({"_id": "nightly"}, {"$set": {"making": making, "fire_at": row["at"]}})
-    assert (await scheduler.trigger_schedule("nightly", job_id=ID)).id == job["_id"]
+    assert (await scheduler.schedules.trigger("nightly", job_id=ID)).id == job["_id"]
     assert await runs(scheduler) == [job["_id"]]
 
 
@@ -80,7 +82,7 @@ async def test_runs_by_hand_that_are_asked_for_at_once_with_the_same_id_are_one(
     one, two = make_scheduler(), make_scheduler()
     await nightly(one)
     await two.connect()
-    calls = [face.trigger_schedule("nightly", job_id=ID) for face in (one, two, one, two)]
+    calls = [face.schedules.trigger("nightly", job_id=ID) for face in (one, two, one, two)]
     assert {job.id for job in await asyncio.gather(*calls)} == {f"nightly!{ID}"}
     assert await runs(one) == [f"nightly!{ID}"]
 
@@ -88,7 +90,7 @@ async def test_runs_by_hand_that_are_asked_for_at_once_with_the_same_id_are_one(
 async def test_an_id_of_another_form_is_refused(scheduler: Scheduler) -> None:
     await nightly(scheduler)
     with pytest.raises(InvalidJob, match="24 hexadecimal digits"):
-        await scheduler.trigger_schedule("nightly", job_id="x")
+        await scheduler.schedules.trigger("nightly", job_id="x")
 
 
 # -- a skip, and another round ---------------------------------------------------------------------------------------
@@ -96,19 +98,21 @@ async def test_an_id_of_another_form_is_refused(scheduler: Scheduler) -> None:
 
 async def test_a_skip_with_the_same_id_skips_once(scheduler: Scheduler) -> None:
     await nightly(scheduler)
-    schedule = await scheduler.get_schedule("nightly")
+    schedule = await scheduler.schedules.get("nightly")
     first = await schedule.skip_next(request_id="a")
     assert (await schedule.skip_next(request_id="a")).next_at == first.next_at
-    second = await scheduler.skip_next("nightly", request_id="b")
+    second = await scheduler.schedules.skip_next("nightly", request_id="b")
     assert first.next_at is not None and second.next_at is not None and second.next_at > first.next_at
-    assert (await scheduler.skip_next("nightly", request_id="a")).next_at == second.next_at
+    assert (await scheduler.schedules.skip_next("nightly", request_id="a")).next_at == second.next_at
 
 
 async def test_skips_at_once_with_the_same_id_are_one(make_scheduler: Make) -> None:
     one, two = make_scheduler(), make_scheduler()
     await nightly(one)
     await two.connect()
-    found = await asyncio.gather(*(face.skip_next("nightly", request_id="a") for face in (one, two, one, two)))
+    found = await asyncio.gather(
+        *(face.schedules.skip_next("nightly", request_id="a") for face in (one, two, one, two))
+    )
     assert len({schedule.next_at for schedule in found}) == 1
 
 
@@ -143,7 +147,7 @@ async def test_who_looked_before_the_same_request_was_carried_out_begins_no_seco
 ) -> None:
     job = await scheduler.schedule("x")
     await scheduler.cancel(job.id)
-    store = await scheduler._store()
+    store = await inside(scheduler).store()
     now = store.jobs.get
     seen = [await now(ObjectId(job.id))]
     await scheduler.retry(job.id, request_id="a")
@@ -192,11 +196,11 @@ async def fail(scheduler: Scheduler, *names: str) -> None:
 
 async def test_a_redrive_with_the_same_id_is_begun_once(scheduler: Scheduler) -> None:
     await fail(scheduler, "bad", "worse")
-    first = await scheduler.retry_dead_letters(name="bad", redrive_id="mine", data={"n": 1})
-    again = await scheduler.retry_dead_letters(name="bad", redrive_id="mine", data={"n": 1})
+    first = await scheduler.dead_letters.retry(name="bad", redrive_id="mine", data={"n": 1})
+    again = await scheduler.dead_letters.retry(name="bad", redrive_id="mine", data={"n": 1})
     assert (first.id, again) == ("mine", first)
-    assert [redrive.id for redrive in await scheduler.redrives()] == ["mine"]
-    gone = [await scheduler.discard_dead_letters(name="worse", redrive_id="gone") for _ in range(2)]
+    assert [redrive.id for redrive in await scheduler.dead_letters.redrives()] == ["mine"]
+    gone = [await scheduler.dead_letters.discard(name="worse", redrive_id="gone") for _ in range(2)]
     assert [(one.done, one.state) for one in gone] == [(1, "done")] * 2
 
 
@@ -204,47 +208,47 @@ async def test_a_redrive_that_was_interrupted_goes_on_when_it_is_asked_for_again
     scheduler: Scheduler, db: Database
 ) -> None:
     await fail(scheduler, "bad")
-    (dead,) = [job async for job in scheduler.dead_letters()]
-    first = await scheduler.retry_dead_letters(ids=["f" * 24], redrive_id="mine")
+    (dead,) = [job async for job in scheduler.dead_letters.find()]
+    first = await scheduler.dead_letters.retry(ids=["f" * 24], redrive_id="mine")
     undone = {"$set": {"state": "running", "done": 0, "skipped": 0, "selection.ids": [dead.id]}}
     await db["jobs.redrives"].update_one({"_id": "mine"}, undone | {"$unset": {"cursor": "", "finished_at": ""}})
-    again = await scheduler.retry_dead_letters(ids=[dead.id], redrive_id="mine")
+    again = await scheduler.dead_letters.retry(ids=[dead.id], redrive_id="mine")
     assert (again.id, again.done, again.started_at) == (first.id, 1, first.started_at)
     assert (await scheduler.get_job(dead.id)).state == "pending"
 
 
 @pytest.mark.parametrize("other", [{"name": "worse"}, {"name": "bad", "data": {"n": 2}}])
 async def test_an_id_of_another_redrive_is_refused(scheduler: Scheduler, other: dict[str, Any]) -> None:
-    await scheduler.retry_dead_letters(name="bad", data={"n": 1}, redrive_id="mine")
+    await scheduler.dead_letters.retry(name="bad", data={"n": 1}, redrive_id="mine")
     with pytest.raises(ConfigurationError, match="for something else"):
-        await scheduler.retry_dead_letters(**{"data": {"n": 1}, **other}, redrive_id="mine")
+        await scheduler.dead_letters.retry(**{"data": {"n": 1}, **other}, redrive_id="mine")
     with pytest.raises(ConfigurationError, match="for something else"):
-        await scheduler.discard_dead_letters(name="bad", redrive_id="mine")
+        await scheduler.dead_letters.discard(name="bad", redrive_id="mine")
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_id_of_a_key_is_given_once(scheduler: Scheduler) -> None:
-    made = await scheduler.create_api_key("billing", key_id="abcdefGHIJ12")
-    assert made.key.id == "abcdefGHIJ12" and await scheduler.check_api_key(made.text) is not None
+    made = await scheduler.api_keys.create("billing", key_id="abcdefGHIJ12")
+    assert made.key.id == "abcdefGHIJ12" and await ServiceBackend(scheduler).check_api_key(made.text) is not None
     with pytest.raises(InvalidKey, match="already"):
-        await scheduler.create_api_key("billing", key_id="abcdefGHIJ12")
-    assert len(await scheduler.api_keys()) == 1
+        await scheduler.api_keys.create("billing", key_id="abcdefGHIJ12")
+    assert len(await scheduler.api_keys.all()) == 1
     with pytest.raises(InvalidKey, match="12 letters and digits"):
-        await scheduler.create_api_key("billing", key_id="short")
+        await scheduler.api_keys.create("billing", key_id="short")
 
 
 async def test_a_rotation_with_the_same_id_is_done_once(scheduler: Scheduler) -> None:
-    key = (await scheduler.create_api_key("billing")).key
-    first = await scheduler.rotate_api_key(key.id, 60, request_id="a")
+    key = (await scheduler.api_keys.create("billing")).key
+    first = await scheduler.api_keys.rotate(key.id, 60, request_id="a")
     with pytest.raises(InvalidKey, match="already"):
-        await scheduler.rotate_api_key(key.id, 60, request_id="a")
-    assert await scheduler.check_api_key(first.text) is not None
-    second = await scheduler.rotate_api_key(key.id, 60, request_id="b")
+        await scheduler.api_keys.rotate(key.id, 60, request_id="a")
+    assert await ServiceBackend(scheduler).check_api_key(first.text) is not None
+    second = await scheduler.api_keys.rotate(key.id, 60, request_id="b")
     with pytest.raises(InvalidKey, match="already"):
-        await scheduler.rotate_api_key(key.id, 60, request_id="a")
-    assert await scheduler.check_api_key(second.text) is not None
+        await scheduler.api_keys.rotate(key.id, 60, request_id="a")
+    assert await ServiceBackend(scheduler).check_api_key(second.text) is not None
 
 
 # -- many jobs -------------------------------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ def test_the_blocking_face_takes_the_same_ids(uri: str) -> None:
         schedule = scheduler.schedule("x", repeat=NIGHT, schedule_id="nightly")
         assert {schedule.trigger(job_id=ID).id for _ in range(2)} == {f"nightly!{ID}"}
         assert len({schedule.skip_next(request_id="a").next_at for _ in range(2)}) == 1
-        redrives = [scheduler.discard_dead_letters(everything=True, redrive_id="mine") for _ in range(2)]
+        redrives = [scheduler.dead_letters.discard(everything=True, redrive_id="mine") for _ in range(2)]
         assert {redrive.id for redrive in redrives} == {"mine"}
     finally:
         scheduler.stop()

@@ -11,7 +11,7 @@ from harness.firing import DAY, HOUR, MINUTE, T0, brief, fire, fire_until, insta
 from harness.looking import Database, count_jobs
 from mainspring import Backfill, Calendar, Cron, Every, Except, InvalidSchedule, Schedule, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.store.ledger import Ledger
+from mainspring.store.schedules.ledger import Ledger
 
 
 async def with_a_gap(scheduler: Scheduler, clock: ManualClock) -> Schedule:
@@ -49,7 +49,7 @@ async def test_a_preview_tells_what_would_be_made_up_for_and_makes_nothing(
     assert [(hours, outcome) for hours, outcome, _ in brief(found)] == [(n, "missed") for n in (3, 4, 5)]
     every = await schedule.preview_backfill(T0, T0 + 8 * HOUR, which="all")
     assert [hours for hours, _, _ in brief(every)] == [1, 2, 3, 4, 5, 6, 7]
-    assert len(await timed.preview_backfill("s", T0, T0 + 8 * HOUR, limit=2)) == 2
+    assert len(await timed.schedules.preview_backfill("s", T0, T0 + 8 * HOUR, limit=2)) == 2
     assert await count_jobs(db) == before
 
 
@@ -114,7 +114,7 @@ async def test_all_runs_everything_again_under_ids_of_its_own(
 async def test_what_a_calendar_took_away_is_not_made_up_for_and_what_was_paused_is(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-02"]))
+    await timed.calendars.put("h", Calendar(["2030-01-02"]))
     schedule = await timed.schedule("work", repeat=Except(Cron("0 9 * * *"), "h"), schedule_id="s")
     await schedule.pause()
     clock.advance(3 * DAY)

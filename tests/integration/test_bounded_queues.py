@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
+from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import BulkError, ConfigurationError, Job, JobContext, QueueFull, Scheduler
 from mainspring.clock import monotonic
-from mainspring.engine.backlog import BoundedPassage
-from mainspring.model.draft import make_draft
-from mainspring.model.rules import Every
+from mainspring.engine.claim.back_pressure import BoundedPassage
+from mainspring.model.jobs.draft import make_draft
+from mainspring.rules import Every
 from mainspring.store.codec import document_id
+from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
@@ -29,14 +31,14 @@ HOUR = 3600
 @pytest.fixture
 def bounded(scheduler: Scheduler) -> Scheduler:
     """A scheduler whose queue "q" takes three pending jobs."""
-    scheduler.limit_queue("q", max_pending=3)
+    scheduler.queues.limit("q", max_pending=3)
     return scheduler
 
 
 @pytest.fixture
 def patient(scheduler: Scheduler) -> Scheduler:
     """The same, but its producers wait."""
-    scheduler.limit_queue("q", max_pending=3, when_full="wait")
+    scheduler.queues.limit("q", max_pending=3, when_full="wait")
     return scheduler
 
 
@@ -57,7 +59,11 @@ async def has_room(scheduler: Scheduler) -> bool:
 
 
 def somebody_waits(scheduler: Scheduler) -> bool:
-    backlog = scheduler._backlogs.of(scheduler._link.open_store(), "q") if scheduler._link.connected else None
+    backlog = (
+        inside(scheduler).backlogs.of(inside(scheduler).open_store, "q")
+        if inside(scheduler).core.link.connected
+        else None
+    )
     return backlog is not None and backlog._line.locked()
 
 
@@ -90,13 +96,13 @@ async def test_there_is_room_again_when_a_job_has_left(bounded: Scheduler) -> No
 @pytest.mark.parametrize("kind", ["due", "later", "in line", "without a handler"])
 async def test_whatever_is_pending_counts(bounded: Scheduler, kind: str) -> None:
     jobs = await fill(bounded, delay=HOUR if kind == "later" else 0)
-    store = bounded._link.open_store()
+    store = inside(bounded).open_store
     ids = [document_id(job.id) for job in jobs]
     if kind == "in line":
-        await store.gates.put_in_line({"c:queue:q": ids}, {"c:queue:q": "full"}, {})
+        await store.gates.add_to_wait_lists({"c:queue:q": ids}, {"c:queue:q": "full"}, {})
     elif kind == "without a handler":
-        await store.tending.hold(ids, "handler", "nobody")
-    bounded.limit_queue("q", max_pending=3)  # what it knew is forgotten
+        await store.upkeep.hold(ids, "handler", "nobody")
+    bounded.queues.limit("q", max_pending=3)  # what it knew is forgotten
     assert await is_full(bounded)
 
 
@@ -120,9 +126,9 @@ async def test_what_runs_or_has_ended_does_not_count(bounded: Scheduler) -> None
 
 async def test_a_bound_may_be_given_for_a_queue_that_is_full_already(scheduler: Scheduler) -> None:
     await fill(scheduler, 5)
-    scheduler.limit_queue("q", max_pending=3)
+    scheduler.queues.limit("q", max_pending=3)
     assert await is_full(scheduler)
-    scheduler.limit_queue("q")
+    scheduler.queues.limit("q")
     assert await has_room(scheduler)
 
 
@@ -142,9 +148,11 @@ async def test_at_a_full_queue_a_burst_goes_on_while_its_job_waits_and_is_refuse
     await fill(bounded, 2)
     again = await bounded.schedule("index", {"n": 2}, queue="q", debounce=0.01)
     assert (again.id, again.data, again.deduplicated) == (job.id, {"n": 2}, True)
-    store = bounded._link.open_store()
-    claimed = await store.claims.claim([await store.jobs.get(document_id(job.id))], "worker", 60, lambda _: 3)
-    assert len(claimed.documents) == 1
+    store = inside(bounded).open_store
+    claimed = await store.claims.claim(
+        [StoredJob(await store.jobs.get(document_id(job.id)))], "worker", 60, lambda _: 3
+    )
+    assert len(claimed.jobs) == 1
     await eventually(lambda: has_room(bounded))
     with pytest.raises(QueueFull):
         await bounded.schedule("index", {"n": 3}, queue="q", debounce=0.01)
@@ -191,7 +199,7 @@ async def test_retries_are_not_held_up(bounded: Scheduler) -> None:
             await fill(bounded, delay=HOUR)
             raise RuntimeError("no")
 
-    bounded.limit_queue("q", max_pending=3)
+    bounded.queues.limit("q", max_pending=3)
     await bounded.start()
     job = await bounded.schedule("work", retry=2)
 
@@ -218,7 +226,7 @@ async def test_of_a_bulk_that_does_not_fit_the_first_items_are_stored_and_the_ot
 
 
 async def test_of_a_large_bulk_exactly_as_many_are_stored_as_fit(scheduler: Scheduler, db: Database) -> None:
-    scheduler.limit_queue("q", max_pending=2500)
+    scheduler.queues.limit("q", max_pending=2500)
     with pytest.raises(BulkError) as refused:
         await scheduler.schedule_bulk({"name": "work", "queue": "q"} for _ in range(6000))
     assert sorted(refused.value.errors) == list(range(2500, 6000))
@@ -235,12 +243,12 @@ async def test_a_bulk_may_name_jobs_that_are_there_already_at_a_full_queue(bound
 async def test_a_bulk_of_a_producer_that_waits_is_stored_as_room_comes_and_never_goes_beyond_the_bound(
     scheduler: Scheduler,
 ) -> None:
-    scheduler.limit_queue("q", max_pending=20, when_full="wait")
+    scheduler.queues.limit("q", max_pending=20, when_full="wait")
     pending: list[int] = []
 
     @scheduler.job("work", queue="q")
     async def work() -> None:
-        pending.append(await scheduler._link.open_store().jobs.count_pending("q", 1000))
+        pending.append(await inside(scheduler).open_store.jobs.count_pending("q", 1000))
 
     await scheduler.start()
     jobs = await scheduler.schedule_bulk({"name": "work"} for _ in range(300))
@@ -347,8 +355,8 @@ async def test_concurrent_calls_of_one_process_never_go_beyond_the_bound(bounded
 
 
 async def test_a_count_that_may_have_seen_jobs_on_their_way_does_not_count_them_twice(bounded: Scheduler) -> None:
-    store = (await bounded.connect())._link.open_store()
-    backlog, draft = bounded._backlogs.of(store, "q"), make_draft("work", None, queue="q")
+    store = inside(await bounded.connect()).open_store
+    backlog, draft = inside(bounded).backlogs.of(store, "q"), make_draft("work", None, queue="q")
     assert backlog is not None and await backlog.take(draft)
     await store.inserts.insert(draft)
     await eventually(lambda: monotonic() >= backlog._use_until)
@@ -356,8 +364,8 @@ async def test_a_count_that_may_have_seen_jobs_on_their_way_does_not_count_them_
 
 
 async def test_what_a_bulk_was_let_in_for_and_has_not_stored_is_given_back(bounded: Scheduler) -> None:
-    store = (await bounded.connect())._link.open_store()
-    passage, draft = BoundedPassage(bounded._backlogs, store), make_draft("work", None, queue="q")
+    store = inside(await bounded.connect()).open_store
+    passage, draft = BoundedPassage(inside(bounded).backlogs, store), make_draft("work", None, queue="q")
     let_in = await passage.chunk(iter([draft] * 5), 1000)
     assert [isinstance(item, QueueFull) for item in let_in] == [False] * 3 + [True] * 2
     assert await is_full(bounded)
@@ -368,7 +376,7 @@ async def test_what_a_bulk_was_let_in_for_and_has_not_stored_is_given_back(bound
 async def test_two_processes_feel_each_others_jobs(make_scheduler: Make, db: Database) -> None:
     one, other = make_scheduler(), make_scheduler()
     for scheduler in (one, other):
-        scheduler.limit_queue("q", max_pending=10)
+        scheduler.queues.limit("q", max_pending=10)
     await fill(one, 10)
     await eventually(lambda: is_full(other))
     # Who has just seen an empty queue may go beyond the bound, but no further than the bound itself each.
@@ -379,11 +387,11 @@ async def test_two_processes_that_wait_get_everything_done_by_two_workers(make_s
     schedulers = [make_scheduler(), make_scheduler()]
     pending: list[int] = []
     for scheduler in schedulers:
-        scheduler.limit_queue("q", max_pending=10, when_full="wait")
+        scheduler.queues.limit("q", max_pending=10, when_full="wait")
 
         @scheduler.job("work", queue="q")
         async def work(ctx: JobContext) -> None:
-            pending.append(await schedulers[0]._link.open_store().jobs.count_pending("q", 1000))
+            pending.append(await inside(schedulers[0]).open_store.jobs.count_pending("q", 1000))
 
         await scheduler.start()
 
@@ -403,7 +411,7 @@ async def test_a_producer_seldom_counts_while_there_is_room(uri: str) -> None:
     listener = Listener()
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[listener]) as client:
         scheduler = Scheduler(client=client)
-        scheduler.limit_queue("q", max_pending=10_000)
+        scheduler.queues.limit("q", max_pending=10_000)
         await scheduler.connect()
         for _ in range(20):
             await asyncio.gather(*(scheduler.schedule("work", queue="q") for _ in range(50)))
@@ -415,7 +423,7 @@ async def test_a_producer_seldom_counts_while_there_is_room(uri: str) -> None:
 async def test_while_the_queue_cannot_be_counted_what_is_known_has_to_do(
     scheduler: Scheduler, servers: Servers, db: Database
 ) -> None:
-    scheduler.limit_queue("q", max_pending=3)
+    scheduler.queues.limit("q", max_pending=3)
     await scheduler.connect()
     fault = {"failCommands": ["aggregate"], "errorCode": 50, "namespace": f"{db.name}.jobs"}
     with servers.fail_point("failCommand", "alwaysOn", **fault):
@@ -435,11 +443,11 @@ def blocking(uri: str) -> Iterator[BlockingScheduler]:
 
 
 async def test_the_blocking_face_refuses_and_waits_too(blocking: BlockingScheduler) -> None:
-    blocking.limit_queue("q", max_pending=1)
+    blocking.queues.limit("q", max_pending=1)
     first = await asyncio.to_thread(blocking.schedule, "work", queue="q")
     with pytest.raises(QueueFull):
         await asyncio.to_thread(blocking.schedule, "work", queue="q")
-    blocking.limit_queue("q", max_pending=1, when_full="wait")
+    blocking.queues.limit("q", max_pending=1, when_full="wait")
     done = threading.Event()
 
     def produce() -> None:
@@ -456,7 +464,7 @@ async def test_the_blocking_face_refuses_and_waits_too(blocking: BlockingSchedul
 
 async def test_a_wrong_bound_is_refused_when_it_is_given(scheduler: Scheduler) -> None:
     with pytest.raises(ConfigurationError, match="max_pending must be a whole number"):
-        scheduler.limit_queue("q", max_pending=0)
+        scheduler.queues.limit("q", max_pending=0)
     wrong: Any = "block"
     with pytest.raises(ConfigurationError, match='when_full must be "refuse" or "wait"'):
-        scheduler.limit_queue("q", max_pending=5, when_full=wrong)
+        scheduler.queues.limit("q", max_pending=5, when_full=wrong)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
 from mainspring import Breaker, BreakerStatus, Cancel, ConfigurationError, Job, Retry, Scheduler, Snooze
 from mainspring.clock import ManualClock
-from mainspring.model.controls import Target
+from mainspring.model.limits.controls import Target
 
 Make = Callable[..., Scheduler]
 LONG = Breaker(errors=0.5, window=60, minimum=4, open_for=600)
@@ -62,13 +63,13 @@ async def fail(scheduler: Scheduler, service: Service, number: int) -> None:
 
 
 async def status(scheduler: Scheduler) -> BreakerStatus:
-    (found,) = await scheduler.breakers()
+    (found,) = await scheduler.limits.breakers()
     return found
 
 
 async def becomes(scheduler: Scheduler, *states: str) -> BreakerStatus:
     async def look() -> BreakerStatus | None:
-        return next((found for found in await scheduler.breakers() if found.state in states), None)
+        return next((found for found in await scheduler.limits.breakers() if found.state in states), None)
 
     found: BreakerStatus = await eventually(look)
     return found
@@ -85,7 +86,7 @@ def listen(*schedulers: Scheduler) -> list[tuple[str, BreakerStatus]]:
 async def in_line(scheduler: Scheduler, *jobs: Job) -> Job:
     async def look() -> Job | None:
         found = [await scheduler.get_job(job.id) for job in jobs]
-        return found[0] if all(job.held for job in found) else None
+        return found[0] if all(job.waiting_for for job in found) else None
 
     found: Job = await eventually(look)
     return found
@@ -106,12 +107,14 @@ async def test_a_breaker_opens_by_error_rate_and_holds_its_jobs_back_everywhere(
     assert opened.reason == "4 of the 4 attempts of the last 60 s failed."
     assert opened.open_until is not None and opened.since is not None and opened.rule == LONG
     assert (opened.open_until - opened.since).total_seconds() == 600
-    await eventually(lambda: one._limits.closures and two._limits.closures)
+    await eventually(lambda: inside(one).limits.closures and inside(two).limits.closures)
     calls = len(service.calls)
     jobs = [await other.schedule("x") for _ in range(5)]
     waiting = await in_line(other, *jobs)
-    assert waiting.held is not None
-    assert waiting.held.note == "The breaker of the job 'x' is open: 4 of the 4 attempts of the last 60 s failed."
+    assert waiting.waiting_for is not None
+    assert (
+        waiting.waiting_for.note == "The breaker of the job 'x' is open: 4 of the 4 attempts of the last 60 s failed."
+    )
     await other.wait((await other.schedule("y")).id, 10)
     assert len(service.calls) == calls
     assert [(event, now.state) for event, now in heard] == [("breaker:open", "open")]
@@ -211,7 +214,7 @@ async def test_the_counts_of_all_workers_together_open_a_breaker(make_scheduler:
 
 
 async def test_a_queues_breaker_holds_back_all_its_jobs(scheduler: Scheduler, service: Service) -> None:
-    scheduler.limit_queue("default", breaker=SHORT)
+    scheduler.queues.limit("default", breaker=SHORT)
     service.handle(scheduler)
     service.handle(scheduler, name="y")
     await scheduler.start()
@@ -270,15 +273,15 @@ async def test_a_breaker_is_worked_by_hand_also_where_none_is_declared(
     service.handle(worker)
     heard = listen(other)
     await worker.start()
-    opened = await other.open_breaker(name="x", reason="they asked us to", actor="anna")
+    opened = await other.limits.open_breaker(name="x", reason="they asked us to", actor="anna")
     assert (opened.state, opened.open_until, opened.reason, opened.actor) == ("open", None, "they asked us to", "anna")
-    await eventually(lambda: worker._limits.closures)
+    await eventually(lambda: inside(worker).limits.closures)
     job = await other.schedule("x")
     await in_line(other, job)
-    assert (await other.close_breaker(name="x", actor="bert")).actor == "bert"
+    assert (await other.limits.close_breaker(name="x", actor="bert")).actor == "bert"
     assert (await other.wait(job.id, 10)).state == "completed"
-    assert (await other.close_breaker(name="x")).state == "closed"
-    assert (await other.close_breaker(name="never-heard-of")).state == "closed"
+    assert (await other.limits.close_breaker(name="x")).state == "closed"
+    assert (await other.limits.close_breaker(name="never-heard-of")).state == "closed"
     assert [event for event, _ in heard] == ["breaker:open", "breaker:close"]
     assert await count_jobs(db, line={"$exists": True}) == 0
 
@@ -289,8 +292,8 @@ async def test_a_breaker_opened_by_hand_for_a_time_lets_probes_through_then(
     service.handle(scheduler)
     await scheduler.start()
     service.up = False
-    await scheduler.open_breaker(name="x", open_for=0.3)
-    await eventually(lambda: scheduler._limits.closures)
+    await scheduler.limits.open_breaker(name="x", open_for=0.3)
+    await eventually(lambda: inside(scheduler).limits.closures)
     probe = await scheduler.schedule("x")
     assert (await scheduler.wait(probe.id, 10)).state == "failed"
     service.up = True
@@ -302,12 +305,12 @@ async def test_a_breaker_opened_by_hand_for_a_time_lets_probes_through_then(
 async def test_a_job_behind_an_open_breaker_can_be_cancelled_at_once(scheduler: Scheduler, service: Service) -> None:
     service.handle(scheduler)
     await scheduler.start()
-    await scheduler.open_breaker(name="x")
-    await eventually(lambda: scheduler._limits.closures)
+    await scheduler.limits.open_breaker(name="x")
+    await eventually(lambda: inside(scheduler).limits.closures)
     job = await scheduler.schedule("x")
     await in_line(scheduler, job)
     assert (await scheduler.cancel(job.id)).state == "cancelled"
-    await scheduler.close_breaker(name="x")
+    await scheduler.limits.close_breaker(name="x")
     other = await scheduler.schedule("x", {"i": 2})
     await scheduler.wait(other.id, 10)
     assert service.calls == [2]
@@ -319,11 +322,11 @@ async def test_a_breaker_that_was_closed_by_somebody_who_died_then_leaves_nobody
     worker, other = make_scheduler(), make_scheduler()
     service.handle(worker)
     await worker.start()
-    await other.open_breaker(name="x")
-    await eventually(lambda: worker._limits.closures)
+    await other.limits.open_breaker(name="x")
+    await eventually(lambda: inside(worker).limits.closures)
     job = await other.schedule("x")
     await in_line(other, job)
-    store = await other._store()
+    store = await inside(other).store()
     await store.controls.close_breaker(Target("name", "x"), "", None)  # and nothing else
     assert (await other.wait(job.id, 10)).state == "completed"
 
@@ -331,11 +334,11 @@ async def test_a_breaker_that_was_closed_by_somebody_who_died_then_leaves_nobody
 async def test_what_is_declared_is_shown_before_anything_was_counted(make_scheduler: Make, service: Service) -> None:
     scheduler, other = make_scheduler(), make_scheduler()
     service.handle(scheduler, breaker=LONG)
-    scheduler.limit_queue("mail", breaker=SHORT)
+    scheduler.queues.limit("mail", breaker=SHORT)
     declared = [("name", "x", "closed", LONG), ("queue", "mail", "closed", SHORT)]
 
     async def told(to: Scheduler) -> list[tuple[str, str, str, Breaker | None]]:
-        return [(one.scope, one.target, one.state, one.rule) for one in await to.breakers()]
+        return [(one.scope, one.target, one.state, one.rule) for one in await to.limits.breakers()]
 
     assert (await told(scheduler), await told(other)) == (declared, [])
     await scheduler.start()
@@ -344,7 +347,7 @@ async def test_what_is_declared_is_shown_before_anything_was_counted(make_schedu
 
 async def test_attempts_are_forgotten_when_the_window_has_passed(make_scheduler: Make) -> None:
     clock = ManualClock()
-    store = await make_scheduler(clock=clock)._store()
+    store = await inside(make_scheduler(clock=clock)).store()
     target, rule = Target("name", "x"), Breaker(errors=0.5, window=60, minimum=10, open_for=30)
     for good, bad in ((0, 9), (0, 0)):
         moved = await store.controls.count(target, rule, good, bad)
@@ -362,7 +365,7 @@ async def test_attempts_are_forgotten_when_the_window_has_passed(make_scheduler:
 
 async def test_a_breaker_moves_by_the_servers_clock_and_each_move_is_made_once(make_scheduler: Make) -> None:
     clock = ManualClock()
-    store = await make_scheduler(clock=clock)._store()
+    store = await inside(make_scheduler(clock=clock)).store()
     target, rule = Target("queue", "mail"), Breaker(minimum=1, open_for=30)
     moves = await asyncio.gather(*(store.controls.count(target, rule, 0, 1) for _ in range(8)))
     assert [one.moved for one in moves].count(True) == 1
@@ -385,7 +388,7 @@ async def test_a_breaker_moves_by_the_servers_clock_and_each_move_is_made_once(m
     [
         ({}, "either name=… .* or queue=…"),
         ({"name": "x", "open_for": 0}, "open_for must be from 0.1 seconds"),
-        ({"name": "x", "open_for": "long"}, "open_for must be seconds or a timedelta"),
+        ({"name": "x", "open_for": "long"}, "open_for=.long. is no duration"),
         ({"name": "x", "reason": 1}, "A reason is a text"),
         ({"name": "x", "actor": ""}, "an actor must be printable text"),
     ],
@@ -395,5 +398,5 @@ async def test_opening_a_breaker_in_a_way_that_makes_no_sense_is_refused_and_cha
     scheduler: Scheduler, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        await scheduler.open_breaker(**arguments)
-    assert await scheduler.breakers() == []
+        await scheduler.limits.open_breaker(**arguments)
+    assert await scheduler.limits.breakers() == []

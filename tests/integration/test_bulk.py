@@ -151,7 +151,7 @@ async def test_in_a_transaction_all_items_are_stored_or_none(scheduler: Schedule
     await scheduler.connect()
     async with scheduler.transaction() as tx:
         jobs = await scheduler.schedule_bulk([{"name": "work"}] * 3, session=tx.session)
-        assert await db.jobs.find_one({"_id": ObjectId(jobs[0].id)}) is None  # nobody else sees them yet
+        assert await db.jobs.find_one({"_id": ObjectId(jobs[0].id)}) is None  # no other client sees them yet
     assert await count_jobs(db) == 3
     with pytest.raises(RuntimeError):
         async with scheduler.transaction() as tx:
@@ -188,8 +188,16 @@ async def test_a_hundred_concurrent_single_calls_share_a_few_writes(
 
 
 async def test_a_single_call_is_one_write_and_waits_for_nobody(heard: Scheduler, listener: Listener) -> None:
+    heard.job("work")(lambda: None)
     await heard.schedule("work")
     assert [next(iter(command)) for command in listener.commands] == ["insert"]
+
+
+async def test_calls_without_the_handler_first_read_what_workers_have_registered_together(
+    heard: Scheduler, listener: Listener
+) -> None:
+    await asyncio.gather(*(heard.schedule("work") for _ in range(50)))
+    assert len(listener.named("find", "jobs.workers")) == 1
 
 
 async def test_a_bulk_is_written_by_the_thousand(heard: Scheduler, listener: Listener) -> None:

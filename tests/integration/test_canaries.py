@@ -15,7 +15,7 @@ from harness.canaries import UNCOMPRESSED, Canaries, documents, files
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import Cancel, Every, Fail, Job, JobContext, Retry, RetryAfter, Scheduler
-from mainspring.model.events import EVENTS
+from mainspring.model.jobs.event_names import EVENTS
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def register(scheduler: Scheduler, canaries: Canaries) -> None:
             tx.result = {"secret": secret}
         raise ValueError(secret)
 
-    @scheduler.dead_letter_handler()
+    @scheduler.dead_letters.handler()
     async def alert(ctx: JobContext) -> None:
         ctx.log(f"told of {ctx.data}")
 
@@ -93,7 +93,7 @@ async def plant(scheduler: Scheduler, canaries: Canaries) -> list[Job]:
     card = {"card": {"number": canaries.plant("a field")}, "note": canaries.plant("another field")}
     later = await scheduler.schedule("quiet", data("data that was changed"), delay=3600)
     await scheduler.schedule("quiet", data("a schedule"), repeat=Every("1h"), schedule_id="nightly")
-    await scheduler.edit_schedule("nightly", data=data("an edited schedule"))
+    await scheduler.schedules.edit("nightly", data=data("an edited schedule"))
     async with scheduler.transaction() as tx:
         transacted = await scheduler.schedule("quiet", data("a transaction"), session=tx.session)
     return [
@@ -111,7 +111,7 @@ async def plant(scheduler: Scheduler, canaries: Canaries) -> list[Job]:
         await scheduler.schedule("tell", data("a process")),
         await scheduler.schedule("fail", data("a process that fails")),
         await scheduler.run_now((await scheduler.update(later.id, data=data("new data"))).id),
-        await scheduler.trigger_schedule("nightly"),
+        await scheduler.schedules.trigger("nightly"),
         transacted,
     ]
 
@@ -131,7 +131,7 @@ async def test_no_planted_secret_is_found_anywhere(
     ended = [await scheduler.wait(job.id, timeout=60) for job in jobs]
     await eventually(lambda: sum(one.startswith("job:fail") for one in heard) >= 4)
     assert {job.state for job in ended} == {"completed", "failed", "cancelled"}
-    assert len(await scheduler.dead_letter_groups()) >= 3
+    assert len(await scheduler.dead_letters.groups()) >= 3
     for job in (await scheduler.retry(ended[1].id), ended[0]):
         await scheduler.wait(job.id, timeout=60)
         await scheduler.explain(job.id)
@@ -144,6 +144,6 @@ async def test_no_planted_secret_is_found_anywhere(
     assert planted.found_in(documents(open_servers)) == set()
     assert planted.found_in(caplog.text.encode()) == set()
     assert planted.found_in("\n".join(heard).encode()) == set()
-    # While whoever has the key reads it all.
+    # A process that has the key reads it all.
     assert ended[0].result["own"] == planted.plant("a result")
     assert ended[1].data["secret"] == planted.plant("an error")

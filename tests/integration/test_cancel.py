@@ -72,7 +72,8 @@ async def test_a_running_async_handler_is_cancelled_within_two_seconds(
     job = await running(scheduler, await scheduler.schedule("slow"))
     asked = time.monotonic()
     requested = await scheduler.cancel(job.id, "enough")
-    assert requested.state == "running" and requested.cancel_requested
+    # A worker that is quick has ended it by the time the answer is read.
+    assert requested.cancel_requested if requested.state == "running" else requested.state == "cancelled"
     done = await scheduler.wait(job.id, 10)
     assert time.monotonic() - asked < 5
     assert (done.state, done.token, seen.is_set(), done.cancel_requested) == ("cancelled", 1, True, False)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from bson import ObjectId
 
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler
@@ -157,10 +158,10 @@ async def test_nothing_expires_early_by_a_clock_that_is_ahead(make_scheduler: Ma
 
     job = await scheduler.schedule("work", start_within=60)
     clock._offset += HOUR  # and it goes wrong again after it was set right
-    assert await scheduler._link.open_store().tending.expire() == []
+    assert await inside(scheduler).open_store.upkeep.expire() == []
     document = await db.jobs.find_one({"_id": ObjectId(job.id)})
     assert document is not None
-    assert await scheduler._link.open_store().tending.expire_these([document]) == []
+    assert await inside(scheduler).open_store.upkeep.expire_these([document]) == []
     clock.forget()
     await scheduler.start()
     assert (await scheduler.wait(job.id, timeout=20)).result == "done"

@@ -13,8 +13,8 @@ from harness.explaining import explain
 from harness.listening import Listener
 from harness.looking import Database
 from mainspring import ConfigurationError, Every, Scheduler
-from mainspring.creations import CreatedPage
-from mainspring.store import searching
+from mainspring.client.service_backend import CreatedPage, ServiceBackend
+from mainspring.store.views import search
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 BOUND = 100
@@ -37,9 +37,9 @@ async def make_schedule(scheduler: Scheduler, db: Database, age: int, name: str)
 
 
 async def pages(scheduler: Scheduler, **choice: Any) -> list[CreatedPage[Any]]:
-    found = [await scheduler.created(**choice)]
+    found = [await ServiceBackend(scheduler).created(**choice)]
     while found[-1].next is not None:
-        found.append(await scheduler.created(**choice, after=found[-1].next))
+        found.append(await ServiceBackend(scheduler).created(**choice, after=found[-1].next))
     return found
 
 
@@ -49,7 +49,7 @@ def names(listed: list[CreatedPage[Any]]) -> list[str]:
 
 @pytest.fixture
 def bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "SCANNED", BOUND)
+    monkeypatch.setattr(search, "SCANNED", BOUND)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
@@ -111,7 +111,7 @@ async def test_no_page_reads_more_than_its_bound(uri: str, db: Database) -> None
         await scheduler.connect()
         await db.jobs.insert_many([job(age, "other") for age in range(1000)])
         listener.clear()
-        page = await scheduler.created(20, prefixes=["acme."], kind="job")
+        page = await ServiceBackend(scheduler).created(20, prefixes=["acme."], kind="job")
         heard = [command for command in listener.commands if next(iter(command)) == "find"]
         await scheduler.stop()
     assert page.things == () and page.next is not None
@@ -125,16 +125,16 @@ async def test_a_page_by_its_number_is_the_same_as_by_its_cursor(scheduler: Sche
     await scheduler.connect()
     await db.jobs.insert_many([job(age, f"job-{age}") for age in range(7)])
     listed = await pages(scheduler, limit=3)
-    assert [await scheduler.created(3, skip=skip) for skip in (0, 3, 6)] == listed
+    assert [await ServiceBackend(scheduler).created(3, skip=skip) for skip in (0, 3, 6)] == listed
 
 
 async def test_a_cursor_of_another_list_is_refused(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()
     await db.jobs.insert_many([job(age, f"job-{age}") for age in range(3)])
-    cursor = (await scheduler.created(1)).next
+    cursor = (await ServiceBackend(scheduler).created(1)).next
     for choice in ({"kind": "job"}, {"queues": ["default"]}, {"prefixes": ["job"]}):
         with pytest.raises(ConfigurationError, match="another list"):
-            await scheduler.created(1, after=cursor, **choice)
+            await ServiceBackend(scheduler).created(1, after=cursor, **choice)
     for nonsense in ("", "x", "é", "AAAA"):
         with pytest.raises(ConfigurationError, match="another list"):
-            await scheduler.created(1, after=nonsense)
+            await ServiceBackend(scheduler).created(1, after=nonsense)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -9,13 +10,14 @@ from datetime import timedelta
 
 import pytest
 
+from harness.inside import documents_of
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
-from mainspring.model.draft import make_draft
-from mainspring.model.ending import Completed
+from mainspring.config.settings import Settings
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.outcome import Completed
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
+from mainspring.store.jobs.finish import Finish
 
 LEASE = 60.0
 
@@ -54,7 +56,7 @@ async def claimed(store: Store, count: int, free: int | None = None) -> list[Doc
     for _ in range(count):
         await store.inserts.insert(make_draft("x", None))
     candidates = await store.claims.candidates("default", count)
-    return (await store.claims.claim(candidates, "A", LEASE, lambda job: 1, free)).documents
+    return documents_of(await store.claims.claim(candidates, "A", LEASE, lambda job: 1, free))
 
 
 async def test_what_was_claimed_ahead_loses_no_attempt_with_its_worker(store: Store, clock: ManualClock) -> None:
@@ -69,7 +71,7 @@ async def test_what_was_claimed_ahead_loses_no_attempt_with_its_worker(store: St
 
 async def test_what_was_claimed_ahead_and_then_started_counts(store: Store, clock: ManualClock) -> None:
     (job,) = await claimed(store, 1, free=0)
-    await store.notes.started([job["_id"]], [job["claim"]])
+    await asyncio.to_thread(store.renewals().started, [job["_id"]], [job["claim"]])
     clock.advance(2 * LEASE)
     await store.rescues.rescue()
     after = await store.jobs.get(job["_id"])

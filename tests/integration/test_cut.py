@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import bson
 import pytest
 
 from harness.apps import talkative
+from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Attempt, Job, JobContext, Retry, Scheduler
 from mainspring.store.codec import MAX_ATTEMPTS_KEPT
@@ -73,13 +76,13 @@ async def test_a_running_job_and_an_attempt_that_was_lost_say_it_too(make_schedu
 
     running: Job = await eventually(said)
     assert tells(running) and running.worker is not None
-    (rescued,) = await other.rescue_worker(running.worker)
+    (rescued,) = await other.workers.rescue(running.worker)
     assert rescued.state == "failed" and rescued.log_cut == 0
     assert rescued.attempts[0].outcome == "lost" and tells(rescued.attempts[0])
 
 
 @pytest.mark.parametrize("isolation", ["auto", "process"])
-async def test_an_attempt_that_ended_in_its_own_transaction_says_it_too(scheduler: Scheduler, isolation: str) -> None:
+async def test_an_attempt_that_ended_in_its_own_transaction_says_it_too(scheduler: Scheduler, isolation: Any) -> None:
     scheduler.job("talk", isolation=isolation)(talkative.talk)
     await scheduler.start()
     done = await ended(scheduler, "talk")
@@ -155,3 +158,20 @@ async def test_attempts_that_were_dropped_are_counted_where_the_job_is_told_too(
     assert (len(done.attempts), done.attempts_cut) == (MAX_ATTEMPTS_KEPT, 3)
     await eventually(lambda: heard)
     assert len(heard[0].attempts) + heard[0].attempts_cut == MAX_ATTEMPTS_KEPT + 3
+
+
+async def test_of_attempts_with_long_logs_as_many_are_kept_as_fit_into_their_bytes(
+    scheduler: Scheduler, db: Database
+) -> None:
+    @scheduler.job("fail", retry=Retry(attempts=9, delay=0))
+    async def fail(ctx: JobContext, lines: int) -> None:
+        for _ in range(200):
+            ctx.log("ログ" * 1_000)
+        raise ValueError("外" * 10_000)
+
+    await scheduler.start()
+    done = await ended(scheduler, "fail")
+    assert done.state == "failed" and 1 < len(done.attempts) < 9
+    assert [one.number for one in done.attempts] == list(range(done.attempts_cut + 1, 10))
+    (document,) = await db.jobs.find({}, hint="_id_").to_list()
+    assert 2 * 1024**2 < len(bson.encode({"attempts": document["attempts"]})) < 3 * 1024**2

@@ -41,7 +41,7 @@ async def test_a_database_is_handed_out_again_with_nothing_in_it(pool: Databases
     assert await pool.take() == used.name
     names = await used.list_collection_names()
     assert "jobs.controls" not in names and "effects" not in names and "jobs.audit" in names
-    assert [await used[name].count_documents({}, hint="_id_") for name in names] == [0] * 10
+    assert not any([await used[name].count_documents({}, hint="_id_") for name in names])
 
 
 async def test_a_fresh_one_is_never_one_that_was_used(pool: Databases, used: Database, side_client: Client) -> None:

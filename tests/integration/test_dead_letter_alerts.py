@@ -1,4 +1,4 @@
-"""Being told of dead letters: one job for each, or one for all of a while, made once whoever makes it."""
+"""Being told of dead letters: one job for each, or one for all of a while, made once, whichever worker makes it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pytest
 from bson import ObjectId
 
 from harness.dead import dead_letter, dead_letters
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import ConfigurationError, JobContext, Retry, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.model.dead_letters import Alert
-from mainspring.model.draft import Draft
+from mainspring.model.dead_letters.dead_letters import Alert
+from mainspring.model.jobs.draft import Draft
 from mainspring.store import Store
-from mainspring.store.alerts import OVERLAP
 from mainspring.store.codec import fingerprint_of
+from mainspring.store.dead_letters import alerts
+from mainspring.store.dead_letters.alerts import OVERLAP
 
 Make = Callable[..., Scheduler]
 
@@ -28,13 +30,25 @@ SECOND = timedelta(seconds=1)
 
 
 def store_of(scheduler: Scheduler) -> Store:
-    return scheduler._link.open_store()
+    return inside(scheduler).open_store
 
 
 async def tell(scheduler: Scheduler, every: float | None = None, name: str = NAME) -> list[dict[str, Any]]:
     """The data of the jobs that one look makes."""
     made, _ = await store_of(scheduler).alerts.tell(Alert(name, every), Draft(name, None))
     return [dict(document["data"]) for document in made]
+
+
+async def tell_all(scheduler: Scheduler) -> list[dict[str, Any]]:
+    """The data of the jobs that are made until a whole walk has found nothing to tell of."""
+    told: list[dict[str, Any]] = []
+    more, fresh = True, True
+    while more or fresh:
+        fresh = fresh and more
+        made, more = await store_of(scheduler).alerts.tell(Alert(NAME), Draft(NAME, None))
+        fresh |= bool(made)
+        told += [dict(document["data"]) for document in made]
+    return told
 
 
 async def follow(scheduler: Scheduler, clock: ManualClock) -> None:
@@ -57,7 +71,7 @@ async def test_a_handler_is_told_of_each_dead_letter_with_what_one_wants_to_know
     async def work(number: int) -> None:
         raise ValueError(f"number {number} is bad" + "!" * 1000)
 
-    @scheduler.dead_letter_handler()
+    @scheduler.dead_letters.handler()
     async def alert(
         ctx: JobContext,
         job_id: str,
@@ -92,7 +106,7 @@ async def test_an_alert_is_an_ordinary_job_with_its_queue_its_retries_and_its_pa
     async def work() -> None:
         raise ValueError
 
-    @scheduler.dead_letter_handler("tell-us", queue="alerts", priority=1, retry=Retry(attempts=2, delay=0))
+    @scheduler.dead_letters.handler("tell-us", queue="alerts", priority=1, retry=Retry(attempts=2, delay=0))
     async def alert(ctx: JobContext) -> None:
         tries.append(ctx.attempt)
         raise ValueError("this alert does not get through")
@@ -108,7 +122,7 @@ async def test_an_alert_is_an_ordinary_job_with_its_queue_its_retries_and_its_pa
         assert tries == [1, 2]
         assert (job["name"], job["queue"], job["priority"], job["parent_id"]) == ("tell-us", "alerts", 1, failed.id)
 
-        # Nobody is told of an alert that fails itself.
+        # No alert tells of an alert that fails itself.
         other = await scheduler.schedule("work")
         await scheduler.wait(other.id)
 
@@ -127,7 +141,7 @@ async def test_a_dead_letter_that_nobody_was_left_to_tell_of_is_told_of_by_the_n
     def make() -> Scheduler:
         scheduler = make_scheduler()
 
-        @scheduler.dead_letter_handler()
+        @scheduler.dead_letters.handler()
         async def alert(job_id: str, **rest: Any) -> None:
             told.append(job_id)
 
@@ -146,7 +160,7 @@ async def test_several_workers_tell_of_each_dead_letter_once(make_scheduler: Mak
     schedulers = [make_scheduler() for _ in range(3)]
     for scheduler in schedulers:
 
-        @scheduler.dead_letter_handler()
+        @scheduler.dead_letters.handler()
         async def alert(job_id: str, **rest: Any) -> None:
             told.append(job_id)
 
@@ -158,7 +172,7 @@ async def test_several_workers_tell_of_each_dead_letter_once(make_scheduler: Mak
     ]
     await asyncio.gather(*looks)
     await eventually(lambda: len(told) >= 50)
-    await eventually(lambda: all(not scheduler._worker.running for scheduler in schedulers if scheduler._worker))
+    await eventually(lambda: all(not inside(scheduler).worker.running for scheduler in schedulers if scheduler.running))
     assert sorted(told) == sorted(str(letter["_id"]) for letter in letters)
 
 
@@ -197,6 +211,58 @@ async def test_one_that_is_seen_late_is_told_of_all_the_same(
     assert len(await tell(timed)) == 1
     await db.jobs.insert_one(dead_letter(clock.now() - OVERLAP + SECOND, 2))
     assert [one["message"] for one in await tell(timed)] == ["number 2 is bad"]
+
+
+async def test_all_are_told_of_however_many_fail_within_a_moment(
+    timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "_PAGE", 2)
+    monkeypatch.setattr(alerts, "_MOST_PAGES", 2)
+    await follow(timed, clock)
+    await db.jobs.insert_many([dead_letter(clock.now(), n) for n in range(11)])
+    assert [len(await tell(timed)) for _ in range(4)] == [4, 4, 3, 0]
+    await db.jobs.insert_one(dead_letter(clock.now(), 12))
+    clock.advance(1)
+    await db.jobs.insert_many([dead_letter(clock.now(), n) for n in range(6)])
+    assert len(await tell_all(timed)) == 7
+    assert len(await alert_jobs(db)) == 18
+
+
+async def test_one_that_is_seen_late_is_told_of_though_the_walk_has_passed_it_and_goes_on(
+    timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "_PAGE", 2)
+    monkeypatch.setattr(alerts, "_MOST_PAGES", 2)
+    await follow(timed, clock)
+    clock.advance(60)
+    await db.jobs.insert_many([dead_letter(clock.now(), n) for n in range(5)])
+    assert len(await tell(timed)) == 4
+    late = dead_letter(clock.now() - SECOND, name="late")
+    for second in range(40):  # a flood, in which a walk without an end would never look back
+        clock.advance(1)
+        await db.jobs.insert_many([dead_letter(clock.now(), n) for n in range(4)])
+        if second == 5:
+            await db.jobs.insert_one(late)
+        await tell(timed)
+    await tell_all(timed)
+    assert len(await alert_jobs(db)) == 5 + 40 * 4 + 1
+
+
+async def test_a_worker_that_takes_over_again_does_not_tell_of_what_others_told_of_long_ago(
+    timed: Scheduler, make_scheduler: Make, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "_PAGE", 2)
+    monkeypatch.setattr(alerts, "_MOST_PAGES", 1)
+    await follow(timed, clock)
+    await db.jobs.insert_many([dead_letter(clock.now(), n) for n in range(4)])
+    assert len(await tell(timed)) == 2
+    other = await make_scheduler(clock=clock).connect()
+    assert [len(await tell(other)) for _ in range(3)] == [0, 2, 0]
+    clock.advance(timedelta(hours=1))
+    await db.jobs.delete_many({"alert": True}, hint="_id_")
+    await db.jobs.insert_one(dead_letter(clock.now(), 5))
+    assert [one["message"] for one in await tell_all(other)] == ["number 5 is bad"]
+    assert await tell_all(timed) == []
 
 
 async def test_a_job_that_is_retried_and_fails_again_is_told_of_again(
@@ -284,6 +350,43 @@ async def test_a_summary_has_those_that_the_last_one_could_not_see_yet_and_none_
     assert await tell(timed, every=10) == []
 
 
+async def test_a_summary_and_what_is_late_for_it_have_no_bound(
+    timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "_PAGE", 2)
+    await follow(timed, clock)
+    clock.advance(60)
+    seen = clock.now() - SECOND
+    await db.jobs.insert_many([dead_letter(seen, n) for n in range(5)])
+    assert [one["count"] for one in await tell(timed, every=10)] == [5]
+    await db.jobs.insert_many([dead_letter(seen, n) for n in range(7)])
+    clock.advance(10)
+    assert [one["count"] for one in await tell(timed, every=10)] == [7]
+    clock.advance(10)
+    assert await tell(timed, every=10) == []
+
+
+async def test_one_that_is_seen_just_after_a_summary_has_counted_is_in_the_next(
+    timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await follow(timed, clock)
+    clock.advance(60)
+    seen = clock.now() - SECOND
+    await db.jobs.insert_one(dead_letter(seen, 1))
+    store = store_of(timed)
+    insert_made = store.inserts.insert_made
+
+    async def insert_beside(documents: Any) -> Any:
+        monkeypatch.undo()
+        await db.jobs.insert_one(dead_letter(seen, 2))
+        return await insert_made(documents)
+
+    monkeypatch.setattr(store.inserts, "insert_made", insert_beside)
+    assert [one["count"] for one in await tell(timed, every=10)] == [1]
+    clock.advance(10)
+    assert [one["count"] for one in await tell(timed, every=10)] == [1]
+
+
 @pytest.mark.parametrize("place", ["_summary", "_summed"])
 async def test_a_summary_that_was_decided_by_one_that_died_is_made_once_by_the_next(
     timed: Scheduler,
@@ -317,7 +420,7 @@ async def test_a_worker_makes_summaries(scheduler: Scheduler) -> None:
     async def work() -> None:
         raise ValueError
 
-    @scheduler.dead_letter_handler(every="1s")
+    @scheduler.dead_letters.handler(every="1s")
     async def alert(count: int, since: datetime, until: datetime, groups: list[dict[str, Any]]) -> None:
         told.append(count)
 
@@ -330,13 +433,13 @@ async def test_a_worker_makes_summaries(scheduler: Scheduler) -> None:
 
 
 def test_a_handler_for_dead_letters_stays_callable_and_is_listed_among_the_handlers(scheduler: Scheduler) -> None:
-    @scheduler.dead_letter_handler(every=timedelta(minutes=5))
+    @scheduler.dead_letters.handler(every=timedelta(minutes=5))
     def alert(count: int, **rest: Any) -> int:
         return count
 
     assert alert(3) == 3
-    assert scheduler.handler_names == [NAME]
-    assert scheduler._handlers.alerts == {NAME: Alert(NAME, 300.0)}
+    assert scheduler.workers.handler_names == [NAME]
+    assert inside(scheduler).handlers.alerts == {NAME: Alert(NAME, 300.0)}
 
 
 @pytest.mark.parametrize(
@@ -345,9 +448,9 @@ def test_a_handler_for_dead_letters_stays_callable_and_is_listed_among_the_handl
 )
 def test_a_wrong_registration_is_refused(scheduler: Scheduler, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        scheduler.dead_letter_handler(**options)
+        scheduler.dead_letters.handler(**options)
     with pytest.raises(ConfigurationError, match="with brackets"):
-        scheduler.dead_letter_handler(lambda: None)  # type: ignore[arg-type]
+        scheduler.dead_letters.handler(lambda: None)  # type: ignore[arg-type]
 
 
 async def test_a_dead_letter_that_was_deleted_before_anybody_looked_is_passed_over(

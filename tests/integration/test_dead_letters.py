@@ -11,13 +11,14 @@ import pytest
 from bson import ObjectId
 
 from harness.dead import dead_letter, dead_letters
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Fail, Job, JobError, Retry, Scheduler, sync
-from mainspring.model.ending import Failed
+from mainspring.model.jobs.outcome import Failed
 from mainspring.store import Store
 from mainspring.store.codec import fingerprint_of
-from mainspring.store.finish import Finish
+from mainspring.store.jobs.finish import Finish
 
 Make = Callable[..., Scheduler]
 
@@ -25,11 +26,11 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def store_of(scheduler: Scheduler) -> Store:
-    return scheduler._link.open_store()
+    return inside(scheduler).open_store
 
 
 async def listed(scheduler: Scheduler, **filter: Any) -> list[Job]:
-    return [job async for job in scheduler.dead_letters(**filter)]
+    return [job async for job in scheduler.dead_letters.find(**filter)]
 
 
 async def numbers(scheduler: Scheduler, **filter: Any) -> list[int]:
@@ -83,7 +84,7 @@ async def test_a_job_that_is_no_valid_one_gets_a_print(scheduler: Scheduler, db:
     await scheduler.connect()
     await db.jobs.insert_one({"name": "work", "state": "pending", "priority": "high"})
     await db.jobs.insert_one({"name": "work", "state": "failed", "error": {"type": "Old", "message": "from elsewhere"}})
-    await store_of(scheduler).tending.adopt()
+    await store_of(scheduler).upkeep.adopt()
     assert {job.error.type for job in await listed(scheduler) if job.error and job.fingerprint} == {
         "Undecodable",
         "Old",
@@ -105,34 +106,16 @@ async def test_a_job_whose_worker_died_at_the_last_attempt_gets_a_print(schedule
     assert job.fingerprint == fingerprint_of("work", elsewhere)
 
 
-async def test_dead_letters_of_earlier_versions_get_a_print_from_a_worker(scheduler: Scheduler, db: Database) -> None:
+async def test_dead_letters_that_another_program_has_stored_without_a_fingerprint_are_one_group(
+    scheduler: Scheduler, db: Database
+) -> None:
     await scheduler.connect()
-    old = list(dead_letters(250, NOW))
-    for document in old:
+    bare = list(dead_letters(250, NOW))
+    for document in bare:
         del document["fingerprint"]
-    await db.jobs.insert_many(old)
-    assert [group.fingerprint for group in await scheduler.dead_letter_groups()] == ["unknown"]
+    await db.jobs.insert_many(bare)
+    assert [group.fingerprint for group in await scheduler.dead_letters.groups()] == ["unknown"]
     assert len(await listed(scheduler, fingerprint="unknown")) == 250
-
-    place = None
-    for expected in (100, 100, 50, 0):
-        seen, place = await store_of(scheduler).dead_letters.fill_prints(100, place)
-        assert seen == expected
-    (group,) = await scheduler.dead_letter_groups()
-    assert (group.fingerprint, group.count) == (fingerprint_of("work", old[0]["error"]), 250)
-
-
-async def test_the_worker_fills_prints_in_by_itself(scheduler: Scheduler, db: Database) -> None:
-    await scheduler.connect()
-    old = dead_letter(NOW)
-    del old["fingerprint"]
-    await db.jobs.insert_one(old)
-    async with scheduler:
-
-        async def filled() -> bool:
-            return (await scheduler.get_job(str(old["_id"]))).fingerprint is not None
-
-        await eventually(filled)
 
 
 # -- listing -------------------------------------------------------------------------------------------------------
@@ -196,7 +179,7 @@ async def test_dead_letters_are_chosen_by_what_they_are(scheduler: Scheduler, db
         ({"since": datetime(2026, 1, 1)}, "since=.* has no time zone"),
         ({"error": ValueError}, "error must be printable text"),
         ({"text": ""}, "text must be 1 to 1,000 characters"),
-        ({"limit": -1}, "limit must be 0 or more"),
+        ({"limit": -1}, "limit must be a whole number of at least 0"),
         ({"after": "x"}, "after must be a dead letter"),
     ],
 )
@@ -213,7 +196,7 @@ async def test_dead_letters_are_grouped_with_first_seen_last_seen_and_count(sche
     letters = list(dead_letters(250, NOW))
     other = dead_letter(NOW, 7, name="other", error={"type": "KeyError", "message": "gone"}, queue="mail")
     await db.jobs.insert_many([*letters, other])
-    first, second = await scheduler.dead_letter_groups()
+    first, second = await scheduler.dead_letters.groups()
     assert (first.name, first.error_type, first.message, first.count) == ("other", "KeyError", "gone", 1)
     assert first.sample_job_id == str(other["_id"]) and first.first_seen == first.last_seen == NOW
     assert (second.name, second.error_type, second.count) == ("work", "ValueError", 250)
@@ -222,9 +205,9 @@ async def test_dead_letters_are_grouped_with_first_seen_last_seen_and_count(sche
     assert second.message == sample["error"]["message"] and sample["finished_at"] == second.last_seen
 
     for filter in ({"name": "other"}, {"error": "KeyError"}, {"queue": "mail"}, {"since": NOW}, {"text": "gone"}):
-        assert await scheduler.dead_letter_groups(**filter) == [first]
-    assert await scheduler.dead_letter_groups(fingerprint=second.fingerprint, until=NOW) == [second]
-    assert await scheduler.dead_letter_groups(name="none") == []
+        assert await scheduler.dead_letters.groups(**filter) == [first]
+    assert await scheduler.dead_letters.groups(fingerprint=second.fingerprint, until=NOW) == [second]
+    assert await scheduler.dead_letters.groups(name="none") == []
 
 
 @pytest.mark.fresh_database
@@ -246,7 +229,7 @@ async def test_the_blocking_face_lists_and_groups_too(uri: str, db: Database, sc
     def look() -> tuple[int, int]:
         face = sync.Scheduler(uri)
         try:
-            return len(list(face.dead_letters(name="work"))), face.dead_letter_groups()[0].count
+            return len(list(face.dead_letters.find(name="work"))), face.dead_letters.groups()[0].count
         finally:
             face.stop()
 
@@ -270,7 +253,7 @@ async def test_a_dead_letter_keeps_every_attempt_of_all_its_rounds(scheduler: Sc
     assert [attempt.number for attempt in done.attempts] == [*range(1, 41), *range(1, 41)]
 
 
-async def test_of_attempts_with_very_long_logs_the_last_twenty_are_kept_and_the_others_counted(
+async def test_of_attempts_with_very_long_logs_the_last_three_megabytes_are_kept_and_the_others_counted(
     scheduler: Scheduler, db: Database
 ) -> None:
     await scheduler.connect()
@@ -282,7 +265,9 @@ async def test_of_attempts_with_very_long_logs_the_last_twenty_are_kept_and_the_
     ending = Failed(JobError("ValueError", "bad"))
     await store_of(scheduler).finishing.finish([Finish(running["_id"], 31, 31, "w", now, now, ending)])
     job = await scheduler.get_job(str(running["_id"]))
-    assert [attempt.number for attempt in job.attempts] == list(range(12, 32)) and job.attempts_cut == 11
+    numbers = [attempt.number for attempt in job.attempts]
+    assert numbers == list(range(31 - len(numbers) + 1, 32)) and job.attempts_cut == 31 - len(numbers)
+    assert 2 * 2**20 < sum(len("".join(attempt.log)) for attempt in job.attempts) <= 3 * 2**20
 
 
 async def test_a_job_that_was_given_up_on_purpose_is_a_dead_letter_too(scheduler: Scheduler) -> None:
@@ -292,5 +277,5 @@ async def test_a_job_that_was_given_up_on_purpose_is_a_dead_letter_too(scheduler
 
     async with scheduler:
         await scheduler.wait((await scheduler.schedule("work")).id)
-        (group,) = await scheduler.dead_letter_groups()
+        (group,) = await scheduler.dead_letters.groups()
     assert (group.error_type, group.message, group.count) == ("Fail", "no such customer", 1)

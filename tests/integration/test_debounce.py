@@ -11,15 +11,18 @@ import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 
+from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import BulkError, InvalidJob, InvalidSchedule, Job, JobContext, Retry, Scheduler, Snooze, Unavailable
 from mainspring.clock import ManualClock
-from mainspring.model.job import PENDING
-from mainspring.model.rules import Every
+from mainspring.model.jobs.job import PENDING
+from mainspring.rules import Every
 from mainspring.store.codec import document_id
+from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.sync import Job as BlockingJob
 from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
@@ -47,9 +50,9 @@ async def pending(scheduler: Scheduler) -> list[Job]:
 
 async def claimed(scheduler: Scheduler, job: Job) -> None:
     """Make a pending job running, as a worker would."""
-    store = scheduler._link.open_store()
+    store = inside(scheduler).open_store
     document = await store.jobs.get(document_id(job.id))
-    assert len((await store.claims.claim([document], "worker", 60, lambda _: 3)).documents) == 1
+    assert len((await store.claims.claim([StoredJob(document)], "worker", 60, lambda _: 3)).jobs) == 1
 
 
 # -- a burst -------------------------------------------------------------------------------------------------------
@@ -121,11 +124,11 @@ async def test_names_and_keys_are_bursts_of_their_own(still: Scheduler) -> None:
 
 async def test_a_job_in_line_comes_to_the_gates_anew(still: Scheduler, db: Database) -> None:
     job = await still.schedule("index", debounce=5)
-    store = still._link.open_store()
-    await store.gates.put_in_line({"c:name:index": [document_id(job.id)]}, {"c:name:index": "full"}, {})
+    store = inside(still).open_store
+    await store.gates.add_to_wait_lists({"c:name:index": [document_id(job.id)]}, {"c:name:index": "full"}, {})
     await still.schedule("index", debounce=5)
     stored = await db.jobs.find_one({"_id": ObjectId(job.id)})
-    assert stored is not None and stored["ready"] is True and "line" not in stored and "held" not in stored
+    assert stored is not None and stored["ready"] is True and "line" not in stored and "waiting_for" not in stored
 
 
 # -- a bound for bursts --------------------------------------------------------------------------------------------
@@ -158,9 +161,9 @@ async def test_a_burst_begins_anew_when_its_job_was_claimed_or_run_again(
     clock.advance(60)
     if how == "claimed":
         await claimed(still, job)
-        await still._link.open_store().rescues.rescue_from("worker")
+        await inside(still).open_store.rescues.rescue_from("worker")
         # It was taken from a dead worker, and has used an attempt: as if that had been given back.
-        jobs = still._link.open_store().connection.jobs
+        jobs = inside(still).open_store.connection.jobs
         await jobs.update_one({"_id": document_id(job.id)}, {"$set": {"tries": 0}})
     else:
         await still.cancel(job.id)
@@ -251,10 +254,10 @@ async def test_a_worker_that_read_the_job_before_a_call_does_not_get_it_with_its
 ) -> None:
     await still.schedule("index", {"n": 1}, debounce=5)
     clock.advance(6)
-    claims = still._link.open_store().claims
+    claims = inside(still).open_store.claims
     seen = await claims.candidates("default", 10)
     await still.schedule("index", {"n": 2}, debounce=5)
-    assert (await claims.claim(seen, "worker", 60, lambda _: 3)).documents == []
+    assert (await claims.claim(seen, "worker", 60, lambda _: 3)).jobs == []
 
 
 async def test_a_job_that_is_just_being_run_again_by_hand_is_waited_for(scheduler: Scheduler, db: Database) -> None:
@@ -482,7 +485,7 @@ async def test_a_handler_can_debounce_its_children(scheduler: Scheduler) -> None
 
 
 async def test_the_blocking_face_debounces_and_throttles_too(uri: str) -> None:
-    def calls() -> list[Job]:
+    def calls() -> list[BlockingJob]:
         scheduler = BlockingScheduler(uri)
         try:
             found = [scheduler.schedule("index", {"n": n}, debounce=HOUR) for n in range(2)]

@@ -26,19 +26,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from harness.inside import documents_of
 from harness.servers import Servers
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
-from mainspring.model.draft import make_draft
-from mainspring.model.ending import Cancelled, Completed, Ending, Failed, Released, Retried, Snoozed
-from mainspring.model.job import JobError
+from mainspring.config.settings import Settings
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Released, Retried, Snoozed
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
+from mainspring.store.jobs.finish import Finish
 
 T = TypeVar("T")
 ERROR = JobError("ValueError", "no")
-ENDINGS: list[Ending] = [
+ENDINGS: list[Outcome] = [
     Completed(),
     Failed(ERROR),
     Retried(3.0, ERROR),
@@ -128,12 +129,12 @@ class Bursts(RuleBasedStateMachine):
     def a_worker_claims_what_is_due(self) -> None:
         found = self.run(self.store.claims.candidates("default", 10))
         batch = self.run(self.store.claims.claim(found, "worker", 3600, lambda _: 9))
-        assert len(batch.documents) == len(found)
-        self.running += batch.documents
+        assert len(batch.jobs) == len(found)
+        self.running += documents_of(batch)
 
     @precondition(lambda self: self.running)
     @rule(ending=st.sampled_from(ENDINGS))
-    def an_attempt_ends(self, ending: Ending) -> None:
+    def an_attempt_ends(self, ending: Outcome) -> None:
         job, now = self.running.pop(0), self.clock.now()
         finish = Finish(job["_id"], job["token"], job["tries"], "worker", now, now, ending)
         assert self.run(self.store.finishing.finish([finish])) == [ending]

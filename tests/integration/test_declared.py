@@ -18,7 +18,7 @@ Make = Callable[..., Scheduler]
 
 
 async def stored(scheduler: Scheduler) -> list[Schedule]:
-    return [schedule async for schedule in scheduler.schedules()]
+    return [schedule async for schedule in scheduler.schedules.find()]
 
 
 async def restarted(scheduler: Scheduler) -> None:
@@ -34,7 +34,7 @@ async def test_a_decorated_function_is_run_by_its_schedule(scheduler: Scheduler)
     async def tick() -> None:
         ran.set()
 
-    assert scheduler.handler_names == ["tick"]
+    assert scheduler.workers.handler_names == ["tick"]
     await scheduler.start()
     await asyncio.wait_for(ran.wait(), 20)
     (schedule,) = await stored(scheduler)
@@ -84,7 +84,7 @@ async def test_the_decorators_may_stand_in_either_order(scheduler: Scheduler) ->
     @scheduler.every("2h")
     async def twice() -> None: ...
 
-    assert sorted(scheduler.handler_names or []) == ["inner", "outer", "twice"]
+    assert sorted(scheduler.workers.handler_names or []) == ["inner", "outer", "twice"]
     await restarted(scheduler)
     found = {schedule.id: schedule for schedule in await stored(scheduler)}
     assert {key: schedule.name for key, schedule in found.items()} == {
@@ -119,14 +119,21 @@ async def test_what_is_wrong_is_refused_where_it_is_written(scheduler: Scheduler
         scheduler.cron("0 9 * * *", name="other")(work)
 
 
+def test_an_option_that_does_not_exist_is_refused_where_it_is_written(scheduler: Scheduler) -> None:
+    with pytest.raises(InvalidSchedule, match=r"A schedule has no option 'overlp'\. Did you mean 'overlap'"):
+        scheduler.every("5m", overlp="skip")  # type: ignore[call-arg]
+    with pytest.raises(InvalidSchedule, match="Did you mean 'overlap'"):
+        scheduler.cron("0 9 * * *", max_instances=1)  # type: ignore[call-arg]
+
+
 async def test_a_wrong_option_is_refused_at_the_start(scheduler: Scheduler, db: Database) -> None:
     @scheduler.every("5m")
     async def right() -> None: ...
 
-    @scheduler.every("5m", overlp="skip")
+    @scheduler.every("5m", overlap="skipp")  # type: ignore[arg-type]
     async def work() -> None: ...
 
-    with pytest.raises(InvalidSchedule, match="Did you mean 'overlap'"):
+    with pytest.raises(InvalidSchedule, match="overlap must be one of"):
         await scheduler.start()
     assert await db["jobs.schedules"].count_documents({}, hint="_id_") == 0
 
@@ -158,8 +165,8 @@ async def test_an_operators_edit_counts_until_the_code_changes(make_scheduler: M
 
     await restarted(program("0 9 * * *"))
     operator = make_scheduler()
-    await operator.edit_schedule("work", repeat=Cron("0 11 * * *"), priority=2)
-    await operator.pause_schedule("work", "not now")
+    await operator.schedules.edit("work", repeat=Cron("0 11 * * *"), priority=2)
+    await operator.schedules.pause("work", "not now")
     await restarted(program("0 9 * * *"))
     (kept,) = await stored(operator)
     assert (kept.rule, kept.priority, kept.state) == (Cron("0 11 * * *"), 2, "paused")

@@ -9,17 +9,19 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from bson import ObjectId
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.processes import TESTS
 from harness.waiting import eventually
 from mainspring import InvalidJob, Job, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.model.draft import Draft
-from mainspring.store.keys import Taken
+from mainspring.model.jobs.draft import Draft
+from mainspring.store.jobs.dedupe import Taken
 
 Make = Callable[..., Scheduler]
 
@@ -209,6 +211,34 @@ async def test_a_key_whose_job_was_never_inserted_heals(scheduler: Scheduler, db
     assert key is not None and str(key["job"]) == jobs[0].id
 
 
+@pytest.mark.parametrize("how", ["one", "bulk", "debounced", "debounced in bulk"])
+async def test_a_process_that_was_held_up_between_its_key_and_its_job_makes_no_second_job(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    held_up, other = make_scheduler(), make_scheduler()
+    await asyncio.gather(held_up.connect(), other.connect())
+    options: dict[str, Any] = {"dedupe_key": "k"} | ({"debounce": 60} if how.startswith("debounced") else {})
+    inserts = inside(held_up).open_store.inserts
+    insert_new = inserts._insert_new
+    others: list[Job] = []
+
+    async def late(documents: list[dict[str, Any]]) -> Any:
+        if not others:
+            long_ago = datetime.now(UTC) - timedelta(seconds=61)
+            await db["jobs.keys"].update_one({"_id": "k"}, {"$set": {"at": long_ago}})
+            others.append(await other.schedule("work", {"n": 2}, **options))
+        return await insert_new(documents)
+
+    monkeypatch.setattr(inserts, "_insert_new", late)
+    monkeypatch.setattr(inserts._debounces, "_insert", late)
+    if how.endswith("bulk"):
+        (job,) = await held_up.schedule_bulk([{"name": "work", "data": {"n": 1}, **options}])
+    else:
+        job = await held_up.schedule("work", {"n": 1}, **options)
+    (document,) = await db["jobs"].find({}, hint="_id_").to_list()
+    assert (job.id, job.deduplicated, str(document["_id"])) == (others[0].id, True, others[0].id)
+
+
 # -- by hand -------------------------------------------------------------------------------------------------------
 
 
@@ -335,7 +365,7 @@ async def test_who_finds_a_key_taken_gets_the_job_also_where_it_is_written_at_th
 async def test_of_those_who_write_at_once_the_one_who_took_the_key_is_the_one_who_stores_the_job(
     scheduler: Scheduler, db: Database
 ) -> None:
-    inserts = (await scheduler._store()).inserts
+    inserts = (await inside(scheduler).store()).inserts
     mine, other = (inserts.document(Draft("work", {"n": n})) for n in (1, 2))
     taken = mine["_id"]
     late, first = await inserts._insert_named([(other, Taken(taken, False)), (mine, Taken(taken, True))])

@@ -26,9 +26,9 @@ from mainspring import (
     Scheduler,
     Sequence,
 )
-from mainspring.keyring import new_key
-from mainspring.model.sealing import Sealed
-from mainspring.store.resealing import Resealing
+from mainspring.model.privacy.encrypted_values import EncryptedValue
+from mainspring.store.privacy.keyring import new_key
+from mainspring.store.privacy.reencrypt import Reencryption
 from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
@@ -210,6 +210,15 @@ async def test_handlers_in_processes_get_plain_data_and_store_sealed_results(
         assert "s3cret-value" not in str(await stored(db, job))
 
 
+async def test_a_process_that_stores_nothing_itself_has_no_key(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(keys=NEW)
+    scheduler.job("plain", isolation="process")(sealed.find_keys)
+    scheduler.job("encrypted", isolation="process", encrypt=True)(sealed.find_keys)
+    jobs = [await scheduler.schedule(name) for name in ("plain", "encrypted")]
+    await scheduler.start()
+    assert [(await scheduler.wait(job.id, timeout=60)).result for job in jobs] == [[], []]
+
+
 # -- schedules -------------------------------------------------------------------------------------------------------
 
 
@@ -221,9 +230,9 @@ async def test_a_schedules_data_is_sealed_for_it_and_its_jobs_are_made_without_a
     assert schedule.data == CARD
     document = await db["jobs.schedules"].find_one({"_id": "nightly"})
     assert document is not None and document["job"]["data"]["card"]["number"]["of"] == "schedule"
-    assert isinstance((await keyless.get_schedule("nightly")).data["card"]["number"], Sealed)
-    job = await keyless.trigger_schedule("nightly")
-    assert isinstance(job.data["card"]["number"], Sealed)
+    assert isinstance((await keyless.schedules.get("nightly")).data["card"]["number"], EncryptedValue)
+    job = await keyless.schedules.trigger("nightly")
+    assert isinstance(job.data["card"]["number"], EncryptedValue)
     assert (await keeper.get_job(job.id)).data == CARD
     seen = serve(keeper)
     await keeper.start()
@@ -243,9 +252,9 @@ async def test_a_schedule_with_encrypted_data_that_is_asked_for_again_stays_as_i
 async def test_editing_another_part_of_a_schedule_needs_no_key(make_scheduler: Make, db: Database) -> None:
     keeper, keyless = make_scheduler(keys=NEW), make_scheduler(keys={})
     await keeper.schedule("pay", CARD, encrypt=["card"], repeat=Every("1h"), schedule_id="nightly")
-    await keyless.edit_schedule("nightly", priority=2)
-    assert (await keeper.get_schedule("nightly")).data == CARD
-    edited = await keeper.edit_schedule("nightly", data={"card": "other"})
+    await keyless.schedules.edit("nightly", priority=2)
+    assert (await keeper.schedules.get("nightly")).data == CARD
+    edited = await keeper.schedules.edit("nightly", data={"card": "other"})
     assert edited.data == {"card": "other"}
     document = await db["jobs.schedules"].find_one({"_id": "nightly"})
     assert document is not None and document["job"]["data"]["card"]["kid"] == "new"
@@ -282,7 +291,7 @@ async def test_without_the_key_a_job_shows_a_placeholder_and_everything_else_wor
     keeper, keyless = make_scheduler(keys=NEW), make_scheduler(keys=OLD)
     job = await keeper.schedule("pay", CARD, encrypt=["card.number"], tags=["t"])
     seen = await keyless.get_job(job.id)
-    assert repr(seen.data) == "{'card': {'number': Sealed('new'), 'name': 'Ann'}, 'amount': 5}"
+    assert repr(seen.data) == "{'card': {'number': EncryptedValue('new'), 'name': 'Ann'}, 'amount': 5}"
     assert seen.key_ids == ("new",)
     assert [one.id async for one in keyless.jobs(tag="t")] == [job.id]
     assert (await keyless.update(job.id, priority=1)).priority == 1
@@ -303,8 +312,10 @@ async def test_a_worker_without_the_key_holds_the_job_and_says_so_until_a_worker
     assert (await keyless.wait(plain.id, timeout=20)).state == "completed"
     held = await eventually(lambda: held_by(keyless, job, "key"))
     assert held.state == "pending" and held.tries == 0
-    assert held.held.note.startswith("It is encrypted with 'new', and no live worker that serves the queue 'default'")
-    assert "Nobody has the key 'new' for 'pay'" in caplog.text
+    assert held.waiting_for.note.startswith(
+        "It is encrypted with 'new', and no live worker that serves the queue 'default'"
+    )
+    assert "No worker has the key 'new' for 'pay'" in caplog.text
     explanation = await keyless.explain(job.id)
     assert explanation.holding is not None and explanation.holding.kind == "key"
     assert "does not have it" in explanation.text
@@ -315,7 +326,7 @@ async def test_a_worker_without_the_key_holds_the_job_and_says_so_until_a_worker
 
 async def held_by(scheduler: Scheduler, job: Job, by: str) -> Job | None:
     now = await scheduler.get_job(job.id)
-    return now if now.held is not None and now.held.by == by else None
+    return now if now.waiting_for is not None and now.waiting_for.by == by else None
 
 
 async def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(make_scheduler: Make) -> None:
@@ -367,8 +378,8 @@ async def test_a_handler_that_encrypts_waits_for_a_key_even_for_plain_data(make_
     await worker.start()
     await db.jobs.insert_one({"_id": "raw", "name": "pay", "data": {"n": 1}})
     job = await eventually(lambda: raw_held(worker))
-    assert job.held.note.startswith("What 'pay' finds out is to be encrypted")
-    worker.set_keys(NEW)
+    assert job.waiting_for.note.startswith("What 'pay' finds out is to be encrypted")
+    worker.privacy.set_keys(NEW)
     done = await worker.wait("raw", timeout=20)
     assert done.state == "completed" and done.result == {"n": 1} and seen == [{"n": 1}]
     assert (await db.jobs.find_one({"_id": "raw"}) or {})["result"]["kid"] == "new"
@@ -376,7 +387,7 @@ async def test_a_handler_that_encrypts_waits_for_a_key_even_for_plain_data(make_
 
 async def raw_held(scheduler: Scheduler) -> Job | None:
     job = await scheduler.get_job("raw")
-    return job if job.held is not None else None
+    return job if job.waiting_for is not None else None
 
 
 async def test_a_value_that_does_not_open_with_its_key_fails_the_job_as_undecodable(
@@ -389,7 +400,7 @@ async def test_a_value_that_does_not_open_with_its_key_fails_the_job_as_undecoda
     await worker.start()
     failed = await worker.wait(job.id, timeout=20)
     assert failed.state == "failed" and failed.error is not None and failed.error.type == "Undecodable"
-    assert "data.card.number cannot be opened" in failed.error.message and failed.tries == 1
+    assert "data.card.number cannot be decrypted" in failed.error.message and failed.tries == 1
     assert seen == [] and (await stored(db, job))["data"] == before
 
 
@@ -416,19 +427,19 @@ async def test_jobs_and_schedules_are_sealed_anew_so_that_an_old_key_can_be_reti
     await scheduler.wait(done.id, timeout=20)
     later = await scheduler.schedule("pay", CARD, delay=3600)
     await scheduler.schedule("pay", CARD, repeat=Every("1h"), schedule_id="nightly")
-    made = await scheduler.trigger_schedule("nightly")
+    made = await scheduler.schedules.trigger("nightly")
     await scheduler.wait(made.id, timeout=20)
     bulk = await scheduler.schedule_bulk([{"name": "pay", "data": CARD, "delay": 3600}] * 450)
-    assert await scheduler.keys_in_use() == {"old": 454}
-    scheduler.set_keys({**NEW, **OLD})
-    assert await scheduler.reseal() == 454
-    assert await scheduler.keys_in_use() == {"new": 454}
-    assert await scheduler.reseal() == 0
-    scheduler.set_keys(NEW)
+    assert await scheduler.privacy.keys_in_use() == {"old": 454}
+    scheduler.privacy.set_keys({**NEW, **OLD})
+    assert await scheduler.privacy.reencrypt() == 454
+    assert await scheduler.privacy.keys_in_use() == {"new": 454}
+    assert await scheduler.privacy.reencrypt() == 0
+    scheduler.privacy.set_keys(NEW)
     for job in (done, later, made, bulk[-1]):
         found = await scheduler.get_job(job.id)
         assert found.data == CARD and found.result in (None, CARD)
-    assert (await scheduler.get_schedule("nightly")).data == CARD
+    assert (await scheduler.schedules.get("nightly")).data == CARD
     assert (await scheduler.wait((await scheduler.run_now(later.id)).id, timeout=20)).state == "completed"
 
 
@@ -437,13 +448,13 @@ async def test_sealing_anew_beside_running_workers_loses_nothing_and_runs_nothin
     seen = serve(worker)
     jobs = await producer.schedule_bulk([{"name": "pay", "data": {"n": n}, "encrypt": True} for n in range(1000)])
     await worker.start()
-    while (await worker.keys_in_use()).get("old"):
-        await worker.reseal()
+    while (await worker.privacy.keys_in_use()).get("old"):
+        await worker.privacy.reencrypt()
     done = await asyncio.gather(*(worker.wait(job.id, timeout=60) for job in jobs))
     assert all(job.state == "completed" and len(job.attempts) == 1 for job in done)
     assert sorted(one["n"] for one in seen) == list(range(1000))
-    await eventually(lambda: reseal_all(worker))
-    assert await worker.keys_in_use() == {"new": 1000}
+    await eventually(lambda: reencrypt_all(worker))
+    assert await worker.privacy.keys_in_use() == {"new": 1000}
 
 
 async def test_what_was_changed_since_it_was_read_is_not_overwritten(
@@ -451,22 +462,22 @@ async def test_what_was_changed_since_it_was_read_is_not_overwritten(
 ) -> None:
     scheduler = make_scheduler(keys=OLD)
     job = await scheduler.schedule("pay", CARD, encrypt=True)
-    scheduler.set_keys({**NEW, **OLD})
-    write = Resealing._reseal
+    scheduler.privacy.set_keys({**NEW, **OLD})
+    write = Reencryption._reencrypt
 
-    async def change_first(self: Resealing, documents: list[dict[str, Any]]) -> int:
+    async def change_first(self: Reencryption, documents: list[dict[str, Any]]) -> int:
         await scheduler.update(job.id, data={"changed": "meanwhile"})
         return await write(self, documents)
 
-    monkeypatch.setattr(Resealing, "_reseal", change_first)
-    assert await scheduler.reseal() == 0
+    monkeypatch.setattr(Reencryption, "_reencrypt", change_first)
+    assert await scheduler.privacy.reencrypt() == 0
     assert (await scheduler.get_job(job.id)).data == {"changed": "meanwhile"}
-    assert await scheduler.keys_in_use() == {"new": 1}
+    assert await scheduler.privacy.keys_in_use() == {"new": 1}
 
 
-async def reseal_all(scheduler: Scheduler) -> bool:
-    await scheduler.reseal()
-    return "old" not in await scheduler.keys_in_use()
+async def reencrypt_all(scheduler: Scheduler) -> bool:
+    await scheduler.privacy.reencrypt()
+    return "old" not in await scheduler.privacy.keys_in_use()
 
 
 async def test_what_this_process_has_no_key_for_is_left_as_it_is(
@@ -474,12 +485,12 @@ async def test_what_this_process_has_no_key_for_is_left_as_it_is(
 ) -> None:
     scheduler = make_scheduler(keys=OLD)
     job = await scheduler.schedule("pay", CARD, encrypt=True)
-    scheduler.set_keys(NEW)
-    assert await scheduler.reseal() == 0
-    assert await scheduler.keys_in_use() == {"old": 1}
-    scheduler.set_keys({**NEW, "old": b"another key that is 32 bytes ok!"})
-    assert await scheduler.reseal() == 0
-    assert f"Job {job.id} is not sealed anew" in caplog.text
+    scheduler.privacy.set_keys(NEW)
+    assert await scheduler.privacy.reencrypt() == 0
+    assert await scheduler.privacy.keys_in_use() == {"old": 1}
+    scheduler.privacy.set_keys({**NEW, "old": b"another key that is 32 bytes ok!"})
+    assert await scheduler.privacy.reencrypt() == 0
+    assert f"Job {job.id} is not encrypted again" in caplog.text
 
 
 # -- keys of limits --------------------------------------------------------------------------------------------------
@@ -514,14 +525,14 @@ async def test_an_encrypted_value_is_refused_as_the_key_of_a_queue_a_pause_or_an
     scheduler = make_scheduler(keys=NEW)
     serve(scheduler, encrypt=["tenant"])
     with pytest.raises(ConfigurationError, match="encrypted"):
-        await scheduler.pause(name="pay", key={"tenant": "acme"})
+        await scheduler.limits.pause("pay", key={"tenant": "acme"})
     with pytest.raises(ConfigurationError, match="encrypted"):
-        await scheduler.override_limit(name="pay", concurrency=Limit(1, key="tenant"))
-    scheduler.limit_queue("default", concurrency=Limit(1, key="tenant"))
+        await scheduler.limits.set(name="pay", concurrency=Limit(1, key="tenant"))
+    scheduler.queues.limit("default", concurrency=Limit(1, key="tenant"))
     with pytest.raises(InvalidJob, match="encrypted"):
         await scheduler.schedule("pay", {"tenant": "acme"})
     with pytest.raises(ConfigurationError, match="encrypted"):
-        make_scheduler(keys=NEW, encrypt=["tenant"]).limit_queue("q", rate=Rate("1/s", key="tenant"))
+        make_scheduler(keys=NEW, encrypt=["tenant"]).queues.limit("q", rate=Rate("1/s", key="tenant"))
 
 
 def test_the_blocking_face_has_the_same_verbs(uri: str) -> None:
@@ -533,6 +544,6 @@ def test_the_blocking_face_has_the_same_verbs(uri: str) -> None:
 
         job = scheduler.wait(scheduler.schedule("pay", {"n": 5}).id, timeout=20)
         assert (job.data, job.result) == ({"n": 5}, 5)
-        assert scheduler.shown(job).data == {"*": "[encrypted]"}
-        scheduler.set_keys({**NEW, **OLD})
-        assert scheduler.reseal() == 1 and scheduler.keys_in_use() == {"new": 1}
+        assert scheduler.privacy.shown(job).data == {"*": "[encrypted]"}
+        scheduler.privacy.set_keys({**NEW, **OLD})
+        assert scheduler.privacy.reencrypt() == 1 and scheduler.privacy.keys_in_use() == {"new": 1}

@@ -523,7 +523,7 @@ async def test_a_thread_sees_that_its_time_is_over_and_can_stop(scheduler: Sched
 async def test_a_thread_that_ignores_its_timeout_is_reported_and_its_slot_replaced(
     make_scheduler: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.engine.executor._STOP_GRACE", 0.1)
+    monkeypatch.setattr("mainspring.engine.run.executor._STOP_GRACE", 0.1)
     scheduler = make_scheduler(concurrency=1)
     let_go = threading.Event()
 
@@ -551,7 +551,7 @@ async def test_a_thread_that_ignores_its_timeout_is_reported_and_its_slot_replac
 async def test_an_async_handler_that_ignores_its_timeout_is_left_behind(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.engine.executor._STOP_GRACE", -0.9)
+    monkeypatch.setattr("mainspring.engine.run.executor._STOP_GRACE", -0.9)
     scheduler = make_scheduler(concurrency=1)
     let_go = asyncio.Event()
 

@@ -109,7 +109,7 @@ async def test_a_run_of_a_schedule_that_must_not_overlap_names_the_earlier_one(
     serve(scheduler, door)
     await scheduler.start()
     await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly", overlap="queue_all")
-    first, second, third = [await scheduler.trigger_schedule("hourly") for _ in range(3)]
+    first, second, third = [await scheduler.schedules.trigger("hourly") for _ in range(3)]
     await running(scheduler, first)
     told = holding(await scheduler.explain(third.id))
     assert (told.kind, told.data["schedule"], told.data["after"]) == ("overlap", "hourly", [first.id, second.id])
@@ -154,7 +154,7 @@ async def test_a_job_that_only_waits_for_its_time_finds_all_other_gates_open(
 
 
 async def test_a_paused_queue_tells_by_whom_why_and_since_when(scheduler: Scheduler) -> None:
-    await scheduler.pause(queue="mail", reason="moving the database", actor="ops")
+    await scheduler.queues.pause("mail", reason="moving the database", actor="ops")
     job = await scheduler.schedule("report", queue="mail")
     told = holding(await scheduler.explain(job.id))
     assert (told.kind, told.data["actor"], told.data["reason"]) == ("queue_paused", "ops", "moving the database")
@@ -163,14 +163,14 @@ async def test_a_paused_queue_tells_by_whom_why_and_since_when(scheduler: Schedu
     assert told.text.endswith(" by ops: moving the database.")
     other = await scheduler.explain((await scheduler.schedule("report", queue="other")).id)
     assert gate(other, "queue_paused").open
-    await scheduler.resume(queue="mail")
+    await scheduler.queues.resume("mail")
     assert gate(await scheduler.explain(job.id), "queue_paused").open
 
 
 async def test_a_paused_name_and_a_paused_key_are_named(scheduler: Scheduler, door: asyncio.Event) -> None:
     serve(scheduler, door)
-    await scheduler.pause(name="report", key={"tenant": "acme"}, reason="debts", actor="ops")
-    await scheduler.pause(name="report:x", key={"tenant": "acme"})
+    await scheduler.limits.pause("report", key={"tenant": "acme"}, reason="debts", actor="ops")
+    await scheduler.limits.pause("report:x", key={"tenant": "acme"})
     await scheduler.start()
     paused = await scheduler.schedule("report", {"tenant": "acme"})
     told = holding(await held_by(scheduler, paused, "paused"))
@@ -178,7 +178,7 @@ async def test_a_paused_name_and_a_paused_key_are_named(scheduler: Scheduler, do
     assert told.text.startswith("Jobs of 'report' with tenant=acme have been paused for ")
     assert told.text.endswith(" by ops: debts.")
     await running(scheduler, await scheduler.schedule("report", {"tenant": "other"}))
-    await scheduler.pause(name="report")
+    await scheduler.limits.pause("report")
     both = await scheduler.explain(paused.id)
     assert [one.data.get("key") for one in both.gates if one.kind == "paused"] == [None, "tenant"]
 
@@ -187,7 +187,7 @@ async def test_a_job_that_waits_in_the_line_of_a_pause_is_explained_by_the_pause
     scheduler: Scheduler, make_scheduler: Make, door: asyncio.Event
 ) -> None:
     serve(scheduler, door)
-    await scheduler.pause(name="report", reason="moving")
+    await scheduler.limits.pause("report", reason="moving")
     await scheduler.start()
     jobs = [await scheduler.schedule("report") for _ in range(3)]
     _, waiting = await some_runs(scheduler, jobs, 0)
@@ -197,14 +197,14 @@ async def test_a_job_that_waits_in_the_line_of_a_pause_is_explained_by_the_pause
 
 
 async def test_an_open_breaker_tells_until_when_and_why(scheduler: Scheduler) -> None:
-    await scheduler.open_breaker(name="report", open_for=600, reason="the printer is on fire", actor="ops")
+    await scheduler.limits.open_breaker(name="report", open_for=600, reason="the printer is on fire", actor="ops")
     job = await scheduler.schedule("report")
     told = holding(await scheduler.explain(job.id))
     assert (told.kind, told.data["state"], told.data["actor"]) == ("breaker", "open", "ops")
     assert told.data["open_until"] > datetime.now(UTC)
     assert told.text.startswith("The breaker of jobs of 'report' is open by ops, and lets a first job through in ")
     assert told.text.endswith(": the printer is on fire.")
-    await scheduler.close_breaker(name="report")
+    await scheduler.limits.close_breaker(name="report")
     assert gate(await scheduler.explain(job.id), "breaker").open
 
 
@@ -221,7 +221,7 @@ async def test_a_breaker_that_opened_by_itself_tells_its_error_rate(make_schedul
         await scheduler.wait((await scheduler.schedule("printer", {"ok": ok})).id, timeout=20)
 
     async def opened() -> bool:
-        return [one.state for one in await scheduler.breakers()] == ["open"]
+        return [one.state for one in await scheduler.limits.breakers()] == ["open"]
 
     await eventually(opened)
     job = await scheduler.schedule("printer", {"ok": True}, queue="elsewhere")
@@ -236,7 +236,7 @@ async def test_a_half_open_breaker_tells_that_a_probe_is_under_way(
     scheduler: Scheduler, make_scheduler: Make, door: asyncio.Event
 ) -> None:
     serve(scheduler, door)
-    await scheduler.open_breaker(name="report", open_for=0.1)
+    await scheduler.limits.open_breaker(name="report", open_for=0.1)
     await scheduler.start()
     jobs = [await scheduler.schedule("report") for _ in range(3)]
     _, waits = await some_runs(scheduler, jobs, 1)
@@ -304,7 +304,7 @@ async def test_workers_tell_their_limits_in_the_registry(
 ) -> None:
     serve(scheduler, door, concurrency=Limit(5, key="tenant"), rate="100/minute", fair="tenant")
     serve(scheduler, door, "plain", breaker=Breaker(errors=0.5, window=30, minimum=4, open_for=10))
-    scheduler.limit_queue("mail", concurrency=2)
+    scheduler.queues.limit("mail", concurrency=2)
     await scheduler.start()
     (worker,) = await db["jobs.workers"].find({}, hint="_id_").to_list(None)
     assert worker["limits"] == [

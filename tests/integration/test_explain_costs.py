@@ -48,7 +48,7 @@ def jobs(line: str) -> Iterator[Document]:
     for n in range(BEFORE):
         yield job(n, ready=True, priority=n % 5 + 1)
     for n in range(IN_LINE):
-        yield job(n, line=line, held={"by": "limit", "note": "", "since": NOW})
+        yield job(n, line=line, waiting_for={"by": "limit", "note": "", "since": NOW})
     for n in range(FUTURE):
         yield job(n, ready=True, priority=n % 10 + 1, run_at=NOW + timedelta(hours=1, seconds=n))
     for n in range(FINISHED):

@@ -11,6 +11,7 @@ import pytest
 from bson import ObjectId
 
 from harness.explained import gate, held_by, holding, running, serve, some_runs
+from harness.inside import inside
 from harness.looking import Database
 from mainspring import (
     Fail,
@@ -21,7 +22,8 @@ from mainspring import (
     Scheduler,
     Sequence,
 )
-from mainspring.model.known_limits import Declared
+from mainspring.model.explain.applicable_limits import Declared
+from mainspring.model.limits.limits import OnFailure
 
 Make = Callable[..., Scheduler]
 
@@ -77,7 +79,7 @@ async def test_a_limit_by_key_counts_only_the_holders_of_that_key(
 
 
 async def test_a_limit_of_a_queue_counts_jobs_of_every_name(scheduler: Scheduler, door: asyncio.Event) -> None:
-    scheduler.limit_queue("mail", concurrency=1)
+    scheduler.queues.limit("mail", concurrency=1)
     serve(scheduler, door, "letter", queue="mail")
     serve(scheduler, door, "report", queue="mail")
     await scheduler.start()
@@ -93,7 +95,7 @@ async def test_an_overridden_limit_tells_who_set_it_and_why(
     scheduler: Scheduler, make_scheduler: Make, door: asyncio.Event
 ) -> None:
     serve(scheduler, door)
-    await scheduler.override_limit(name="report", concurrency=1, reason="slow disk", actor="ops")
+    await scheduler.limits.set(name="report", concurrency=1, reason="slow disk", actor="ops")
     await scheduler.start()
     jobs = [await scheduler.schedule("report") for _ in range(2)]
     _, waits = await some_runs(scheduler, jobs, 1)
@@ -128,7 +130,7 @@ async def test_a_line_that_nobody_alive_tells_of_is_explained_by_what_the_job_sa
     told = gate(explanation, "concurrency")
     assert (told.open, told.data["source"], told.data["gate"]) == (False, "job", "c:name:report")
     assert told.data["note"] == "1 jobs at once are allowed by name:report, and as many are running."
-    assert "Neither a live worker nor this process tells of that limit." in told.text
+    assert "Neither a live worker nor this process declares that limit." in told.text
 
 
 async def test_a_rate_that_is_used_up_tells_when_the_next_start_is_earned(
@@ -179,7 +181,8 @@ async def test_a_sequence_names_the_job_that_has_to_end_first(
 
 
 async def test_a_failed_job_that_blocks_its_sequence_is_named_with_its_error(scheduler: Scheduler) -> None:
-    for name, on_failure in (("blocks", "block"), ("passes", "pass")):
+    choices: tuple[tuple[str, OnFailure], ...] = (("blocks", "block"), ("passes", "pass"))
+    for name, on_failure in choices:
 
         @scheduler.job(name, sequence=Sequence("order", on_failure=on_failure))
         async def fail(ctx: JobContext) -> None:
@@ -302,7 +305,7 @@ async def test_of_a_fast_queue_only_the_last_ends_are_read_and_the_rate_is_over_
     await db.jobs.insert_many(
         [{**ended, "finished_at": now - timedelta(milliseconds=10 * n)} for n in range(2500)], ordered=False
     )
-    standing = await scheduler._link.open_store().explaining.standing(await _document(db, job), Declared())
+    standing = await inside(scheduler).open_store.explaining.standing(await _document(db, job), Declared())
     assert standing.drain is not None
     assert standing.drain.jobs == 2000 and 20 <= standing.drain.seconds < 60
 

@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
+from harness.inside import documents_of
 from mainspring import ConfigurationError, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
-from mainspring.model.access import EVERYTHING, Scope
-from mainspring.model.draft import make_draft
-from mainspring.model.ending import Cancelled, Completed, Ending, Failed, Retried, Snoozed
-from mainspring.model.job import JobError
-from mainspring.store import Store, searching
+from mainspring.config.settings import Settings
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Retried, Snoozed
+from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.views import search
 
 LEASE = 60.0
 ERROR = JobError("ValueError", "no")
@@ -50,11 +52,11 @@ class Life:
 
     async def claim(self) -> Document:
         candidates = await self._store.claims.candidates((await self.document())["queue"], 1000)
-        mine = [document for document in candidates if document["_id"] == self.id]
-        (held,) = (await self._store.claims.claim(mine, "w", LEASE, lambda document: 3)).documents
+        mine = [job for job in candidates if job.id == self.id]
+        (held,) = documents_of(await self._store.claims.claim(mine, "w", LEASE, lambda document: 3))
         return held
 
-    async def attempt(self, ending: Ending) -> datetime:
+    async def attempt(self, ending: Outcome) -> datetime:
         """An attempt that takes a second; returns when it ended."""
         held, started = await self.claim(), self._clock.now()
         self._clock.advance(1)
@@ -71,7 +73,7 @@ class Life:
 
 
 async def latest(store: Store, limit: int = 20, scope: Scope = EVERYTHING) -> list[Any]:
-    return [document["_id"] for document in await store.failures.latest(limit, scope)]
+    return [document["_id"] for document in await store.recent_failures.latest(limit, scope)]
 
 
 # -- the latest failures -----------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ async def test_a_snooze_and_a_cancellation_are_no_failures(store: Store, clock: 
 async def test_of_a_scope_only_its_own_are_told_and_no_more_than_so_many_looked_at(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SCANNED", 6)
+    monkeypatch.setattr(search, "SCANNED", 6)
     mine = await Life.begin(store, clock, "acme.send", "acme")
     await mine.attempt(RETRIED)
     scopes = (Scope(queues=("acme",)), Scope(prefixes=("acme.",)), Scope(("acme",), ("acme.",)))
@@ -149,9 +151,9 @@ async def test_of_a_scope_only_its_own_are_told_and_no_more_than_so_many_looked_
 
 
 async def test_the_scheduler_tells_failures_and_refuses_too_many(scheduler: Scheduler) -> None:
-    assert await scheduler.failures() == []
+    assert await scheduler.monitor.failures() == []
     with pytest.raises(ConfigurationError, match="limit must be"):
-        await scheduler.failures(201)
+        await scheduler.monitor.failures(201)
 
 
 # -- when each attempt was due -----------------------------------------------------------------------------------------

@@ -1,41 +1,42 @@
-"""The fences one by one: whoever acts on what is not so any more changes nothing, and learns it.
+"""The fences one by one: a worker or caller that acts on an outdated reading changes nothing, and is told so.
 
 The store's verbs on a real server, with a clock that is moved by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from harness.inside import documents_of
 from mainspring import ClaimLost
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
-from mainspring.model.draft import make_draft
-from mainspring.model.ending import (
+from mainspring.config.settings import Settings
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import (
     Cancelled,
     Committed,
     Completed,
-    Ending,
     Failed,
     Lost,
+    Outcome,
     Released,
     Retried,
     Snoozed,
 )
-from mainspring.model.job import JobError
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
-from mainspring.store.leases import Note
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.leases import ProgressUpdate
 
 LEASE = 60.0
 ERROR = JobError("ValueError", "no")
-ENDINGS: list[Ending] = [
+ENDINGS: list[Outcome] = [
     Completed("late"),
     Failed(ERROR),
     Retried(1.0, ERROR),
@@ -45,7 +46,7 @@ ENDINGS: list[Ending] = [
 ]
 
 
-def by_outcome(ending: Ending) -> str:
+def by_outcome(ending: Outcome) -> str:
     return ending.outcome
 
 
@@ -69,11 +70,11 @@ async def inserted(store: Store, **options: Any) -> Document:
 async def claimed(store: Store, worker: str = "A") -> Document:
     """The first due job, held by a worker."""
     candidates = await store.claims.candidates("default", 1)
-    (document,) = (await store.claims.claim(candidates, worker, LEASE, lambda job: 3)).documents
+    (document,) = documents_of(await store.claims.claim(candidates, worker, LEASE, lambda job: 3))
     return document
 
 
-def end(document: Document, ending: Ending, clock: ManualClock) -> Finish:
+def end(document: Document, ending: Outcome, clock: ManualClock) -> Finish:
     now = clock.now()
     return Finish(document["_id"], document["token"], document["tries"], document["worker"], now, now, ending)
 
@@ -90,7 +91,7 @@ async def test_what_was_changed_after_it_was_seen_is_not_claimed_unseen(store: S
     seen = await store.claims.candidates("default", 10)
     await store.jobs.edit(job["_id"], {"priority": 9})
     batch = await store.claims.claim(seen, "A", LEASE, lambda document: 3)
-    assert (batch.documents, batch.lost) == ([], 1)
+    assert (batch.jobs, batch.lost) == ([], 1)
     after = await stored(store, job)
     assert (after["state"], after["token"], after["priority"]) == ("pending", 0, 9)
 
@@ -103,7 +104,7 @@ async def test_what_another_has_claimed_and_given_back_meanwhile_is_not_claimed_
     other = await claimed(store, "B")
     await store.finishing.finish([end(other, Released(), clock)])
     batch = await store.claims.claim(seen, "A", LEASE, lambda document: 3)
-    assert (batch.documents, batch.lost) == ([], 1)
+    assert (batch.jobs, batch.lost) == ([], 1)
     again = await claimed(store, "A")
     assert (again["_id"], again["token"], again["tries"]) == (job["_id"], 2, 1)
 
@@ -115,8 +116,8 @@ async def test_two_that_see_the_same_share_it_out_without_doubles(store: Store) 
     theirs = await store.claims.candidates("default", 10)
     first = await store.claims.claim(mine, "A", LEASE, lambda document: 3)
     second = await store.claims.claim(theirs, "B", LEASE, lambda document: 3)
-    assert (len(first.documents), first.lost, len(second.documents), second.lost) == (6, 0, 4, 6)
-    ids = {document["_id"] for document in [*first.documents, *second.documents]}
+    assert (len(first.jobs), first.lost, len(second.jobs), second.lost) == (6, 0, 4, 6)
+    ids = {document["_id"] for document in [*documents_of(first), *documents_of(second)]}
     assert len(ids) == 10 and first.claim != second.claim
 
 
@@ -127,7 +128,7 @@ async def test_a_claim_can_be_read_back_by_its_id(store: Store) -> None:
     seen = await store.claims.candidates("default", 2)
     batch = await store.claims.claim(seen, "A", LEASE, lambda document: 3)
     again = await store.claims.resolve(batch)
-    assert [(d["_id"], d["token"]) for d in again.documents] == [(d["_id"], 1) for d in batch.documents]
+    assert [(d["_id"], d["token"]) for d in documents_of(again)] == [(d["_id"], 1) for d in documents_of(batch)]
 
 
 async def test_a_job_for_later_is_no_candidate_until_its_time_comes(store: Store, clock: ManualClock) -> None:
@@ -135,7 +136,7 @@ async def test_a_job_for_later_is_no_candidate_until_its_time_comes(store: Store
     clock.advance(9.999)
     assert await store.claims.candidates("default", 10) == []
     clock.advance(0.001)
-    assert [document["_id"] for document in await store.claims.candidates("default", 10)] == [job["_id"]]
+    assert [found.id for found in await store.claims.candidates("default", 10)] == [job["_id"]]
 
 
 # -- ending --------------------------------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ async def test_a_job_for_later_is_no_candidate_until_its_time_comes(store: Store
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=by_outcome)
 async def test_a_holder_whose_job_was_given_to_another_changes_nothing(
-    store: Store, clock: ManualClock, ending: Ending
+    store: Store, clock: ManualClock, ending: Outcome
 ) -> None:
     await inserted(store)
     zombie = await claimed(store, "A")
@@ -159,7 +160,7 @@ async def test_a_holder_whose_job_was_given_to_another_changes_nothing(
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=by_outcome)
 async def test_a_holder_whose_job_was_rescued_changes_nothing_and_learns_it(
-    store: Store, clock: ManualClock, ending: Ending
+    store: Store, clock: ManualClock, ending: Outcome
 ) -> None:
     await inserted(store)
     zombie = await claimed(store)
@@ -172,7 +173,7 @@ async def test_a_holder_whose_job_was_rescued_changes_nothing_and_learns_it(
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=by_outcome)
-async def test_an_end_that_is_written_twice_counts_once(store: Store, clock: ManualClock, ending: Ending) -> None:
+async def test_an_end_that_is_written_twice_counts_once(store: Store, clock: ManualClock, ending: Outcome) -> None:
     """As after a lost reply."""
     await inserted(store)
     holder = await claimed(store)
@@ -187,7 +188,7 @@ async def test_among_many_ends_only_the_lost_ones_are_lost(store: Store, clock: 
     for _ in range(6):
         await inserted(store)
     seen = await store.claims.candidates("default", 6)
-    held = (await store.claims.claim(seen, "A", LEASE, lambda document: 3)).documents
+    held = documents_of(await store.claims.claim(seen, "A", LEASE, lambda document: 3))
     clock.advance(LEASE + 5)
     renewed = held[::2]
     for document in renewed:
@@ -199,7 +200,7 @@ async def test_among_many_ends_only_the_lost_ones_are_lost(store: Store, clock: 
 
 @pytest.mark.parametrize("ending", [Retried(1.0, ERROR), Snoozed(1.0), Released()], ids=by_outcome)
 async def test_a_cancellation_wins_over_going_back_to_the_queue(
-    store: Store, clock: ManualClock, ending: Ending
+    store: Store, clock: ManualClock, ending: Outcome
 ) -> None:
     await inserted(store)
     holder = await claimed(store)
@@ -222,7 +223,7 @@ async def test_a_completion_in_a_transaction_is_fenced(store: Store, clock: Manu
 
 @pytest.mark.parametrize("ending", ENDINGS[1:], ids=by_outcome)
 async def test_a_commit_that_nobody_saw_is_found_when_the_attempt_ends(
-    store: Store, clock: ManualClock, ending: Ending
+    store: Store, clock: ManualClock, ending: Outcome
 ) -> None:
     """As when the handler was cancelled, or its process died, before the reply to the commit came."""
     await inserted(store)
@@ -242,7 +243,7 @@ async def test_a_heartbeat_renews_what_is_held_and_tells_what_is_not(store: Stor
     await inserted(store)
     seen = await store.claims.candidates("default", 2)
     batch = await store.claims.claim(seen, "A", LEASE, lambda document: 3)
-    kept, lost = batch.documents
+    kept, lost = documents_of(batch)
     await store.finishing.finish([end(lost, Released(), clock)])
     again = await claimed(store, "B")
     assert again["_id"] == lost["_id"]
@@ -260,7 +261,7 @@ async def test_notes_of_a_holder_that_has_lost_its_job_are_passed_over(store: St
     await store.finishing.finish([end(zombie, Released(), clock)])
     await claimed(store, "B")
     before = await stored(store, zombie)
-    await store.notes.write([Note(zombie["_id"], 1, {"percent": 50.0}, ["line"])], 200)
+    await store.progress_updates.write([ProgressUpdate(zombie["_id"], 1, {"percent": 50.0}, ["line"])], 200)
     assert await stored(store, zombie) == before
 
 
@@ -336,6 +337,77 @@ async def test_a_job_that_somebody_wanted_cancelled_is_rescued_into_its_end(stor
     assert (rescued.state, after["state"], after["error"]["message"]) == ("cancelled", "cancelled", "enough")
 
 
+@pytest.mark.parametrize("by", ["its lease", "its worker"])
+async def test_a_cancellation_that_comes_while_a_rescue_is_under_way_ends_the_job(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    await inserted(store)
+    holder = await claimed(store)
+    clock.advance(LEASE + 5)
+    give_back = store.rescues._give_back
+
+    async def held_up(found: list[Document]) -> Any:
+        await store.jobs.cancel(holder["_id"], "enough")
+        return await give_back(found)
+
+    monkeypatch.setattr(store.rescues, "_give_back", held_up)
+    (rescued,) = await (store.rescues.rescue() if by == "its lease" else store.rescues.rescue_from("A"))
+    after = await stored(store, holder)
+    assert (rescued.state, after["state"], after["error"]["message"]) == ("cancelled", "cancelled", "enough")
+
+
+async def test_a_start_that_is_noted_while_a_rescue_is_under_way_counts_as_an_attempt(
+    store: Store, clock: ManualClock
+) -> None:
+    await inserted(store)
+    candidates = await store.claims.candidates("default", 1)
+    batch = await store.claims.claim(candidates, "A", LEASE, lambda job: 3, free=0)
+    seen = await stored(store, documents_of(batch)[0])
+    store.renewals().started([seen["_id"]], [batch.claim])
+    clock.advance(LEASE + 5)
+    assert len(await store.rescues._give_back([seen])) == 1
+    after = await stored(store, seen)
+    assert (after["tries"], [entry["outcome"] for entry in after["attempts"]]) == (1, ["lost"])
+
+
+@pytest.mark.parametrize("last", ["running", "pending"])
+async def test_a_cancellation_finds_its_job_however_it_moves_meanwhile(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """It goes to and fro between the queue and workers, before every statement."""
+    job = await inserted(store)
+
+    async def move() -> None:
+        if (await stored(store, job))["state"] == "pending":
+            await claimed(store)
+        else:
+            await released(store, job, clock)
+
+    for verb in ("update_one", "find_one_and_update"):
+        monkeypatch.setattr(store.connection.jobs, verb, after(move, getattr(store.connection.jobs, verb)))
+    if last == "running":
+        await move()
+    await store.jobs.cancel(job["_id"], "enough")
+    monkeypatch.undo()
+    told = await stored(store, job)
+    assert told["state"] == "cancelled" or told["cancel"]["reason"] == "enough"
+
+
+def after(first: Callable[[], Awaitable[None]], verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The verb, with something that happens right before it."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        await first()
+        return await verb(*args, **kwargs)
+
+    return call
+
+
+async def released(store: Store, job: Document, clock: ManualClock) -> None:
+    """Back in the queue, unused."""
+    await store.finishing.finish([end(await stored(store, job), Released(), clock)])
+
+
 # -- tending -------------------------------------------------------------------------------------------------------
 
 
@@ -343,7 +415,7 @@ async def test_a_job_that_was_moved_after_it_was_seen_late_does_not_expire(store
     job = await inserted(store, start_within=10)
     clock.advance(11)
     await store.jobs.run_now(job["_id"])
-    assert await store.tending.expire_these([job]) == []
+    assert await store.upkeep.expire_these([job]) == []
     assert (await stored(store, job))["state"] == "pending"
 
 
@@ -351,8 +423,8 @@ async def test_a_running_job_neither_expires_nor_is_held(store: Store, clock: Ma
     job = await inserted(store, start_within=10)
     await claimed(store)
     clock.advance(11)
-    assert await store.tending.expire() == []
-    assert await store.tending.hold([job["_id"]], "pause", "not now") == 0
+    assert await store.upkeep.expire() == []
+    assert await store.upkeep.hold([job["_id"]], "pause", "not now") == 0
     assert (await stored(store, job))["state"] == "running"
 
 

@@ -1,4 +1,4 @@
-"""Firing, close to the store: one job per firing whoever fires, and whoever dies in between."""
+"""Firing, close to the store: one job per firing, whichever process fires, and whichever dies in between."""
 
 from __future__ import annotations
 
@@ -27,17 +27,21 @@ from harness.firing import (
     rows_of,
     store_of,
 )
+from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
 from harness.pruning import prune
+from harness.refusing import refusing
 from harness.waiting import eventually
 from mainspring import Calendar, Cron, Every, Except, Notice, Retry, Schedule, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.engine.timekeeper import announce_fired
-from mainspring.store import firing as firing_module
-from mainspring.store import schedules as schedules_module
-from mainspring.store import zones
-from mainspring.store.firing import FEW, Firing
+from mainspring.engine.chores.upkeep.refresh_timezones import RefreshTimezones
+from mainspring.engine.services.timekeeper import announce_fired
+from mainspring.model.schedules.firing_plan import Overlap
+from mainspring.store.schedules import firing as firing_module
+from mainspring.store.schedules import schedules as schedules_module
+from mainspring.store.schedules import zone_versions
+from mainspring.store.schedules.firing import FEW, Firing
 
 Make = Callable[..., Scheduler]
 
@@ -71,10 +75,10 @@ async def test_many_processes_that_fire_the_same_schedules_make_one_job_per_firi
     expected = [T0 + n * MINUTE for n in range(1, 11)]
     for name in names:
         assert await instants_of(db, name) == expected
-        schedule = await schedulers[0].get_schedule(name)
+        schedule = await schedulers[0].schedules.get(name)
         assert (schedule.runs, schedule.next_at) == (10, T0 + 11 * MINUTE)
         assert "making" not in await document_of(db, name)
-    # Each job is told of once, by whoever has made it.
+    # Each job is told of once, by the process that has made it.
     assert len(seen) == len(set(seen)) == 120
 
 
@@ -88,7 +92,7 @@ async def test_two_that_have_read_the_same_take_one_decision(
     first = await store_of(one).firing.advance(read[0])
     second = await store_of(other).firing.advance(read[1])
     assert ([len(fired.jobs) for fired in first], second) == ([1], [])
-    assert (await one.get_schedule("s")).runs == 1
+    assert (await one.schedules.get("s")).runs == 1
 
 
 async def test_a_change_and_a_firing_at_once_lose_neither(
@@ -183,7 +187,7 @@ async def test_a_change_waits_for_a_decision_that_is_being_carried_out_and_then_
     await dying.schedule("work", {"n": 1}, repeat=Every("1h"), schedule_id="s")
     clock.advance(HOUR)
     await decide_only(dying, "s")
-    await other.edit_schedule("s", data={"n": 2}, repeat=Every("2h"))
+    await other.schedules.edit("s", data={"n": 2}, repeat=Every("2h"))
     (job,) = await jobs_of(db, "s")
     assert (job["scheduled_for"], job["data"]) == (T0 + HOUR, {"n": 1})
 
@@ -199,7 +203,7 @@ async def test_a_trigger_that_died_half_way_is_made_by_another(
 
     monkeypatch.setattr(store_of(dying).firing, "advance", die)
     with pytest.raises(RuntimeError, match="dead"):
-        await dying.trigger_schedule("s")
+        await dying.schedules.trigger("s")
     assert await count_jobs(db) == 0
     clock.advance(1)
     await fire(other)
@@ -270,11 +274,11 @@ async def test_a_schedule_whose_rule_cannot_be_read_can_be_shown_repaired_and_de
     for name in ("a", "b"):
         await db["jobs.schedules"].update_one({"_id": name}, {"$set": {"rule.kind": "moon"}})
     clock.advance(HOUR)
-    announce_fired(timed._events, await fire(timed))
+    announce_fired(inside(timed).events, await fire(timed))
     assert sorted(schedule.id for schedule in heard) == ["a", "b"]
-    assert [schedule.state async for schedule in timed.schedules()] == ["paused", "paused", "active"]
-    broken = await timed.get_schedule("a")
-    assert "cannot be read: 'moon' is no kind of rule" in broken.rule.describe()
+    assert [schedule.state async for schedule in timed.schedules.find()] == ["paused", "paused", "active"]
+    broken = await timed.schedules.get("a")
+    assert "cannot be read: 'moon' is not a kind of rule" in broken.rule.describe()
     assert await broken.ledger(T0, T0 + DAY) == []
     await broken.trigger()
     await broken.pause("known")
@@ -284,7 +288,7 @@ async def test_a_schedule_whose_rule_cannot_be_read_can_be_shown_repaired_and_de
     again = await timed.schedule("work", repeat=Every("1h"), schedule_id="b")
     assert (await again.resume()).next_at == T0 + 2 * HOUR
     await db["jobs.schedules"].update_one({"_id": "a"}, {"$set": {"rule.kind": "moon"}})
-    await timed.delete_schedule("a")
+    await timed.schedules.delete("a")
 
 
 # -- what it costs -------------------------------------------------------------------------------------------------
@@ -350,7 +354,7 @@ async def test_looking_whether_zones_have_changed_takes_one_seek_per_zone(
     listener.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(schedules_module, "is_current", lambda printed: True)
-        assert await store_of(scheduler).schedules.follow_zones() == ([], [])
+        assert await store_of(scheduler).schedules.refresh_timezones() == ([], [])
     (command,) = listener.named("aggregate", "jobs.schedules")
     asked = {key: command[key] for key in ("aggregate", "pipeline", "cursor", "hint")}
     explained = str(await db.command("explain", asked, verbosity="executionStats"))
@@ -365,20 +369,71 @@ async def test_new_rules_of_a_zone_move_the_next_firing(
 ) -> None:
     for name, zone in (("berlin", "Europe/Berlin"), ("tokyo", "Asia/Tokyo"), ("utc", "UTC")):
         await timed.schedule("work", repeat=Cron("0 9 * * *", zone), schedule_id=name)
-    store = await timed._store()
-    assert await store.schedules.follow_zones() == ([], [])
+    store = await inside(timed).store()
+    assert await store.schedules.refresh_timezones() == ([], [])
     # As if the stored instant had been computed by other rules, an hour off.
     old = T0 + 7 * HOUR
     changes = {"next_at": old, "due_at": old, "fire_at": old, "zones": "Europe/Berlin:0badcafe"}
     await db["jobs.schedules"].update_one({"_id": "berlin"}, {"$set": changes})
-    before = {name: await timed.get_schedule(name) for name in ("berlin", "tokyo", "utc")}
-    moved, _ = await store.schedules.follow_zones()
+    before = {name: await timed.schedules.get(name) for name in ("berlin", "tokyo", "utc")}
+    moved, _ = await store.schedules.refresh_timezones()
     assert moved == ["berlin"]
-    after = await timed.get_schedule("berlin")
+    after = await timed.schedules.get("berlin")
     assert (after.next_at, after.due_at) == (T0 + 8 * HOUR, T0 + 8 * HOUR)
-    assert (await document_of(db, "berlin"))["zones"] == zones.zones_print(("Europe/Berlin",))
-    assert await timed.get_schedule("tokyo") == before["tokyo"]
-    assert await store.schedules.follow_zones() == ([], [])
+    assert (await document_of(db, "berlin"))["zones"] == zone_versions.zones_fingerprint(("Europe/Berlin",))
+    assert await timed.schedules.get("tokyo") == before["tokyo"]
+    assert await store.schedules.refresh_timezones() == ([], [])
+
+
+async def test_several_workers_that_follow_a_zone_change_each_schedule_once(
+    timed: Scheduler, make_scheduler: Make, clock: ManualClock, db: Database
+) -> None:
+    for n in range(6):
+        await timed.schedule("work", repeat=Cron("0 9 * * *", "Europe/Berlin"), schedule_id=f"s{n}")
+    await db["jobs.schedules"].update_many({"_id": {"$gt": ""}}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
+    other = await make_scheduler(clock=clock).connect()
+    followed = await asyncio.gather(*(store_of(one).schedules.refresh_timezones() for one in (timed, other)))
+    assert sorted(schedule_id for moved, _ in followed for schedule_id in moved) == [f"s{n}" for n in range(6)]
+    assert {(await document_of(db, f"s{n}"))["rev"] for n in range(6)} == {1}
+
+
+async def test_a_zone_is_followed_a_few_schedules_at_a_time(timed: Scheduler, clock: ManualClock, db: Database) -> None:
+    for n in range(5):
+        await timed.schedule("work", repeat=Cron("0 9 * * *", "Europe/Berlin"), schedule_id=f"s{n}")
+    await db["jobs.schedules"].update_many({"_id": {"$gt": ""}}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
+    sizes = [len((await store_of(timed).schedules.refresh_timezones(2))[0]) for _ in range(4)]
+    assert sizes == [2, 2, 1, 0]
+
+
+async def test_a_schedule_that_cannot_follow_its_zone_does_not_keep_others_from_it(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    for name in ("a", "bad", "c"):
+        await timed.schedule("work", repeat=Cron("0 9 * * *", "Europe/Berlin"), schedule_id=name)
+    await db["jobs.schedules"].update_many({"_id": {"$gt": ""}}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
+    async with refusing(db, "jobs.schedules", {"_id": "bad"}):
+        assert [await store_of(timed).schedules.refresh_timezones(2) for _ in range(3)] == [
+            (["a"], []),
+            (["c"], []),
+            ([], []),
+        ]
+
+
+async def test_a_worker_that_finds_another_at_the_zones_looks_again_and_takes_over(
+    make_scheduler: Make, db: Database
+) -> None:
+    scheduler = await make_scheduler().connect()
+    await scheduler.schedule("work", repeat=Cron("0 9 * * *", "Europe/Berlin"), schedule_id="s")
+    workers = store_of(scheduler).workers
+    assert await workers.lock("zones", "another", 30)
+    await scheduler.start()
+    (chore,) = [one for one in inside(scheduler).worker._chores if isinstance(one, RefreshTimezones)]
+    inside(scheduler).worker._chores.remove(chore)
+    await db["jobs.schedules"].update_one({"_id": "s"}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
+    assert await chore.run_once() is False and chore.every < 60
+    await workers.unlock("zones", "another")
+    assert await chore.run_once() is True
+    assert (await document_of(db, "s"))["zones"] == zone_versions.zones_fingerprint(("Europe/Berlin",))
 
 
 async def test_following_a_zone_waits_for_a_decision_and_leaves_runs_that_wait_alone(
@@ -391,7 +446,7 @@ async def test_following_a_zone_waits_for_a_decision_and_leaves_runs_that_wait_a
     clock.advance(HOUR)
     await decide_only(timed, "s")
     await db["jobs.schedules"].update_one({"_id": "s"}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
-    await (await timed._store()).schedules.follow_zones()
+    await (await inside(timed).store()).schedules.refresh_timezones()
     document = await document_of(db, "s")
     assert "making" not in document and document["next_at"] == T0 + 4 * HOUR
     assert document["fire_at"] <= clock.now() + timedelta(seconds=1)
@@ -407,18 +462,18 @@ async def test_a_worker_follows_zones_when_it_starts(make_scheduler: Make, db: D
     await scheduler.start()
 
     async def followed() -> bool:
-        return (await scheduler.get_schedule("s")).next_at == schedule.next_at
+        return (await scheduler.schedules.get("s")).next_at == schedule.next_at
 
     await eventually(followed)
 
 
 def test_the_print_of_a_zone_is_made_of_its_rules() -> None:
-    printed = zones.zones_print(("Europe/Berlin", "UTC", "Asia/Tokyo"))
-    assert printed is not None and zones.is_current(printed)
+    printed = zone_versions.zones_fingerprint(("Europe/Berlin", "UTC", "Asia/Tokyo"))
+    assert printed is not None and zone_versions.is_current(printed)
     assert [part.partition(":")[0] for part in printed.split()] == ["Asia/Tokyo", "Europe/Berlin"]
-    assert not zones.is_current(printed.replace("Europe/Berlin:", "Europe/Berlin:0"))
-    assert zones.zones_print(("UTC",)) is None
-    assert zones.zones_print(("Europe/Paris",)) != zones.zones_print(("Europe/Berlin",))
+    assert not zone_versions.is_current(printed.replace("Europe/Berlin:", "Europe/Berlin:0"))
+    assert zone_versions.zones_fingerprint(("UTC",)) is None
+    assert zone_versions.zones_fingerprint(("Europe/Paris",)) != zone_versions.zones_fingerprint(("Europe/Berlin",))
 
 
 # -- failing schedules ---------------------------------------------------------------------------------------------
@@ -572,7 +627,8 @@ async def test_a_worker_tells_of_firings_that_were_not_as_expected(make_schedule
     created: list[str] = []
     scheduler.on("job:created", lambda job: created.append(job.id))
     now = datetime.now(UTC)
-    for name, overlap in (("free", "allow"), ("busy", "skip")):
+    policies: tuple[tuple[str, Overlap], ...] = (("free", "allow"), ("busy", "skip"))
+    for name, overlap in policies:
         await scheduler.schedule(
             "work", repeat=Every("1h", anchor=now - 6 * HOUR - MINUTE / 2), schedule_id=name, overlap=overlap
         )
@@ -594,7 +650,7 @@ async def test_a_worker_tells_of_firings_that_were_not_as_expected(make_schedule
 
 
 async def test_a_worker_fires_at_the_instant_that_was_named(scheduler: Scheduler, db: Database) -> None:
-    await scheduler.put_calendar("h", Calendar(["2020-01-01"]))
+    await scheduler.calendars.put("h", Calendar(["2020-01-01"]))
     await scheduler.schedule("work", repeat=Except(Cron("* * * * * *"), "h"), schedule_id="s")
     await scheduler.start()
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Change, Scheduler
-from mainspring.engine import following
-from mainspring.store.events import ChangeReader, HistoryLost
+from mainspring.engine.services import change_feed
+from mainspring.store.views.change_stream import ChangeReader, HistoryLost
 from mainspring.sync import Scheduler as BlockingScheduler
 
 Hook = Callable[[ChangeReader], Awaitable[Change | None]]
@@ -48,7 +49,7 @@ async def first(changes: AsyncIterator[Change], count: int) -> list[str | None]:
 
 async def start(scheduler: Scheduler) -> tuple[AsyncIterator[Change], str | None]:
     """One who follows live, and where he began."""
-    live = scheduler.follow(beat=60)
+    live = scheduler.monitor.follow(beat=60)
     return live, (await anext(live)).id
 
 
@@ -65,17 +66,16 @@ async def test_what_was_caught_up_before_the_shared_stream_came_to_it_is_not_tol
         change = await stream.next()
         return change if change is not None and change.name in ("a", "b") else None
 
-    events = (await scheduler._store()).events
-    intercept(monkeypatch, events, following._PATIENCE, late)
-    intercept(monkeypatch, events, following._SHORT, ends_with_b)
+    events = (await inside(scheduler).store()).change_stream
+    intercept(monkeypatch, events, change_feed._PATIENCE, late)
+    intercept(monkeypatch, events, change_feed._SHORT, ends_with_b)
     live, place = await start(scheduler)
     await scheduler.schedule("a")
     await scheduler.schedule("b")
-    back = scheduler.follow(after=place)
+    back = scheduler.monitor.follow(after=place)
     assert await first(back, 2) == ["a", "b"]
     rest = asyncio.create_task(first(back, 1))
-    hub = scheduler._hub
-    assert hub is not None
+    hub = inside(scheduler).feed
     await eventually(lambda: len(hub._readers) == 2)
     gate.set()
     assert await first(live, 2) == ["a", "b"]
@@ -95,9 +95,9 @@ async def test_what_happens_while_one_who_caught_up_joins_is_not_missed(
             seen.extend(await first(live, 1))  # the shared stream is past it
         return change
 
-    intercept(monkeypatch, (await scheduler._store()).events, following._SHORT, outrun)
+    intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._SHORT, outrun)
     live, place = await start(scheduler)
-    back = scheduler.follow(after=place)
+    back = scheduler.monitor.follow(after=place)
     assert await first(back, 1) == ["between"]
     assert seen == ["between"]
     rest = asyncio.create_task(first(back, 1))
@@ -125,14 +125,14 @@ async def test_a_shared_stream_that_cannot_go_on_tells_all_of_a_gap(
             raise HistoryLost
         return change
 
-    intercept(monkeypatch, (await scheduler._store()).events, following._PATIENCE, forget)
+    intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._PATIENCE, forget)
     live, _ = await start(scheduler)
     await scheduler.schedule("lost")
     async with asyncio.timeout(20):
         gap = await anext(live)
     assert (gap.type, gap.change) == ("gap", "history")
     await scheduler.schedule("next")
-    back = scheduler.follow(after=gap.id)
+    back = scheduler.monitor.follow(after=gap.id)
     assert await first(back, 1) == ["next"]
 
 
@@ -145,9 +145,9 @@ async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
         await gathered.wait()  # as while the stream is opened anew after an outage
         return await stream.next()
 
-    intercept(monkeypatch, (await scheduler._store()).events, following._PATIENCE, held_up)
+    intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._PATIENCE, held_up)
     live, _ = await start(scheduler)
-    count = 4 * following.MOST_KEPT
+    count = 4 * change_feed.MOST_KEPT
     await scheduler.schedule_bulk([{"name": "work"}] * count)
     gathered.set()
     assert set(await first(live, count)) == {"work"}
@@ -156,11 +156,11 @@ async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
 def test_a_blocking_program_follows_and_reads_statistics_too(uri: str) -> None:
     scheduler = BlockingScheduler(uri)
     try:
-        changes = scheduler.follow(beat=60)
+        changes = scheduler.monitor.follow(beat=60)
         assert next(changes).type == "beat"
         scheduler.schedule("work")
         assert next(changes).name == "work"
-        assert scheduler.statistics(scheduler.inner.now()).total.started == 0
-        assert scheduler.health().status == "degraded"
+        assert scheduler.monitor.statistics(scheduler.inner.now()).total.started == 0
+        assert scheduler.monitor.health().status == "degraded"
     finally:
         scheduler.stop()

@@ -1,4 +1,4 @@
-"""What `executes` promises: at most once, exactly once; and the key by which the outside knows a job."""
+"""What `guarantee` promises: at most once, exactly once; and the key by which the outside knows a job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from harness.apps import guaranteed
+from harness.inside import documents_of, inside
 from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
@@ -32,8 +33,8 @@ from mainspring import (
     sync,
 )
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
-from mainspring.model.draft import make_draft
+from mainspring.config.settings import Settings
+from mainspring.model.jobs.draft import make_draft
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
 
@@ -69,7 +70,7 @@ async def test_a_job_that_executes_at_most_once_is_not_tried_again_when_its_hand
     scheduler = make_scheduler(retry=Retry(attempts=5, delay=0))
     runs: list[int] = []
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
         raise how
@@ -82,7 +83,7 @@ async def test_a_job_that_executes_at_most_once_is_not_tried_again_when_its_hand
 async def test_a_timeout_ends_a_job_that_executes_at_most_once(scheduler: Scheduler) -> None:
     runs: list[int] = []
 
-    @scheduler.job("x", executes="at_most_once", timeout=0.05)
+    @scheduler.job("x", guarantee="at_most_once", timeout=0.05)
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
         await asyncio.sleep(60)
@@ -95,7 +96,7 @@ async def test_a_timeout_ends_a_job_that_executes_at_most_once(scheduler: Schedu
 async def test_the_guarantee_of_the_job_comes_before_that_of_its_handler(scheduler: Scheduler) -> None:
     runs: list[str] = []
 
-    @scheduler.job("careful", executes="at_most_once")
+    @scheduler.job("careful", guarantee="at_most_once")
     async def careful(ctx: JobContext) -> None:
         runs.append("careful")
         if ctx.attempt == 1:
@@ -108,17 +109,17 @@ async def test_the_guarantee_of_the_job_comes_before_that_of_its_handler(schedul
             raise ValueError("broken")
 
     await scheduler.start()
-    again = await ended(scheduler, "careful", executes="at_least_once", retry=Retry(attempts=2, delay=0))
-    assert (again.state, again.executes, runs) == ("completed", "at_least_once", ["careful"] * 2)
+    again = await ended(scheduler, "careful", guarantee="at_least_once", retry=Retry(attempts=2, delay=0))
+    assert (again.state, again.guarantee, runs) == ("completed", "at_least_once", ["careful"] * 2)
     runs.clear()
-    once = await ended(scheduler, "eager", executes="at_most_once")
-    assert (once.state, once.executes, runs) == ("failed", "at_most_once", ["eager"])
+    once = await ended(scheduler, "eager", guarantee="at_most_once")
+    assert (once.state, once.guarantee, runs) == ("failed", "at_most_once", ["eager"])
 
 
 async def test_a_snooze_is_the_handlers_own_wish_and_is_granted(scheduler: Scheduler) -> None:
     runs: list[int] = []
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.token)
         if ctx.token == 1:
@@ -131,7 +132,7 @@ async def test_a_snooze_is_the_handlers_own_wish_and_is_granted(scheduler: Sched
 async def test_a_job_that_executes_at_most_once_runs_again_by_hand_as_a_new_round(scheduler: Scheduler) -> None:
     runs: list[int] = []
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.token)
         if ctx.token == 1:
@@ -149,7 +150,7 @@ async def test_a_passing_conflict_does_not_run_the_handler_again(
 ) -> None:
     runs: list[int] = []
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
         async with ctx.transaction() as tx:
@@ -163,7 +164,7 @@ async def test_a_passing_conflict_does_not_run_the_handler_again(
     assert await ready.effects.find_one({"_id": 1}) is None
 
 
-# -- at most once: nobody knows how the handler ended --------------------------------------------------------------
+# -- at most once: it is not known how the handler ended --------------------------------------------------------------
 
 
 async def test_a_job_taken_from_a_worker_that_is_gone_fails_and_says_that_it_may_have_run(
@@ -173,7 +174,7 @@ async def test_a_job_taken_from_a_worker_that_is_gone_fails_and_says_that_it_may
     runs: list[int] = []
     go_on = asyncio.Event()
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> str:
         runs.append(ctx.token)
         await go_on.wait()
@@ -188,7 +189,7 @@ async def test_a_job_taken_from_a_worker_that_is_gone_fails_and_says_that_it_may
     await eventually(lambda: runs)
     worker = (await scheduler.get_job(job.id)).worker
     assert worker is not None
-    (rescued,) = await stranger.rescue_worker(worker)  # which has no handler for it
+    (rescued,) = await stranger.workers.rescue(worker)  # which has no handler for it
     go_on.set()
     await eventually(lambda: lost)
     stored = await scheduler.get_job(job.id)
@@ -203,7 +204,7 @@ async def test_a_stopped_worker_does_not_give_a_started_job_to_another(make_sche
     scheduler = make_scheduler(concurrency=1)
     runs: list[str] = []
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.id)
         await asyncio.sleep(60)
@@ -225,7 +226,7 @@ async def test_a_stopped_worker_does_not_give_a_started_job_to_another(make_sche
 
 
 async def test_a_cancelled_job_that_executes_at_most_once_ends_as_cancelled(scheduler: Scheduler, ready: Any) -> None:
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         await scheduler.cancel(ctx.id, "enough")
         async with ctx.transaction() as tx:  # which finds that the job is not its own to complete any more
@@ -240,7 +241,7 @@ async def test_a_handler_that_takes_its_process_with_it_is_not_started_again(
     scheduler: Scheduler, tmp_path: Path
 ) -> None:
     file = tmp_path / "started"
-    scheduler.job("die", executes="at_most_once", isolation="process")(guaranteed.note_and_die)
+    scheduler.job("die", guarantee="at_most_once", isolation="process")(guaranteed.note_and_die)
     await scheduler.start()
     done = await ended(scheduler, "die", {"file": str(file)})
     kind, message = error_of(done)
@@ -258,7 +259,7 @@ async def test_a_lost_reply_is_read_back_and_the_handler_is_started_once(
     fault |= {"namespace": f"{db.name}.jobs", "appName": "mainspring"}
     lose = servers.fail_point("failCommand", {"times": 1}, **fault)
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> str:
         runs.append(ctx.token)
         if reply == "end":
@@ -290,7 +291,7 @@ async def claimed(store: Store, count: int, free: int) -> list[Document]:
         await store.inserts.insert(make_draft("x", None))
     candidates = await store.claims.candidates("default", count)
     claim = store.claims.claim(candidates, "A", LEASE, lambda job: 3, free, lambda job: True)
-    return (await claim).documents
+    return documents_of(await claim)
 
 
 async def test_what_was_claimed_ahead_and_surely_not_started_goes_back_to_the_queue(
@@ -318,13 +319,13 @@ async def test_a_job_claimed_ahead_is_known_to_be_started_before_it_is(make_sche
     scheduler = make_scheduler(concurrency=2)
     seen: dict[str, bool] = {}
 
-    @scheduler.job("x", executes="at_most_once")
+    @scheduler.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         document = await db.jobs.find_one({"_id": ObjectId(ctx.id)}) or {}
         seen[ctx.id] = document["once"] and "ahead" not in document
 
     begun: list[Any] = []
-    claims = (await scheduler._store()).claims
+    claims = (await inside(scheduler).store()).claims
     begin = claims.begin
 
     async def noting(*args: Any) -> bool:
@@ -345,17 +346,17 @@ async def test_a_job_claimed_ahead_is_known_to_be_started_before_it_is(make_sche
 def test_several_attempts_are_refused_beside_at_most_once(scheduler: Scheduler) -> None:
     for retry in (2, Retry(attempts=3), Retry(attempts=1, rules={OSError: Retry(attempts=2)})):
         with pytest.raises(ConfigurationError, match=r'"at_most_once" has one attempt, and retry asks for [23]; leave'):
-            scheduler.job("x", executes="at_most_once", retry=retry)(lambda: None)
-    scheduler.job("y", executes="at_most_once", retry=1)(lambda: None)
+            scheduler.job("x", guarantee="at_most_once", retry=retry)(lambda: None)
+    scheduler.job("y", guarantee="at_most_once", retry=1)(lambda: None)
 
 
 async def test_several_attempts_of_a_job_are_refused_beside_at_most_once(scheduler: Scheduler) -> None:
-    scheduler.job("x", executes="at_most_once")(lambda: None)
+    scheduler.job("x", guarantee="at_most_once")(lambda: None)
     refused = r'"at_most_once" has one attempt, and retry asks for 2'
     with pytest.raises(InvalidJob, match=refused):
         await scheduler.schedule("x", retry=2)
     with pytest.raises(InvalidJob, match=refused):
-        await scheduler.schedule("unknown", executes="at_most_once", retry=2)
+        await scheduler.schedule("unknown", guarantee="at_most_once", retry=2)
     with pytest.raises(BulkError, match=refused):
         await scheduler.schedule_bulk([{"name": "x", "retry": 2}])
     await scheduler.schedule("x", retry=1)
@@ -363,9 +364,9 @@ async def test_several_attempts_of_a_job_are_refused_beside_at_most_once(schedul
 
 async def test_a_guarantee_that_does_not_exist_is_refused_with_the_one_that_was_meant(scheduler: Scheduler) -> None:
     with pytest.raises(ConfigurationError, match=r"Did you mean 'at_most_once'\?"):
-        scheduler.job("x", executes="at_most_one")(lambda: None)
-    with pytest.raises(InvalidJob, match="executes must be one of at_least_once, at_most_once, exactly_once, not 1"):
-        await scheduler.schedule("x", executes=1)  # type: ignore[call-overload]
+        scheduler.job("x", guarantee="at_most_one")(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJob, match="guarantee must be one of at_least_once, at_most_once, exactly_once, not 1"):
+        await scheduler.schedule("x", guarantee=1)  # type: ignore[call-overload]
 
 
 async def test_a_raw_insert_may_choose_its_guarantee_and_nonsense_fails(scheduler: Scheduler, db: Database) -> None:
@@ -375,24 +376,24 @@ async def test_a_raw_insert_may_choose_its_guarantee_and_nonsense_fails(schedule
 
     await scheduler.connect()
     once, nonsense = ObjectId(), ObjectId()
-    await db.jobs.insert_one({"_id": once, "name": "x", "state": "pending", "executes": "at_most_once"})
-    await db.jobs.insert_one({"_id": nonsense, "name": "x", "state": "pending", "executes": "twice"})
+    await db.jobs.insert_one({"_id": once, "name": "x", "state": "pending", "guarantee": "at_most_once"})
+    await db.jobs.insert_one({"_id": nonsense, "name": "x", "state": "pending", "guarantee": "twice"})
     await scheduler.start()
     assert error_of(await scheduler.wait(str(once), 20))[0] == "ValueError"
     kind, message = error_of(await scheduler.wait(str(nonsense), 20))
-    assert (kind, "executes must be one of" in message) == ("Undecodable", True)
+    assert (kind, "guarantee must be one of" in message) == ("Undecodable", True)
 
 
 # -- schedules -----------------------------------------------------------------------------------------------------
 
 
 async def test_the_jobs_of_a_schedule_carry_its_guarantee(scheduler: Scheduler) -> None:
-    schedule = await scheduler.schedule("x", repeat=Every("1h"), executes="at_most_once")
-    assert (await schedule.trigger()).executes == "at_most_once"
+    schedule = await scheduler.schedule("x", repeat=Every("1h"), guarantee="at_most_once")
+    assert (await schedule.trigger()).guarantee == "at_most_once"
     with pytest.raises(ConfigurationError, match="has one attempt"):
         await schedule.edit(retry=2)
-    await schedule.edit(executes="at_least_once", retry=2)
-    assert (await schedule.trigger()).executes == "at_least_once"
+    await schedule.edit(guarantee="at_least_once", retry=2)
+    assert (await schedule.trigger()).guarantee == "at_least_once"
 
 
 # -- exactly once --------------------------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ async def test_the_jobs_of_a_schedule_carry_its_guarantee(scheduler: Scheduler) 
 async def test_a_handler_that_commits_completes_its_job_and_one_that_raises_before_is_tried_again(
     scheduler: Scheduler, ready: Any
 ) -> None:
-    @scheduler.job("x", executes="exactly_once", retry=Retry(attempts=2, delay=0))
+    @scheduler.job("x", guarantee="exactly_once", retry=Retry(attempts=2, delay=0))
     async def x(ctx: JobContext) -> None:
         async with ctx.transaction() as tx:
             await tx.db.effects.insert_one({"_id": ctx.attempt}, session=tx.session)
@@ -417,12 +418,12 @@ async def test_a_handler_that_commits_completes_its_job_and_one_that_raises_befo
 async def test_a_handler_that_returns_without_its_transaction_ends_its_job_as_failed(scheduler: Scheduler) -> None:
     runs: list[str] = []
 
-    @scheduler.job("none", executes="exactly_once", retry=3)
+    @scheduler.job("none", guarantee="exactly_once", retry=3)
     async def none() -> str:
         runs.append("none")
         return "done"
 
-    @scheduler.job("thread", executes="exactly_once", retry=3)
+    @scheduler.job("thread", guarantee="exactly_once", retry=3)
     def thread(ctx: sync.JobContext) -> str:
         runs.append("thread")
         return "done"
@@ -430,7 +431,7 @@ async def test_a_handler_that_returns_without_its_transaction_ends_its_job_as_fa
     scheduler.job("swallow", retry=3)(guaranteed.swallow)
     await scheduler.start()
     for name in ("none", "thread", "swallow"):
-        done = await ended(scheduler, name, executes="exactly_once")
+        done = await ended(scheduler, name, guarantee="exactly_once")
         kind, message = error_of(done)
         assert (done.state, kind, len(done.attempts), done.result) == ("failed", "ExactlyOnce", 1, None)
         assert "without having committed a transaction" in message and "async with ctx.transaction()" in message
@@ -438,7 +439,7 @@ async def test_a_handler_that_returns_without_its_transaction_ends_its_job_as_fa
 
 
 async def test_signals_end_a_job_that_executes_exactly_once_as_any_other(scheduler: Scheduler, ready: Any) -> None:
-    @scheduler.job("x", executes="exactly_once")
+    @scheduler.job("x", guarantee="exactly_once")
     async def x(ctx: JobContext) -> None:
         if ctx.token == 1:
             raise Snooze(0)
@@ -451,7 +452,7 @@ async def test_signals_end_a_job_that_executes_exactly_once_as_any_other(schedul
 
 async def test_a_process_of_its_own_changes_nothing_about_exactly_once(scheduler: Scheduler, ready: Any) -> None:
     for function in (guaranteed.commit, guaranteed.commit_blocking, guaranteed.forget, guaranteed.swallow):
-        scheduler.job(executes="exactly_once", isolation="process")(function)
+        scheduler.job(guarantee="exactly_once", isolation="process")(function)
     await scheduler.start()
     committed = [
         await ended(scheduler, "commit", {"number": 1}),
@@ -476,15 +477,15 @@ async def alone(standalone: Servers) -> AsyncIterator[Scheduler]:
 
 
 async def test_a_standalone_server_refuses_exactly_once_with_a_sentence(alone: Scheduler) -> None:
-    refused = r'executes="exactly_once" \(of \'x\'\) needs transactions, which a standalone MongoDB does not have'
+    refused = r'guarantee="exactly_once" \(of \'x\'\) needs transactions, which a standalone MongoDB does not have'
     with pytest.raises(UnsupportedServer, match=refused):
-        await alone.schedule("x", executes="exactly_once")
+        await alone.schedule("x", guarantee="exactly_once")
     with pytest.raises(UnsupportedServer, match=refused):
-        await alone.schedule("x", repeat=Every("1h"), executes="exactly_once")
+        await alone.schedule("x", repeat=Every("1h"), guarantee="exactly_once")
     with pytest.raises(BulkError, match=refused) as error:
-        await alone.schedule_bulk([{"name": "x", "executes": "exactly_once"}, {"name": "x"}])
+        await alone.schedule_bulk([{"name": "x", "guarantee": "exactly_once"}, {"name": "x"}])
     assert [job is None for job in error.value.jobs] == [True, False]
-    alone.job("x", executes="exactly_once")(lambda: None)
+    alone.job("x", guarantee="exactly_once")(lambda: None)
     with pytest.raises(UnsupportedServer, match=refused):
         await alone.schedule("x")
     with pytest.raises(UnsupportedServer, match=refused):
@@ -494,7 +495,7 @@ async def test_a_standalone_server_refuses_exactly_once_with_a_sentence(alone: S
 async def test_a_standalone_server_keeps_at_most_once(alone: Scheduler) -> None:
     runs: list[int] = []
 
-    @alone.job("x", executes="at_most_once")
+    @alone.job("x", guarantee="at_most_once")
     async def x(ctx: JobContext) -> None:
         runs.append(ctx.attempt)
         raise ValueError("broken")

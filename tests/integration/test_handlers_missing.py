@@ -1,4 +1,4 @@
-"""Jobs nobody here has a handler for: they wait, say why, and run where one is registered."""
+"""Jobs that no worker here has a handler for: they wait, say why, and run where one is registered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def serve(scheduler: Scheduler, *names: str) -> list[str]:
 async def held(scheduler: Scheduler, job: Job) -> Job:
     async def look() -> Job | None:
         now = await scheduler.get_job(job.id)
-        return now if now.held is not None else None
+        return now if now.waiting_for is not None else None
 
     found: Job = await eventually(look)
     return found
@@ -38,10 +38,10 @@ async def test_a_job_nobody_can_run_is_held_and_says_why(scheduler: Scheduler) -
     serve(scheduler, "known")
     await scheduler.start()
     job = await held(scheduler, await scheduler.schedule("unknown", queue="mail"))
-    assert job.held is not None
-    assert (job.state, job.held.by, job.tries) == ("pending", "handler", 0)
-    assert job.held.note == "No live worker that serves the queue 'mail' has a handler for 'unknown'."
-    assert job.held.since is not None
+    assert job.waiting_for is not None
+    assert (job.state, job.waiting_for.by, job.tries) == ("pending", "handler", 0)
+    assert job.waiting_for.note == "No live worker that serves the queue 'mail' has a handler for 'unknown'."
+    assert job.waiting_for.since is not None
     assert [one.id async for one in scheduler.jobs(state="pending")] == [job.id]
     assert [one.id async for one in scheduler.jobs(name="unknown")] == [job.id]
 
@@ -60,9 +60,9 @@ async def test_it_can_be_cancelled_changed_and_deleted(scheduler: Scheduler) -> 
     await scheduler.start()
     jobs = [await held(scheduler, await scheduler.schedule("unknown")) for _ in range(3)]
     cancelled = await scheduler.cancel(jobs[0].id)
-    assert (cancelled.state, cancelled.held) == ("cancelled", None)
+    assert (cancelled.state, cancelled.waiting_for) == ("cancelled", None)
     changed = await scheduler.update(jobs[1].id, priority=2)
-    assert (changed.state, changed.priority, changed.held is not None) == ("pending", 2, True)
+    assert (changed.state, changed.priority, changed.waiting_for is not None) == ("pending", 2, True)
     await scheduler.delete(jobs[2].id)
     assert [job.id async for job in scheduler.jobs(state="pending")] == [jobs[1].id]
 
@@ -77,7 +77,7 @@ async def test_it_runs_as_soon_as_a_worker_with_its_handler_starts(make_schedule
     await second.start()
     done = [await first.wait(one.id, timeout=20) for one in (job, later)]
     assert [one.state for one in done] == ["completed"] * 2
-    assert all(one.held is None and len(one.attempts) == 1 for one in done)
+    assert all(one.waiting_for is None and len(one.attempts) == 1 for one in done)
     assert ran == ["unknown"] * 2
 
 
@@ -90,8 +90,8 @@ async def test_only_the_jobs_that_can_run_now_are_released(make_scheduler: Make,
     await second.start()
     assert (await first.wait(jobs["one"].id, timeout=20)).state == "completed"
     other = await first.get_job(jobs["other"].id)
-    assert other.state == "pending" and other.held is not None
-    assert await count_jobs(db, **{"held.by": "handler"}) == 1
+    assert other.state == "pending" and other.waiting_for is not None
+    assert await count_jobs(db, **{"waiting_for.by": "handler"}) == 1
 
 
 async def test_a_handler_for_another_queue_does_not_count(make_scheduler: Make) -> None:
@@ -101,7 +101,7 @@ async def test_a_handler_for_another_queue_does_not_count(make_scheduler: Make) 
     await elsewhere.start()
     await here.start()
     job = await held(here, await here.schedule("work", queue="mail"))
-    assert job.held is not None and "'mail'" in job.held.note
+    assert job.waiting_for is not None and "'mail'" in job.waiting_for.note
     there = await here.schedule("work", queue="elsewhere")
     assert (await here.wait(there.id, timeout=20)).state == "completed"
 
@@ -120,7 +120,7 @@ async def test_when_two_workers_know_different_jobs_each_runs_its_own(make_sched
     assert all(len(job.attempts) == 1 for job in done)
     assert Counter(ran[0] + ran[1]) == {"red": 160, "blue": 160, "both": 80}
     assert "blue" not in ran[0] and "red" not in ran[1]
-    assert await count_jobs(db, held={"$exists": True}) == 0
+    assert await count_jobs(db, waiting_for={"$exists": True}) == 0
 
 
 async def test_a_single_job_of_the_others_is_left_to_them(make_scheduler: Make) -> None:

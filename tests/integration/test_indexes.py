@@ -17,23 +17,26 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from harness.explaining import Cost, explain
+from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database
 from harness.servers import Servers
 from mainspring import Scheduler
-from mainspring.model.access import EVERYTHING, Scope
-from mainspring.model.ending import Completed, Retried
-from mainspring.model.job import JobError
-from mainspring.model.retention import Retention, Share
-from mainspring.store import Store, searching
-from mainspring.store.claim import Batch
-from mainspring.store.collections import JOB_INDEXES
-from mainspring.store.finish import Finish
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import Completed, Retried
+from mainspring.model.jobs.retention import Retention, Share
+from mainspring.store import Store
+from mainspring.store.jobs.claim import Batch
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.stored_job import stored_jobs
+from mainspring.store.schema import JOB_INDEXES
+from mainspring.store.views import search
 
 Document = dict[str, Any]
 
 DUE, RUNNING, FUTURE, FINISHED = 300, 200, 5000, 5000
-LOST, ASKED, LATE, HELD = 20, 5, 10, 8
+LOST, ASKED, LATE, WAITING_FOR = 20, 5, 10, 8
 WORKER = "host:1:abc"
 NOW = datetime.now(UTC).replace(microsecond=0)
 QUEUES = ("default", "mail", "reports")
@@ -63,8 +66,8 @@ def live_jobs() -> Iterator[Document]:
         yield job(n, "pending", ready=True)
     for n in range(LATE):
         yield job(n, "pending", ready=True, start_by=NOW - timedelta(minutes=1))
-    for n in range(HELD):
-        yield job(n, "pending", name="unknown", held={"by": "handler", "note": ""})
+    for n in range(WAITING_FOR):
+        yield job(n, "pending", name="unknown", waiting_for={"by": "handler", "note": ""})
     for n in range(RUNNING):
         held = {"claim": "c", "worker": WORKER, "token": 1, "tries": 1, "rev": 1, "max_attempts": 3}
         lease = NOW - timedelta(minutes=1) if n < LOST else NOW + timedelta(hours=1)
@@ -130,7 +133,7 @@ async def used_world(
     async with AsyncMongoClient[Document](servers.uri(name), event_listeners=[listener]) as client:
         scheduler = Scheduler(client=client, collection="small")
         await scheduler.connect()
-        yield World(scheduler._link.open_store(), listener, side_client[name])
+        yield World(inside(scheduler).open_store, listener, side_client[name])
         await scheduler.stop()
 
 
@@ -217,7 +220,7 @@ async def test_a_claim_goes_by_the_ids_it_was_given(world: World) -> None:
 
     async def claim() -> None:
         batch = await world.store.claims.claim(found, WORKER, 60, lambda document: 3, 1000)
-        assert len(batch.documents) == 80
+        assert len(batch.jobs) == 80
 
     costs = await world.costs(claim, "update")
     assert sum(cost.matched for cost in costs) == 80
@@ -227,7 +230,7 @@ async def test_a_claim_goes_by_the_ids_it_was_given(world: World) -> None:
 
 async def test_reading_a_claim_back_goes_by_the_ids_it_was_given(world: World) -> None:
     mine = await running(world)
-    cost = await world.cost(lambda: world.store.claims.resolve(Batch("c", mine[:50])), "find")
+    cost = await world.cost(lambda: world.store.claims.resolve(Batch("c", stored_jobs(mine[:50]))), "find")
     is_by_id(cost, 50)
 
 
@@ -278,7 +281,7 @@ async def test_rescuing_reads_only_what_is_lost(world: World) -> None:
 
 async def test_expiring_reads_only_what_is_late(world: World) -> None:
     async def expire() -> None:
-        assert len(await world.store.tending.expire()) == LATE
+        assert len(await world.store.upkeep.expire()) == LATE
 
     found, *rest = await world.costs(expire, "find", "update")
     is_tight(found, LATE)
@@ -296,12 +299,12 @@ async def test_pruning_reads_only_what_is_old(world: World) -> None:
 
 
 async def test_adopting_and_releasing_read_only_what_they_change(world: World) -> None:
-    is_tight(await world.cost(world.store.tending.adopt, "find"), 0)
-    released = await world.cost(lambda: world.store.tending.release("handler", named("unknown")), "update")
-    is_tight(released, HELD)
-    is_tight(await world.cost(lambda: world.store.tending.release("handler", named("work")), "update"), 0)
+    is_tight(await world.cost(world.store.upkeep.adopt, "find"), 0)
+    released = await world.cost(lambda: world.store.upkeep.release("handler", named("unknown")), "update")
+    is_tight(released, WAITING_FOR)
+    is_tight(await world.cost(lambda: world.store.upkeep.release("handler", named("work")), "update"), 0)
     fit = named("work") | {"data_v": {"$not": {"$gt": 2}}}
-    is_tight(await world.cost(lambda: world.store.tending.release("version", fit), "update"), 0)
+    is_tight(await world.cost(lambda: world.store.upkeep.release("version", fit), "update"), 0)
 
 
 async def test_aging_reads_only_what_has_waited_long(world: World) -> None:
@@ -353,19 +356,19 @@ async def test_listing_the_jobs_of_a_schedule_reads_no_more_than_is_asked_for(wo
 
 
 async def test_looking_for_the_latest_failures_reads_no_more_than_is_asked_for(world: World) -> None:
-    for cost in await world.costs(lambda: world.store.failures.latest(40, EVERYTHING), "find"):
+    for cost in await world.costs(lambda: world.store.recent_failures.latest(40, EVERYTHING), "find"):
         is_tight(cost, 40)
 
 
 async def test_looking_for_failures_within_a_scope_reads_no_more_than_so_many(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SCANNED", 100)
+    monkeypatch.setattr(search, "SCANNED", 100)
     await world.db["small"].insert_many(
         [job(n, "failed", finished_at=NOW, last_failure_at=NOW, token=1, tries=1, rev=2) for n in range(300)]
     )
     nobody = Scope(queues=("nobody",))
-    costs = await world.costs(lambda: world.store.failures.latest(40, nobody), "find")
+    costs = await world.costs(lambda: world.store.recent_failures.latest(40, nobody), "find")
     for ends, reads in (costs[:2], costs[2:]):
         assert ends.keys <= 103 and ends.documents == 0, ends
         assert "COLLSCAN" not in reads.stages and "SORT" not in reads.stages, reads
@@ -385,7 +388,14 @@ async def test_a_job_is_in_few_indexes_at_a_time(world: World) -> None:
     stats = await world.db.command({"collStats": "large"})
     assert len(stats["indexSizes"]) == len(JOB_INDEXES) + 1
     limited = LATE + FUTURE // 5
-    sizes = {"lease": RUNNING, "cancel": ASKED, "held": HELD, "raw": 0, "start_by": limited, "schedule": FINISHED}
+    sizes = {
+        "lease": RUNNING,
+        "cancel": ASKED,
+        "waiting_for": WAITING_FOR,
+        "inserted": 0,
+        "start_by": limited,
+        "schedule": FINISHED,
+    }
     sizes["failures"] = FINISHED // 5
     for name, expected in sizes.items():
         entries = await world.db["large"].find({}, {"_id": 1}, hint=name).to_list(None)

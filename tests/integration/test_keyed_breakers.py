@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
 from mainspring import Breaker, BreakerStatus, ConfigurationError, Fail, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.model.controls import Target
+from mainspring.model.limits.controls import Target
 
 Make = Callable[..., Scheduler]
 LONG = Breaker(errors=0.5, window=60, minimum=4, open_for=600, key="target")
@@ -46,7 +47,7 @@ async def call(scheduler: Scheduler, target: str, times: int = 1) -> list[str]:
 
 
 async def of(scheduler: Scheduler, value: Any) -> BreakerStatus | None:
-    return next((one for one in await scheduler.breakers() if one.value == value), None)
+    return next((one for one in await scheduler.limits.breakers() if one.value == value), None)
 
 
 async def becomes(scheduler: Scheduler, value: Any, *states: str) -> BreakerStatus:
@@ -82,12 +83,12 @@ async def test_a_breaker_by_key_opens_for_the_value_that_fails_and_for_no_other(
     await call(other, "down.example", 4)
     opened = await becomes(other, "down.example", "open")
     assert (opened.scope, opened.target, opened.key, opened.good, opened.bad) == ("name", "call", "target", 0, 4)
-    await eventually(lambda: worker._limits.closures)
+    await eventually(lambda: inside(worker).limits.closures)
     calls = len(hosts.calls)
     waits = await other.schedule("call", {"target": "down.example"})
     assert await call(other, "up.example", 3) == ["completed"] * 3
     assert hosts.calls[calls:] == ["up.example"] * 3
-    held = (await eventually(lambda: _held(other, waits.id))).held
+    held = (await eventually(lambda: _held(other, waits.id))).waiting_for
     assert held.note == (
         "The breaker of the job 'call' with target 'down.example' is open: 4 of the 4 attempts of the last 60 s failed."
     )
@@ -98,7 +99,7 @@ async def test_a_breaker_by_key_opens_for_the_value_that_fails_and_for_no_other(
 
 async def _held(scheduler: Scheduler, job_id: str) -> Any:
     job = await scheduler.get_job(job_id)
-    return job if job.held is not None else None
+    return job if job.waiting_for is not None else None
 
 
 async def test_a_probe_of_a_value_closes_that_values_breaker(make_scheduler: Make, hosts: Hosts, db: Database) -> None:
@@ -152,19 +153,19 @@ async def test_a_value_is_broken_by_hand_and_explained_and_mended_by_hand(make_s
     hosts.serve(worker, breaker=LONG)
     await worker.start()
     key = {"target": "a.example"}
-    opened = await other.open_breaker(name="call", key=key, reason="they asked us to", actor="anna")
+    opened = await other.limits.open_breaker(name="call", key=key, reason="they asked us to", actor="anna")
     assert (opened.state, opened.key, opened.value, opened.actor) == ("open", "target", "a.example", "anna")
-    await eventually(lambda: worker._limits.closures)
+    await eventually(lambda: inside(worker).limits.closures)
     waits = await other.schedule("call", {"target": "a.example"})
     assert await call(other, "b.example") == ["completed"]
     await eventually(lambda: _held(other, waits.id))
     told = next(gate for gate in (await other.explain(waits.id)).gates if gate.kind == "breaker")
     assert (told.open, told.data["key"], told.data["value"]) == (False, "target", "a.example")
     assert told.text == (
-        "The breaker of jobs of 'call' with target=a.example was opened by anna, until somebody closes it: "
+        "The breaker of jobs of 'call' with target=a.example was opened by anna, until an operator closes it: "
         "they asked us to."
     )
-    assert (await other.close_breaker(name="call", key=key)).state == "closed"
+    assert (await other.limits.close_breaker(name="call", key=key)).state == "closed"
     assert (await other.wait(waits.id, 10)).state == "completed"
 
 
@@ -180,18 +181,18 @@ async def test_a_long_value_and_a_missing_one_have_breakers_too(scheduler: Sched
             await scheduler.wait(job.id, 10)
 
     async def all_open() -> bool:
-        found = await scheduler.breakers()
+        found = await scheduler.limits.breakers()
         return [one.state for one in found] == ["open"] * 3 and all(len(str(one.value)) <= 120 for one in found)
 
     await eventually(all_open)
-    await eventually(lambda: len(scheduler._limits.closures) == 3)
+    await eventually(lambda: len(inside(scheduler).limits.closures) == 3)
     waits = await scheduler.schedule("call", {"target": "x" * 5000})
     await eventually(lambda: _held(scheduler, waits.id))
 
 
 async def test_closed_breakers_of_values_are_forgotten_when_nothing_is_counted_for_long(make_scheduler: Make) -> None:
     clock = ManualClock()
-    store = await make_scheduler(clock=clock)._store()
+    store = await inside(make_scheduler(clock=clock)).store()
     for value in ("quiet", "broken"):
         await store.controls.count(Target("name", "call", "target", value), LONG, 0, 4 if value == "broken" else 1)
     await store.controls.count(Target("name", "call"), Breaker(), 1, 0)
@@ -208,10 +209,10 @@ async def test_closed_breakers_of_values_are_forgotten_when_nothing_is_counted_f
 
 async def test_a_declared_breaker_by_key_is_shown_until_a_value_has_one(scheduler: Scheduler, hosts: Hosts) -> None:
     hosts.serve(scheduler, breaker=LONG)
-    (shown,) = await scheduler.breakers()
+    (shown,) = await scheduler.limits.breakers()
     assert (shown.state, shown.key, shown.value, shown.rule) == ("closed", "target", None, LONG)
-    await scheduler.open_breaker(name="call", key={"target": "a.example"})
-    (shown,) = await scheduler.breakers()
+    await scheduler.limits.open_breaker(name="call", key={"target": "a.example"})
+    (shown,) = await scheduler.limits.breakers()
     assert (shown.state, shown.value, shown.rule) == ("open", "a.example", LONG)
 
 

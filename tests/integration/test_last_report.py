@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from mainspring import JobContext, Scheduler
 
 
@@ -20,7 +21,7 @@ async def test_a_report_that_is_being_written_when_its_job_ends_is_stored_with_t
         ctx.progress(42, "nearly")
         await writing.wait()
 
-    notes = (await scheduler._store()).notes
+    notes = (await inside(scheduler).store()).progress_updates
     plain = notes.write
 
     async def late(*notes: Any) -> None:

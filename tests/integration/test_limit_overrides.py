@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
-from mainspring import ConfigurationError, Job, Limit, Rate, Scheduler
-from mainspring.model.controls import Target
-from mainspring.model.limits import Allowance
+from mainspring import ConfigurationError, Job, Limit, Rate, Scheduler, Unavailable
+from mainspring.model.limits.controls import Target
+from mainspring.model.limits.limits import JobLimits
 
 Make = Callable[..., Scheduler]
 
@@ -57,17 +58,16 @@ async def schedule(scheduler: Scheduler, number: int, **data: Any) -> list[Job]:
 
 
 def knows(*schedulers: Scheduler) -> Callable[[], bool]:
-    return lambda: all(scheduler._limits.overrides for scheduler in schedulers)
+    return lambda: all(inside(scheduler).limits.overrides for scheduler in schedulers)
 
 
 def forgot(*schedulers: Scheduler) -> Callable[[], bool]:
-    return lambda: not any(scheduler._limits.overrides for scheduler in schedulers)
+    return lambda: not any(inside(scheduler).limits.overrides for scheduler in schedulers)
 
 
 def without_chore(scheduler: Scheduler, name: str) -> None:
     """Let nothing but what is tested see to it."""
-    assert scheduler._worker is not None
-    scheduler._worker._chores = [chore for chore in scheduler._worker._chores if chore.name != name]
+    inside(scheduler).worker._chores = [chore for chore in inside(scheduler).worker._chores if chore.name != name]
 
 
 async def all_done(scheduler: Scheduler, jobs: list[Job], crowd: Crowd) -> None:
@@ -82,7 +82,7 @@ async def test_a_raised_limit_lets_more_jobs_run_in_all_processes(make_scheduler
     await asyncio.gather(one.start(), two.start())
     jobs = await schedule(other, 6)
     await eventually(lambda: crowd.running == 1)
-    override = await other.override_limit(name="x", concurrency=4, reason="month's end", actor="anna")
+    override = await other.limits.set(name="x", concurrency=4, reason="month's end", actor="anna")
     assert (override.concurrency, override.rate, override.reason, override.actor) == (
         Limit(4),
         None,
@@ -100,7 +100,7 @@ async def test_a_lowered_limit_counts_as_soon_as_there_are_fewer_again(make_sche
     await asyncio.gather(one.start(), two.start())
     jobs = await schedule(other, 12)
     await eventually(lambda: crowd.running == 6)
-    await other.override_limit(name="x", concurrency=2)
+    await other.limits.set(name="x", concurrency=2)
     await eventually(knows(one, two))
     crowd.let_go(6)
     await eventually(lambda: crowd.done == 6 and crowd.running == 2)
@@ -112,13 +112,13 @@ async def test_a_lowered_limit_counts_as_soon_as_there_are_fewer_again(make_sche
 async def test_the_declared_limit_counts_again_when_the_override_is_removed(make_scheduler: Make, crowd: Crowd) -> None:
     one, two, other = make_scheduler(), make_scheduler(), make_scheduler()
     crowd.handle(one, two, concurrency=1)
-    await other.override_limit(name="x", concurrency=3)
+    await other.limits.set(name="x", concurrency=3)
     await asyncio.gather(one.start(), two.start())
     jobs = await schedule(other, 8)
     await eventually(lambda: crowd.running == 3)
-    removed = await other.remove_override(name="x")
+    removed = await other.limits.remove(name="x")
     assert removed is not None and removed.concurrency == Limit(3)
-    assert await other.remove_override(name="x") is None
+    assert await other.limits.remove(name="x") is None
     await eventually(forgot(one, two))
     crowd.let_go(3)
     await eventually(lambda: crowd.done == 3 and crowd.running == 1)
@@ -134,8 +134,8 @@ async def test_a_limit_raised_by_somebody_who_died_then_counts_too(make_schedule
     await worker.start()
     jobs = await schedule(other, 3)
     await eventually(lambda: crowd.running == 1)
-    store = await other._store()
-    await store.controls.put_limit(Target("name", "x"), Allowance(Limit(3)), "", None)
+    store = await inside(other).store()
+    await store.controls.put_limit(Target("name", "x"), JobLimits(Limit(3)), "", None)
     await eventually(lambda: crowd.running == 3)
     await all_done(other, jobs, crowd)
 
@@ -148,16 +148,16 @@ async def test_when_a_limit_is_gone_altogether_those_in_its_line_go_on(
     crowd.handle(worker)
     if remover == "a process with the handler":
         crowd.handle(other)
-    await other.override_limit(name="x", concurrency=Limit(1, key="tenant"))
+    await other.limits.set(name="x", concurrency=Limit(1, key="tenant"))
     await worker.start()
-    without_chore(worker, "clear_lines")
+    without_chore(worker, "dissolve_wait_lists")
     jobs = await schedule(other, 3, tenant="acme") + await schedule(other, 3, tenant="bravo")
     await eventually(lambda: crowd.running == 2)
     await eventually(lambda: count_jobs(db, line="c:name:x:tenant=acme"))
     if remover == "nobody":
         await db["jobs.controls"].delete_one({"_id": "limit:name:x"})
     else:
-        await other.remove_override(name="x")
+        await other.limits.remove(name="x")
     await eventually(lambda: crowd.running == 6)
     await all_done(other, jobs, crowd)
 
@@ -171,11 +171,11 @@ async def test_a_limit_by_another_key_dissolves_the_lines_of_the_first(
     await worker.start()
     jobs = await schedule(other, 4, tenant="acme") + await schedule(other, 4, tenant="bravo")
     await eventually(lambda: count_jobs(db, line="c:name:x"))
-    await other.override_limit(name="x", concurrency=Limit(2, key="tenant"))
+    await other.limits.set(name="x", concurrency=Limit(2, key="tenant"))
     await eventually(lambda: crowd.running == 5)
     assert await count_jobs(db, line="c:name:x") == 0
     await eventually(lambda: count_jobs(db, line="c:name:x:tenant=bravo"))
-    await other.remove_override(name="x")
+    await other.limits.remove(name="x")
     await eventually(lambda: count_jobs(db, line="c:name:x"))
     await all_done(other, jobs, crowd)
 
@@ -184,11 +184,11 @@ async def test_the_limit_of_a_queue_can_be_set_at_run_time(make_scheduler: Make,
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker)
     await worker.start()
-    await other.override_limit(queue="default", concurrency=2)
+    await other.limits.set(queue="default", concurrency=2)
     await eventually(knows(worker))
     jobs = await schedule(other, 5)
     await eventually(lambda: crowd.running == 2)
-    await other.remove_override(queue="default")
+    await other.limits.remove(queue="default")
     await eventually(lambda: crowd.running == 5)
     await all_done(other, jobs, crowd)
     assert crowd.most == 5
@@ -202,7 +202,7 @@ async def test_a_higher_rate_lets_those_start_that_would_have_waited_for_an_hour
     await worker.start()
     jobs = await schedule(other, 5)
     await eventually(lambda: crowd.running == 1)
-    await other.override_limit(name="x", rate="1000/second")
+    await other.limits.set(name="x", rate="1000/second")
     await eventually(lambda: crowd.running == 5)
     await all_done(other, jobs, crowd)
 
@@ -210,7 +210,7 @@ async def test_a_higher_rate_lets_those_start_that_would_have_waited_for_an_hour
 async def test_what_an_override_does_not_give_stays_as_declared(make_scheduler: Make, crowd: Crowd) -> None:
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker, concurrency=2, rate="1000/second")
-    await other.override_limit(name="x", rate="500/second")
+    await other.limits.set(name="x", rate="500/second")
     await worker.start()
     jobs = await schedule(other, 5)
     await eventually(lambda: crowd.running == 2)
@@ -221,13 +221,13 @@ async def test_what_an_override_does_not_give_stays_as_declared(make_scheduler: 
 async def test_a_job_in_the_line_of_an_override_can_be_cancelled_at_once(make_scheduler: Make, crowd: Crowd) -> None:
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker)
-    await other.override_limit(name="x", concurrency=1)
+    await other.limits.set(name="x", concurrency=1)
     await worker.start()
     jobs = await schedule(other, 2)
 
     async def in_line() -> Job | None:
         found = [await other.get_job(job.id) for job in jobs]
-        return next((job for job in found if job.held is not None), None)
+        return next((job for job in found if job.waiting_for is not None), None)
 
     waiting: Job = await eventually(in_line)
     assert (await other.cancel(waiting.id)).state == "cancelled"
@@ -240,17 +240,17 @@ async def test_a_limit_that_is_raised_while_jobs_are_put_in_line_lets_them_run(
 ) -> None:
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker, concurrency=1)
-    gates = (await worker._store()).gates
-    put_in_line, raised = gates.put_in_line, asyncio.Event()
+    gates = (await inside(worker).store()).gates
+    add_to_wait_lists, raised = gates.add_to_wait_lists, asyncio.Event()
 
     async def raise_and_put_in_line(*args: Any) -> None:
         if not raised.is_set():
             raised.set()
-            await other.override_limit(name="x", concurrency=2)
+            await other.limits.set(name="x", concurrency=2)
             await eventually(knows(worker))
-        await put_in_line(*args)
+        await add_to_wait_lists(*args)
 
-    monkeypatch.setattr(gates, "put_in_line", raise_and_put_in_line)
+    monkeypatch.setattr(gates, "add_to_wait_lists", raise_and_put_in_line)
     jobs = await schedule(other, 3)
     await worker.start()
     await eventually(lambda: crowd.running == 2)
@@ -263,24 +263,28 @@ async def test_limits_tells_what_is_declared_what_overrides_it_and_what_is_used(
 ) -> None:
     worker, other = make_scheduler(), make_scheduler()
     crowd.handle(worker, concurrency=1)
-    worker.limit_queue("mail", rate="5/s")
+    worker.queues.limit("mail", rate="5/s")
     worker.job("free")(lambda: None)
     await worker.start()
     jobs = await schedule(other, 5)
     await eventually(lambda: crowd.running == 1)
-    override = await other.override_limit(name="x", concurrency=2, actor="anna")
+    override = await other.limits.set(name="x", concurrency=2, actor="anna")
     await eventually(lambda: crowd.running == 2)
 
     async def settled() -> Any:
-        status = (await worker.limits())[0]
+        status = (await worker.limits.all())[0]
         return status if [(use.taken, use.waiting) for use in status.uses] == [(2, 3)] else None
 
     status = await eventually(settled)
     assert (status.scope, status.target, status.concurrency, status.rate) == ("name", "x", Limit(2), None)
     assert (status.declared.concurrency, status.override) == (Limit(1), override)
     assert [use.gate for use in status.uses] == ["c:name:x"]
-    assert [(one.scope, one.target, one.rate) for one in await worker.limits()][1:] == [("queue", "mail", Rate("5/s"))]
-    assert await other.limits() == await worker.limits()  # which has no handlers: the worker tells what it declares
+    assert [(one.scope, one.target, one.rate) for one in await worker.limits.all()][1:] == [
+        ("queue", "mail", Rate("5/s"))
+    ]
+    assert (
+        await other.limits.all() == await worker.limits.all()
+    )  # which has no handlers: the worker tells what it declares
     await all_done(other, jobs, crowd)
 
 
@@ -292,13 +296,13 @@ async def test_where_workers_declare_different_limits_the_widest_is_told_and_non
     crowd.handle(second, concurrency=3)
     await first.start()
     await second.start()
-    (told,) = await other.limits()
+    (told,) = await other.limits.all()
     assert (told.concurrency, told.rate) == (Limit(3), Rate("5/s"))
     await second.stop()
-    (told,) = await other.limits()
+    (told,) = await other.limits.all()
     assert (told.concurrency, told.rate) == (Limit(1), Rate("5/s"))
     await first.stop()
-    assert await other.limits() == []
+    assert await other.limits.all() == []
 
 
 async def test_limits_by_key_tell_how_each_value_uses_them(make_scheduler: Make, crowd: Crowd) -> None:
@@ -309,7 +313,7 @@ async def test_limits_by_key_tell_how_each_value_uses_them(make_scheduler: Make,
     await eventually(lambda: crowd.running == 2)
 
     async def settled() -> bool:
-        (status,) = await worker.limits()
+        (status,) = await worker.limits.all()
         found = {use.gate: (use.taken, use.waiting) for use in status.uses}
         return found == {"c:name:x:tenant=acme": (1, 1), "c:name:x:tenant=bravo": (1, 0)}
 
@@ -344,8 +348,7 @@ async def test_a_worker_without_the_handler_leaves_a_limits_line_alone(
     await eventually(lambda: count_jobs(db, line="c:name:x"))
     crowd.handle(stranger, name="y")
     await stranger.start()
-    assert stranger._worker is not None
-    (chore,) = [one for one in stranger._worker._chores if one.name == "clear_lines"]
+    (chore,) = [one for one in inside(stranger).worker._chores if one.name == "dissolve_wait_lists"]
     await chore.run_once()
     assert await count_jobs(db, line="c:name:x") > 0
     await all_done(worker, jobs, crowd)
@@ -368,5 +371,25 @@ async def test_an_override_that_makes_no_sense_is_refused_and_changes_nothing(
     scheduler: Scheduler, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        await scheduler.override_limit(**arguments)
-    assert await scheduler.limits() == []
+        await scheduler.limits.set(**arguments)
+    assert await scheduler.limits.all() == []
+
+
+async def test_waiting_jobs_are_told_of_a_changed_limit_after_all_when_the_first_try_fails(
+    make_scheduler: Make, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, admin = make_scheduler(), make_scheduler()
+    crowd.handle(worker, concurrency=1)
+    await worker.start()
+    gates, asked = (await inside(worker).store()).gates, list[str]()
+    open_all = gates.open_all
+
+    async def fail_first(form: str) -> None:
+        asked.append(form)
+        if len(asked) == 1:
+            raise Unavailable("The primary stepped down.")
+        await open_all(form)
+
+    monkeypatch.setattr(gates, "open_all", fail_first)
+    await admin.limits.set(name="x", concurrency=3)
+    await eventually(lambda: asked == ["c:name:x", "c:name:x"])

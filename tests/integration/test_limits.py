@@ -68,14 +68,16 @@ async def test_of_ten_reports_under_a_limit_of_two_two_run_and_eight_wait_and_sa
 
     async def two_run_and_eight_wait() -> bool:
         found = [await scheduler.get_job(job.id) for job in jobs]
-        return Counter((job.state, job.held.by if job.held else None) for job in found) == {
+        return Counter((job.state, job.waiting_for.by if job.waiting_for else None) for job in found) == {
             ("running", None): 2,
             ("pending", "limit"): 8,
         }
 
     await eventually(two_run_and_eight_wait)
     last = await scheduler.get_job(jobs[-1].id)
-    assert last.held is not None and last.held.note.startswith("2 jobs at once are allowed by name:report")
+    assert last.waiting_for is not None and last.waiting_for.note.startswith(
+        "2 jobs at once are allowed by name:report"
+    )
     meter.door.set()
     ended = [await scheduler.wait(job.id, timeout=20) for job in jobs]
     assert {job.state for job in ended} == {"completed"}
@@ -97,7 +99,7 @@ async def test_a_limit_holds_across_schedulers_and_each_key_has_its_own(make_sch
 
 async def test_a_queue_is_limited_whatever_the_names_in_it(make_scheduler: Make, meter: Meter) -> None:
     scheduler = make_scheduler()
-    scheduler.limit_queue("slow", concurrency=1)
+    scheduler.queues.limit("slow", concurrency=1)
     with_limit(scheduler, meter, "a", queue="slow")
     with_limit(scheduler, meter, "b", queue="slow")
     await scheduler.start()
@@ -140,7 +142,7 @@ async def test_a_job_in_line_can_be_cancelled_and_edited_at_once(make_scheduler:
     first, second = [await scheduler.schedule("report", {"n": n}) for n in (1, 2)]
 
     async def in_line() -> bool:
-        return all([(await scheduler.get_job(job.id)).held for job in (first, second)])
+        return all([(await scheduler.get_job(job.id)).waiting_for for job in (first, second)])
 
     await eventually(in_line)
     assert (await scheduler.cancel(first.id)).state == "cancelled"
@@ -222,7 +224,7 @@ async def test_jobs_of_a_sequence_run_in_the_order_in_which_they_were_scheduled(
 
 
 @pytest.mark.parametrize("on_failure", ["block", "pass"])
-async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Make, on_failure: str) -> None:
+async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Make, on_failure: Any) -> None:
     scheduler = make_scheduler()
     ran: list[int] = []
     broken = True
@@ -241,7 +243,7 @@ async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Ma
         return
 
     async def waits() -> bool:
-        held = (await scheduler.get_job(jobs[2].id)).held
+        held = (await scheduler.get_job(jobs[2].id)).waiting_for
         return held is not None and "turn" in held.note
 
     await eventually(waits)
@@ -379,7 +381,7 @@ async def test_a_job_that_another_gate_keeps_back_does_not_keep_those_behind_it_
     make_scheduler: Make,
 ) -> None:
     scheduler = make_scheduler()
-    scheduler.limit_queue("default", concurrency=2)
+    scheduler.queues.limit("default", concurrency=2)
     doors = {tenant: asyncio.Event() for tenant in ("acme", "bravo", "charlie", "delta")}
     ran: list[str] = []
 

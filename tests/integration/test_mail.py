@@ -39,7 +39,8 @@ def request(**fields: Any) -> EmailRequest:
 
 
 def url(sink: Sink, query: str = "", user: str = "", scheme: str = "smtp") -> SmtpSettings:
-    return SmtpSettings.parse(f"{scheme}://{user}127.0.0.1:{sink.port}/?hello=client.test&timeout=10{query}")
+    text = f"{scheme}://{user}127.0.0.1:{sink.port}/?hello=client.test&timeout=10{query}"
+    return SmtpSettings.parse(text, senders="*")
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +127,22 @@ async def test_the_default_sender_is_used_where_a_mail_names_none(sink: Sink) ->
     assert shown(sink.received[0], "from") == [("Shop", "shop@example.org")]
 
 
+async def test_a_mail_from_another_address_than_the_configured_one_is_not_sent(sink: Sink) -> None:
+    settings = SmtpSettings.parse(f"smtp://127.0.0.1:{sink.port}", "shop@example.org", "@allowed.test")
+    with pytest.raises(MailRejected, match=r"must not be from 'ceo@bank.test'.*MAINSPRING_SMTP_SENDERS"):
+        await send_mail(settings, request(**{"from": "ceo@bank.test"}), FACTS)
+    assert sink.wire == b""
+    await send_mail(settings, request(**{"from": "Any Name <shop@example.org>"}), FACTS)
+    await send_mail(settings, request(**{"from": "x@allowed.test"}), FACTS)
+    assert [mail.sender for mail in sink.received] == ["shop@example.org", "x@allowed.test"]
+
+
+async def test_where_tls_is_required_and_not_offered_nothing_is_sent(sink: Sink) -> None:
+    with pytest.raises(MailFailed, match="offers no TLS, which is required; starttls=auto"):
+        await send_mail(url(sink, "&starttls=required"), request(), FACTS)
+    assert sink.received == [] and "MAIL" not in sink.wire.decode("latin-1")
+
+
 async def test_without_any_sender_a_mail_is_not_sent_and_says_what_to_set(sink: Sink) -> None:
     with pytest.raises(MailFailed, match="set MAINSPRING_SMTP_FROM"):
         await send_mail(url(sink), EmailRequest.model_validate({"to": "ada@example.com"}), FACTS)
@@ -174,7 +191,7 @@ async def test_a_mail_that_one_of_the_refused_might_get_later_is_tried_again(sin
 
 async def test_a_server_that_is_not_there_can_be_tried_again() -> None:
     with pytest.raises(MailFailed, match=r"could not be used: .*onnect"):
-        await send_mail(SmtpSettings.parse(f"smtp://127.0.0.1:{free_port()}"), request(), FACTS)
+        await send_mail(SmtpSettings.parse(f"smtp://127.0.0.1:{free_port()}", senders="*"), request(), FACTS)
 
 
 async def test_a_server_that_says_nothing_can_be_tried_again() -> None:
@@ -188,7 +205,7 @@ async def test_a_server_that_says_nothing_can_be_tried_again() -> None:
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(MailFailed, match=f"127.0.0.1:{port}"):
-            await send_mail(SmtpSettings.parse(f"smtp://127.0.0.1:{port}?timeout=1"), request(), FACTS)
+            await send_mail(SmtpSettings.parse(f"smtp://127.0.0.1:{port}?timeout=1", senders="*"), request(), FACTS)
         await gone.wait()
 
 

@@ -1,4 +1,4 @@
-"""Downtime: two hours in which nobody fired, under each policy and for rules of several kinds. Exact counts, and the
+"""Downtime: two hours in which no worker fired, under each policy and for rules of several kinds. Exact counts, and the
 ledger's word for every firing."""
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from harness.firing import HOUR, MINUTE, T0, fire, fire_until, instants_of, jobs_of, rows_of
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from mainspring import At, Calendar, Cron, Every, Except, LedgerEntry, Notice, RRule, Rule, Scheduler
 from mainspring.clock import ManualClock
-from mainspring.engine.timekeeper import announce_fired
+from mainspring.engine.services.timekeeper import announce_fired
 
 BEFORE = T0 + HOUR
 """Until then all is well."""
 BACK = T0 + 3 * HOUR + MINUTE / 2
-"""Then somebody fires again."""
+"""Then a worker fires again."""
 AFTER = T0 + 4 * HOUR
 
 RULES: dict[str, Rule] = {
@@ -37,7 +38,7 @@ MOMENT = timedelta(milliseconds=1)
 
 async def live_through(scheduler: Scheduler, clock: ManualClock, **options: Any) -> None:
     """An hour of service, two hours and half a minute without, and service again; one schedule for each rule."""
-    await scheduler.put_calendar("h", Calendar(["2030-05-01"]))
+    await scheduler.calendars.put("h", Calendar(["2030-05-01"]))
     for name, rule in RULES.items():
         await scheduler.schedule("work", repeat=rule, schedule_id=name, **options)
     await fire_until(scheduler, clock, BEFORE, MINUTE)
@@ -54,7 +55,7 @@ def firings(rule: Rule, start: datetime, end: datetime) -> list[datetime]:
 
 
 async def ledger_of(scheduler: Scheduler, name: str) -> list[LedgerEntry]:
-    return await scheduler.ledger(name, T0, AFTER + MOMENT)
+    return await scheduler.schedules.ledger(name, T0, AFTER + MOMENT)
 
 
 def outcomes(entries: list[LedgerEntry]) -> Counter[str]:
@@ -149,7 +150,7 @@ async def test_missed_late_and_skipped_firings_are_told_to_those_who_listen(
     await timed.schedule("work", repeat=Every("1m", anchor=T0), schedule_id="latest")
     await timed.schedule("work", repeat=Every("1m", anchor=T0), schedule_id="skip", misfire="skip", misfire_grace=1)
     clock.advance(10 * MINUTE + MINUTE / 6)
-    announce_fired(timed._events, await fire(timed))
+    announce_fired(inside(timed).events, await fire(timed))
     told = {(notice.schedule_id, event): notice for event, notice in heard}
     missed = told["latest", "schedule:missed"]
     assert (missed.name, missed.at, missed.until, missed.count) == ("work", T0 + MINUTE, T0 + 8 * MINUTE, 8)
@@ -167,7 +168,7 @@ async def test_missed_late_and_skipped_firings_are_told_to_those_who_listen(
 
 @pytest.mark.parametrize("misfire", ["skip", "latest", "all"])
 async def test_a_million_missed_firings_are_resolved_with_few_documents(
-    timed: Scheduler, clock: ManualClock, db: Database, misfire: str
+    timed: Scheduler, clock: ManualClock, db: Database, misfire: Any
 ) -> None:
     schedule = await timed.schedule("work", repeat=Every("1s", anchor=T0), schedule_id="s", misfire=misfire)
     clock.advance(timedelta(seconds=1_000_000))

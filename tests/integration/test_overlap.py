@@ -96,7 +96,7 @@ async def test_queue_one_lets_one_run_wait_and_start_when_the_other_has_ended(
     skipped = await fired(schedule, "skipped", 2)
     first, second = await jobs_of(db, "s")
     assert runs.begun == [first["_id"]]
-    assert second["held"]["by"] == "overlap" and first["_id"] in second["held"]["note"]
+    assert second["waiting_for"]["by"] == "overlap" and first["_id"] in second["waiting_for"]["note"]
     assert {entry.reason for entry in skipped} == {f"overlap: {second['_id']} waits already"}
     await schedule.pause()
     runs.let_go(first["_id"])
@@ -219,7 +219,7 @@ async def test_a_deleted_schedule_releases_those_that_wait(timed: Scheduler, clo
         await fire(timed)
     await schedule.delete()
     assert [job.get("ready") for job in await jobs_of(db, "s")] == [True, True, True]
-    assert all("held" not in job for job in await jobs_of(db, "s"))
+    assert all("waiting_for" not in job for job in await jobs_of(db, "s"))
 
 
 async def test_a_schedule_that_is_deleted_amid_a_decision_leaves_no_job_waiting_for_ever(
@@ -250,12 +250,12 @@ async def test_a_trigger_follows_the_overlap_of_its_schedule_or_its_own(
         await schedule.trigger()
     beside = await schedule.trigger(overlap="allow")
     waiting = await schedule.trigger(overlap="queue_one")
-    assert (beside.held, waiting.held and waiting.held.by) == (None, "overlap")
+    assert (beside.waiting_for, waiting.waiting_for and waiting.waiting_for.by) == (None, "overlap")
     await end_run(db, first.id, at=clock.now())
     await end_run(db, beside.id, at=clock.now())
     clock.advance(2)
     await fire(timed)
-    assert (await timed.get_job(waiting.id)).held is None
+    assert (await timed.get_job(waiting.id)).waiting_for is None
 
 
 async def test_a_trigger_knows_at_once_that_the_run_before_has_ended(

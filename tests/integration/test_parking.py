@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
+from harness.slots import lapse
 from harness.waiting import eventually
 from mainspring import Job, Limit, Scheduler
-from mainspring.engine.gatekeeper import Gatekeeper
-from mainspring.engine.parking import Parking
+from mainspring.clock import monotonic
+from mainspring.engine.limits.limiter import Limiter
+from mainspring.engine.limits.parking import Parking
 
 Make = Callable[..., Scheduler]
 LIMIT = 2
@@ -49,9 +52,8 @@ def serving(scheduler: Scheduler, crossing: Crossing, **options: Any) -> Schedul
     return scheduler
 
 
-def keeper(scheduler: Scheduler) -> Gatekeeper:
-    assert scheduler._worker is not None
-    return scheduler._worker._gatekeeper
+def keeper(scheduler: Scheduler) -> Limiter:
+    return inside(scheduler).worker._limiter
 
 
 def parking(scheduler: Scheduler) -> Parking:
@@ -118,11 +120,11 @@ async def test_what_is_parked_is_given_back_by_a_worker_that_stops_and_costs_no_
     }
 
 
-@pytest.mark.parametrize("executes", ["at_least_once", "at_most_once"])
+@pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
 async def test_every_guarantee_holds_for_what_was_parked(
-    make_scheduler: Make, crossing: Crossing, executes: str
+    make_scheduler: Make, crossing: Crossing, guarantee: str
 ) -> None:
-    scheduler = serving(make_scheduler(), crossing, executes=executes)
+    scheduler = serving(make_scheduler(), crossing, guarantee=guarantee)
     jobs = await with_parked(scheduler, crossing, 30)
     crossing.door.set()
     assert {(job.state, len(job.attempts)) for job in await ended(scheduler, jobs)} == {("completed", 1)}
@@ -132,7 +134,7 @@ async def test_every_guarantee_holds_for_what_was_parked(
 async def test_a_limit_that_is_lowered_counts_for_what_was_parked(make_scheduler: Make, crossing: Crossing) -> None:
     scheduler = serving(make_scheduler(), crossing)
     jobs = await with_parked(scheduler, crossing)
-    await scheduler.override_limit(name="x", concurrency=Limit(1, key="tenant"))
+    await scheduler.limits.set(name="x", concurrency=Limit(1, key="tenant"))
     await eventually(lambda: not parking(scheduler))
     started = crossing.started
     crossing.door.set()
@@ -145,12 +147,12 @@ async def test_a_limit_that_is_lowered_counts_for_what_was_parked(make_scheduler
 async def test_what_is_parked_does_not_run_during_a_pause(make_scheduler: Make, crossing: Crossing) -> None:
     scheduler = serving(make_scheduler(), crossing)
     jobs = await with_parked(scheduler, crossing)
-    await scheduler.pause(name="x")
+    await scheduler.limits.pause("x")
     await eventually(lambda: not parking(scheduler))
     crossing.door.set()
     await eventually(lambda: crossing.running == 0)
     assert crossing.started == LIMIT + 1
-    await scheduler.resume(name="x")
+    await scheduler.limits.resume("x")
     assert {job.state for job in await ended(scheduler, jobs)} == {"completed"}
 
 
@@ -196,18 +198,18 @@ async def test_a_lease_that_runs_out_leaves_nothing_to_be_used_by_what_was_parke
     scheduler = serving(make_scheduler(queues=["mine"]), crossing)
     await scheduler.start()
     await schedule(scheduler, 3)
-    gatekeeper, store = keeper(scheduler), await scheduler._store()
+    limiter, store = keeper(scheduler), await inside(scheduler).store()
     candidates = await store.claims.candidates("default", 10)
-    admitted = await gatekeeper.admit(candidates, 10)
+    admitted = await limiter.admit(candidates, 10)
     assert (len(admitted.now), admitted.behind) == (LIMIT, [])
     first, second = admitted.now
-    assert [gate.rule for gate in gatekeeper.taken(first) or ()] == [Limit(LIMIT, key="tenant")]
+    assert [gate.rule for gate in limiter.taken(first) or ()] == [Limit(LIMIT, key="tenant")]
     stranded: list[bool] = []
-    gatekeeper.strand = lambda: stranded.append(True)
-    gatekeeper._shares._lapsed = True  # as the heartbeat notes it
-    gatekeeper._shares.check_lease()
+    limiter._release_parked = lambda: stranded.append(True)
+    lapse(limiter)
+    limiter.extend(monotonic())
+    assert limiter.taken(second) is None
     assert stranded == [True]
-    assert gatekeeper.taken(second) is None
 
 
 async def test_what_is_parked_does_not_start_on_slots_of_a_lease_that_has_run_out(
@@ -215,12 +217,13 @@ async def test_what_is_parked_does_not_start_on_slots_of_a_lease_that_has_run_ou
 ) -> None:
     scheduler = serving(make_scheduler(), crossing)
     await with_parked(scheduler, crossing)
-    gatekeeper = keeper(scheduler)
+    limiter = keeper(scheduler)
     started: list[Any] = []
-    gatekeeper.parking.start = started.extend
-    gatekeeper._shares._lapsed = True
-    (name,) = gatekeeper.parking._lots
-    gatekeeper._shares.open(name).used = 0
-    gatekeeper.parking.unpark(name)
-    assert (started, len(gatekeeper.parking)) == ([], 0)
+    limiter.parking._start = started.extend
+    lapse(limiter)
+    limiter.extend(monotonic())
+    (name,) = limiter.parking._lots
+    limiter._shares.open(name).used = 0
+    limiter.parking.unpark(name)
+    assert (started, len(limiter.parking)) == ([], 0)
     crossing.door.set()

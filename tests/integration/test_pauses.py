@@ -1,4 +1,4 @@
-"""Pauses: of a queue, a job name or a key; in force in other processes, and lifted without a trace."""
+"""Pauses: of a queue, a job name or a key; in force in other processes, and upgraded without a trace."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
+from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
+from harness.pausing import pause, resume
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Limit, Scheduler, sync
@@ -41,8 +43,7 @@ def recording(scheduler: Scheduler, ran: Ran, *names: str, **options: Any) -> No
 
 def without_chore(scheduler: Scheduler, name: str) -> None:
     """Let nothing but what is tested see to it."""
-    assert scheduler._worker is not None
-    scheduler._worker._chores = [chore for chore in scheduler._worker._chores if chore.name != name]
+    inside(scheduler).worker._chores = [chore for chore in inside(scheduler).worker._chores if chore.name != name]
 
 
 async def held(scheduler: Scheduler, *ids: str) -> list[Any]:
@@ -50,7 +51,7 @@ async def held(scheduler: Scheduler, *ids: str) -> list[Any]:
 
     async def all_held() -> list[Any] | None:
         jobs = [await scheduler.get_job(one) for one in ids]
-        return [job.held for job in jobs] if all(job.held for job in jobs) else None
+        return [job.waiting_for for job in jobs] if all(job.waiting_for for job in jobs) else None
 
     found: list[Any] = await eventually(all_held)
     return found
@@ -61,13 +62,13 @@ async def test_a_paused_queue_is_not_looked_into_and_goes_on_when_it_is_resumed(
 ) -> None:
     worker, other = make_scheduler(), make_scheduler()
     recording(worker, ran, "x")
-    await other.pause(queue="mail", reason="provider is down", actor="anna")
+    await other.queues.pause("mail", reason="provider is down", actor="anna")
     await worker.start()
     jobs = [await other.schedule("x", {"i": i}, queue="mail") for i in range(5)]
     await other.wait((await other.schedule("x", {"i": 9})).id, 10)
     assert ran == [("x", 9)]
     assert await count_jobs(db, ready=True, queue="mail") == 5  # they have not even been touched
-    (pause,) = await worker.pauses()
+    (pause,) = await worker.limits.pauses()
     assert (pause.scope, pause.target, pause.key, pause.reason, pause.actor) == (
         "queue",
         "mail",
@@ -75,10 +76,10 @@ async def test_a_paused_queue_is_not_looked_into_and_goes_on_when_it_is_resumed(
         "provider is down",
         "anna",
     )
-    assert await other.resume(queue="mail") == pause
+    assert await other.queues.resume("mail") == pause
     for job in jobs:
         await other.wait(job.id, 10)
-    assert await other.pauses() == []
+    assert await other.limits.pauses() == []
 
 
 async def test_a_running_worker_hears_of_a_pause_made_elsewhere(make_scheduler: Make, ran: Ran) -> None:
@@ -86,58 +87,58 @@ async def test_a_running_worker_hears_of_a_pause_made_elsewhere(make_scheduler: 
     recording(worker, ran, "x", "y")
     await worker.start()
     await other.wait((await other.schedule("x")).id, 10)
-    await other.pause(name="x", reason="bad release", actor="anna")
-    await eventually(lambda: worker._limits.closures)
+    await other.limits.pause("x", reason="bad release", actor="anna")
+    await eventually(lambda: inside(worker).limits.closures)
     job = await other.schedule("x", {"i": 1})
     ((why),) = await held(other, job.id)
     assert (why.by, why.note) == ("limit", "The job 'x' is paused by anna: bad release")
     await other.wait((await other.schedule("y")).id, 10)
     assert ran == [("x", 0), ("y", 0)]
-    await other.resume(name="x")
+    await other.limits.resume("x")
     await other.wait(job.id, 10)
 
 
 async def test_a_worker_that_stops_listening_looks_by_itself_soon(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.engine.controls._TOLD", 1000.0)
+    monkeypatch.setattr("mainspring.engine.limits.controls._TOLD", 1000.0)
     worker, other = make_scheduler(), make_scheduler()
     await worker.start()
-    inner = worker._worker
+    inner = inside(worker).worker
     assert inner is not None
     await eventually(lambda: inner._watcher.listening)
     for _ in range(2):
         await inner._controls.run_once()  # it would sleep for very long now
     monkeypatch.setattr(inner._watcher, "_on_control", lambda: None)
-    await other.pause(name="x")
+    await other.limits.pause("x")
     monkeypatch.setattr(inner._controls, "_told", lambda: False)
-    await eventually(lambda: worker._limits.closures)
+    await eventually(lambda: inside(worker).limits.closures)
 
 
 async def test_a_pause_of_a_key_holds_back_only_the_jobs_that_have_it(make_scheduler: Make, ran: Ran) -> None:
     worker, other = make_scheduler(), make_scheduler()
     recording(worker, ran, "report")
-    await other.pause(name="report", key={"tenant": "acme"})
+    await other.limits.pause("report", key={"tenant": "acme"})
     await worker.start()
     paused = await other.schedule("report", {"i": 1, "tenant": "acme"})
     await other.wait((await other.schedule("report", {"i": 2, "tenant": "bravo"})).id, 10)
     await held(other, paused.id)
     assert ran == [("report", 2)]
-    assert await other.resume(name="report") is None
-    assert await other.resume(name="report", key={"tenant": "bravo"}) is None
+    assert await other.limits.resume("report") is None
+    assert await other.limits.resume("report", key={"tenant": "bravo"}) is None
     assert (await other.get_job(paused.id)).state == "pending"
-    await other.resume(name="report", key={"tenant": "acme"})
+    await other.limits.resume("report", key={"tenant": "acme"})
     await other.wait(paused.id, 10)
 
 
 async def test_a_key_of_a_queue_can_be_paused_too(scheduler: Scheduler, ran: Ran) -> None:
     recording(scheduler, ran, "x", "y")
-    await scheduler.pause(queue="default", key={"tenant": "acme"})
+    await scheduler.queues.pause("default", key={"tenant": "acme"})
     await scheduler.start()
     paused = [(await scheduler.schedule(name, {"i": 1, "tenant": "acme"})).id for name in ("x", "y")]
     await scheduler.wait((await scheduler.schedule("x", {"i": 2})).id, 10)
     await held(scheduler, *paused)
-    await scheduler.resume(queue="default", key={"tenant": "acme"})
+    await scheduler.queues.resume("default", key={"tenant": "acme"})
     await ran.has(("x", 1), ("x", 2), ("y", 1))
 
 
@@ -145,14 +146,14 @@ async def test_a_key_of_a_queue_can_be_paused_too(scheduler: Scheduler, ran: Ran
 async def test_a_paused_job_can_be_cancelled_at_once(scheduler: Scheduler, ran: Ran, selector: dict[str, Any]) -> None:
     recording(scheduler, ran, "x")
     await scheduler.start()
-    await scheduler.pause(**selector)
-    await eventually(lambda: scheduler._limits.closures)
+    await pause(scheduler, **selector)
+    await eventually(lambda: inside(scheduler).limits.closures)
     job = await scheduler.schedule("x", {"i": 1})
     if "queue" not in selector:
         await held(scheduler, job.id)
     cancelled = await scheduler.cancel(job.id, "not needed")
-    assert (cancelled.state, cancelled.held) == ("cancelled", None)
-    await scheduler.resume(**selector)
+    assert (cancelled.state, cancelled.waiting_for) == ("cancelled", None)
+    await resume(scheduler, **selector)
     await scheduler.wait((await scheduler.schedule("x", {"i": 2})).id, 10)
     assert ran == [("x", 2)]
 
@@ -168,9 +169,9 @@ async def test_what_runs_goes_on_when_its_queue_is_paused_and_can_be_cancelled(s
     await scheduler.start()
     job = await scheduler.schedule("slow")
     await started.wait()
-    await scheduler.pause(queue="default")
-    await scheduler.pause(name="slow")
-    await eventually(lambda: len(scheduler._limits.closures) == 2)
+    await scheduler.queues.pause("default")
+    await scheduler.limits.pause("slow")
+    await eventually(lambda: len(inside(scheduler).limits.closures) == 2)
     assert (await scheduler.get_job(job.id)).state == "running"
     await scheduler.cancel(job.id)
     assert (await scheduler.wait(job.id, 10)).state == "cancelled"
@@ -182,7 +183,7 @@ async def test_paused_jobs_in_the_line_of_a_limit_let_those_behind_them_pass(
     """Two names share a queue's one slot; what is paused must not stand in the way of the other name."""
     worker, other = make_scheduler(), make_scheduler()
     release = asyncio.Event()
-    worker.limit_queue("default", concurrency=1)
+    worker.queues.limit("default", concurrency=1)
     recording(worker, ran, "x", "y")
 
     @worker.job("blocker")
@@ -191,17 +192,17 @@ async def test_paused_jobs_in_the_line_of_a_limit_let_those_behind_them_pass(
 
     await worker.start()
     await other.schedule("blocker")
-    await eventually(lambda: worker._worker is not None and worker._worker.running)
+    await eventually(lambda: inside(worker).worker.running)
     jobs = [await other.schedule("x", {"i": i}) for i in range(30)]
     last = await other.schedule("y")
     await held(other, jobs[0].id, last.id)
-    await other.pause(name="x")
-    await eventually(lambda: worker._limits.closures)
+    await other.limits.pause("x")
+    await eventually(lambda: inside(worker).limits.closures)
     release.set()
     await other.wait(last.id, 10)
     assert ran == [("y", 0)]
     await eventually(lambda: count_jobs(db, line="p:name:x"))
-    await other.resume(name="x")
+    await other.limits.resume("x")
     for job in jobs:
         await other.wait(job.id, 10)
     assert await count_jobs(db, line={"$exists": True}) == 0
@@ -211,16 +212,16 @@ async def test_a_paused_queue_whose_keys_take_turns_is_left_as_it_is(
     scheduler: Scheduler, ran: Ran, db: Database
 ) -> None:
     recording(scheduler, ran, "x", fair="tenant")
-    await scheduler.pause(queue="default")
+    await scheduler.queues.pause("default")
     await scheduler.start()
     jobs = [await scheduler.schedule("x", {"i": i, "tenant": f"t{i % 3}"}) for i in range(9)]
     await scheduler.wait((await scheduler.schedule("x", {"i": 9}, queue="other")).id, 10)
     assert ran == [("x", 9)]
     lines = Counter([job["line"] async for job in db["jobs"].find({"line": {"$gt": ""}}, hint="line")])
-    # Whoever mends lines may come upon the first of a key before it is marked, and send that key to the pause's line.
+    # A worker that mends lines may see the first job of a key before it is marked, and send it to the pause's line.
     assert lines.total() == 9
     assert sum(line.startswith("f:default:") for line in lines) >= 2
-    await scheduler.resume(queue="default")
+    await scheduler.queues.resume("default")
     for job in jobs:
         await scheduler.wait(job.id, 10)
 
@@ -237,16 +238,16 @@ async def test_jobs_of_a_paused_queue_in_the_line_of_a_limit_let_others_pass(mak
 
     await worker.start()
     await other.schedule("x", {"i": 0}, queue="first")
-    await eventually(lambda: worker._worker is not None and worker._worker.running)
+    await eventually(lambda: inside(worker).worker.running)
     paused = [await other.schedule("x", {"i": i}, queue="second") for i in range(1, 20)]
     last = await other.schedule("x", {"i": 20}, queue="first")
     await held(other, paused[0].id, last.id)
-    await other.pause(queue="second")
-    await eventually(lambda: worker._limits.closures)
+    await other.queues.pause("second")
+    await eventually(lambda: inside(worker).limits.closures)
     release.set()
     await other.wait(last.id, 10)
     assert ran == [0, 20]
-    await other.resume(queue="second")
+    await other.queues.resume("second")
     await ran.has(*range(21))
 
 
@@ -260,7 +261,7 @@ async def test_a_long_stretch_of_paused_jobs_does_not_starve_those_behind_it(
     recording(worker, ran, "x", "y")
     await other.schedule_bulk([{"name": "x", "data": {"i": i}} for i in range(3000)])
     last = await other.schedule("y")
-    await other.pause(name="x")
+    await other.limits.pause("x")
     await worker.start()
     await other.wait(last.id, 20)
     assert ran == [("y", 0)]
@@ -284,11 +285,10 @@ async def test_claimed_jobs_that_wait_for_a_slot_are_given_back_when_they_are_pa
     await worker.start()
     jobs = [await other.schedule("x", {"i": i}) for i in range(3)]
     await eventually(lambda: ran)
-    assert worker._worker is not None
-    without_chore(worker, "return_idle")
-    await worker._worker._producer._claim_batch("default", 2, 0.0)  # as it does when jobs are very short
-    assert len(worker._worker._slots.waiting) == 2
-    await other.pause(name="x")
+    without_chore(worker, "return_unstarted")
+    await inside(worker).worker._producer._claim_batch("default", 2, 0.0)  # as it does when jobs are very short
+    assert len(inside(worker).worker._slots.waiting) == 2
+    await other.limits.pause("x")
     await held(other, jobs[1].id, jobs[2].id)
     release.set()
     await other.wait(jobs[0].id, 10)
@@ -297,41 +297,41 @@ async def test_claimed_jobs_that_wait_for_a_slot_are_given_back_when_they_are_pa
 
 
 async def test_a_pause_that_is_made_again_has_the_new_reason(scheduler: Scheduler) -> None:
-    await scheduler.pause(queue="mail", reason="one", actor="anna")
-    await scheduler.pause(queue="mail", reason="two")
-    (pause,) = await scheduler.pauses()
+    await scheduler.queues.pause("mail", reason="one", actor="anna")
+    await scheduler.queues.pause("mail", reason="two")
+    (pause,) = await scheduler.limits.pauses()
     assert (pause.reason, pause.actor) == ("two", None)
 
 
 async def test_several_pauses_of_one_job_all_have_to_end(scheduler: Scheduler, ran: Ran) -> None:
     recording(scheduler, ran, "x")
-    await scheduler.pause(name="x")
-    await scheduler.pause(queue="default")
-    await scheduler.pause(name="x", key={"tenant": "acme"})
+    await scheduler.limits.pause("x")
+    await scheduler.queues.pause("default")
+    await scheduler.limits.pause("x", key={"tenant": "acme"})
     await scheduler.start()
     job = await scheduler.schedule("x", {"tenant": "acme"})
-    await scheduler.resume(queue="default")
+    await scheduler.queues.resume("default")
     await held(scheduler, job.id)
-    await scheduler.resume(name="x")
+    await scheduler.limits.resume("x")
 
     async def moved() -> bool:
         now = await scheduler.get_job(job.id)
-        return now.held is not None and "tenant" in now.held.note
+        return now.waiting_for is not None and "tenant" in now.waiting_for.note
 
     await eventually(moved)
     assert ran == []
-    await scheduler.resume(name="x", key={"tenant": "acme"})
+    await scheduler.limits.resume("x", key={"tenant": "acme"})
     await scheduler.wait(job.id, 10)
 
 
 async def test_a_line_whose_pause_is_gone_is_found_and_dissolved(make_scheduler: Make, ran: Ran, db: Database) -> None:
-    """Somebody has ended the pause and died before he could dissolve its line."""
+    """A process has ended the pause and died before it could dissolve the wait list."""
     worker, other = make_scheduler(), make_scheduler()
     recording(worker, ran, "x")
     await worker.start()
-    without_chore(worker, "clear_lines")
-    await other.pause(name="x")
-    await eventually(lambda: worker._limits.closures)
+    without_chore(worker, "dissolve_wait_lists")
+    await other.limits.pause("x")
+    await eventually(lambda: inside(worker).limits.closures)
     job = await other.schedule("x")
     await held(other, job.id)
     await db["jobs.controls"].delete_one({"_id": "pause:name:x"})
@@ -345,7 +345,9 @@ async def test_a_line_of_a_pause_that_ended_while_nobody_ran_is_dissolved_at_the
     recording(worker, ran, "x")
     job = await other.schedule("x")
     await db.jobs.update_one(
-        {"name": "x"}, {"$set": {"line": "p:name:x", "held": {"by": "limit"}}, "$unset": {"ready": 1}}, hint="_id_"
+        {"name": "x"},
+        {"$set": {"line": "p:name:x", "waiting_for": {"by": "limit"}}, "$unset": {"ready": 1}},
+        hint="_id_",
     )
     await worker.start()
     await other.wait(job.id, 20)
@@ -357,11 +359,11 @@ async def test_pauses_count_on_a_server_without_change_streams(standalone: Serve
     ran = Ran()
     recording(worker, ran, "x", "y")
     await worker.start()
-    await other.pause(name="x")
-    await eventually(lambda: worker._limits.closures)
+    await other.limits.pause("x")
+    await eventually(lambda: inside(worker).limits.closures)
     job = await other.schedule("x")
     await held(other, job.id)
-    await other.resume(name="x")
+    await other.limits.resume("x")
     await other.wait(job.id, 10)
 
 
@@ -378,7 +380,7 @@ async def test_a_control_that_cannot_be_understood_does_not_stop_the_others(
             {"_id": "strange"},
         ]
     )
-    await other.pause(name="x")
+    await other.limits.pause("x")
     await worker.start()
     job = await other.schedule("x")
     await other.wait((await other.schedule("y")).id, 10)
@@ -388,9 +390,6 @@ async def test_a_control_that_cannot_be_understood_does_not_stop_the_others(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "either name=… .* or queue=…"),
-        ({"name": "x", "queue": "y"}, "either name=… .* or queue=…"),
-        ({"key": {"tenant": "acme"}}, "either name=… .* or queue=…"),
         ({"name": ""}, "a job's name must be printable text"),
         ({"queue": 5}, "a queue's name must be printable text"),
         ({"name": "x", "key": "tenant"}, "key is one value in the data"),
@@ -409,23 +408,23 @@ async def test_a_pause_that_makes_no_sense_is_refused_and_changes_nothing(
     scheduler: Scheduler, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        await scheduler.pause(**arguments)
-    assert await scheduler.pauses() == []
+        await pause(scheduler, **arguments)
+    assert await scheduler.limits.pauses() == []
 
 
 async def test_the_blocking_face_pauses_and_resumes(uri: str, ran: Ran) -> None:
     def use() -> None:
         scheduler = sync.Scheduler(uri)
         try:
-            scheduler.pause(queue="mail", reason="why not")
-            assert [pause.reason for pause in scheduler.pauses()] == ["why not"]
-            assert scheduler.resume(queue="mail") is not None
-            scheduler.override_limit(name="x", concurrency=Limit(3))
-            assert [status.concurrency for status in scheduler.limits()] == [Limit(3)]
-            assert scheduler.remove_override(name="x") is not None
-            assert scheduler.open_breaker(name="x").state == "open"
-            assert [status.state for status in scheduler.breakers()] == ["open"]
-            assert scheduler.close_breaker(name="x").state == "closed"
+            scheduler.queues.pause("mail", reason="why not")
+            assert [pause.reason for pause in scheduler.limits.pauses()] == ["why not"]
+            assert scheduler.queues.resume("mail") is not None
+            scheduler.limits.set(name="x", concurrency=Limit(3))
+            assert [status.concurrency for status in scheduler.limits.all()] == [Limit(3)]
+            assert scheduler.limits.remove(name="x") is not None
+            assert scheduler.limits.open_breaker(name="x").state == "open"
+            assert [status.state for status in scheduler.limits.breakers()] == ["open"]
+            assert scheduler.limits.close_breaker(name="x").state == "closed"
         finally:
             scheduler.stop()
 

@@ -17,6 +17,7 @@ from pymongo import AsyncMongoClient
 
 from harness.apps import isolated
 from harness.commands import alive
+from harness.inside import inside
 from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
@@ -27,6 +28,7 @@ ISOLATED = (
     isolated.add_async,
     isolated.where,
     isolated.large,
+    isolated.measure,
     isolated.end_hard,
     isolated.shoot_itself,
     isolated.hang,
@@ -36,6 +38,10 @@ ISOLATED = (
     isolated.report,
     isolated.report_async,
     isolated.schedule_nonsense,
+    isolated.schedule_unpicklable,
+    isolated.stop_iterating,
+    isolated.babble,
+    isolated.begin_only,
     isolated.count,
     isolated.count_async,
 )
@@ -57,9 +63,9 @@ async def worker(servers: Servers, side_client: AsyncMongoClient[dict[str, Any]]
 
 
 @pytest.fixture
-def inside(worker: Scheduler) -> Database:
-    database: Database = worker.client.get_default_database()
-    return database
+def database(worker: Scheduler) -> Database:
+    found: Database = worker.client.get_default_database()
+    return found
 
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
@@ -219,9 +225,9 @@ async def test_signals_come_over(
         assert done.error is not None and done.error.message == f"to {kind}"
 
 
-async def test_data_that_does_not_fit_fails_at_once(worker: Scheduler, inside: Database) -> None:
+async def test_data_that_does_not_fit_fails_at_once(worker: Scheduler, database: Database) -> None:
     job = await worker.schedule("add", {"a": 1, "b": 2}, delay=3600)
-    await inside.jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"data": {"a": "one"}}})
+    await database.jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"data": {"a": "one"}}})
     await worker.run_now(job.id)
     done = await worker.wait(job.id, timeout=20)
     assert (done.state, len(done.attempts)) == ("failed", 1)
@@ -252,14 +258,41 @@ async def test_what_the_context_refuses_is_raised_there(worker: Scheduler) -> No
     assert done.error is not None and done.error.type.endswith("InvalidJob")
 
 
+@pytest.mark.parametrize(
+    ("name", "type", "message"),
+    [
+        ("schedule_unpicklable", "InvalidJob", "cannot be sent from the handler's process"),
+        ("babble", "ProcessDied", "sent a message that cannot be read (TypeError("),
+        ("stop_iterating", "RuntimeError", "the handler raised StopIteration"),
+        ("begin_only", "HandlerError", "returned a coroutine"),
+    ],
+)
+async def test_whatever_a_process_sends_or_raises_its_job_fails(
+    worker: Scheduler, name: str, type: str, message: str
+) -> None:
+    done = await ended(worker, name, retry=1)
+    assert done.state == "failed" and done.error is not None
+    assert done.error.type == type and message in done.error.message
+
+
+async def test_a_process_that_reads_nothing_does_not_stop_its_worker(worker: Scheduler) -> None:
+    pid = (await ended(worker, "where")).result
+    os.kill(int(pid), signal.SIGSTOP)
+    job = await worker.schedule("measure", {"text": "x" * 260_000})
+    await eventually(lambda: any(one.process is not None for one in inside(worker).worker.claimed_jobs.all()))
+    assert (await ended(worker, "suspicious")).state == "completed"
+    await worker.cancel(job.id)
+    assert (await worker.wait(job.id, timeout=20)).state == "cancelled"
+
+
 @pytest.mark.parametrize("name", ["count", "count_async"])
 async def test_a_transaction_commits_the_effect_with_the_completion(
-    worker: Scheduler, inside: Database, name: str
+    worker: Scheduler, database: Database, name: str
 ) -> None:
     done = await ended(worker, name, {"key": name})
     assert (done.state, len(done.attempts)) == ("completed", 1), done.error
     assert done.result not in (None, os.getpid())
-    counter = await inside["counters"].find_one({"_id": name})
+    counter = await database["counters"].find_one({"_id": name})
     assert counter is not None and counter["n"] == 1
 
 
@@ -269,18 +302,18 @@ async def test_progress_and_log_stay_with_an_attempt_that_a_transaction_complete
     assert done.progress == Progress(30, "counting")
 
 
-async def test_a_transaction_that_raises_leaves_nothing_behind(worker: Scheduler, inside: Database) -> None:
+async def test_a_transaction_that_raises_leaves_nothing_behind(worker: Scheduler, database: Database) -> None:
     done = await ended(worker, "count_async", {"key": "failed", "fail": True})
     assert (done.state, len(done.attempts)) == ("failed", 1)
-    assert await inside["counters"].find_one({"_id": "failed"}) is None
+    assert await database["counters"].find_one({"_id": "failed"}) is None
 
 
-async def test_transactions_that_conflict_run_again_and_cost_no_attempt(worker: Scheduler, inside: Database) -> None:
-    await inside["counters"].insert_one({"_id": "wanted", "n": 0})
+async def test_transactions_that_conflict_run_again_and_cost_no_attempt(worker: Scheduler, database: Database) -> None:
+    await database["counters"].insert_one({"_id": "wanted", "n": 0})
     jobs = await worker.schedule_bulk([{"name": "count_async", "data": {"key": "wanted"}}] * 8)
     done = await asyncio.gather(*(worker.wait(job.id, timeout=60) for job in jobs))
     assert [(job.state, len(job.attempts)) for job in done] == [("completed", 1)] * 8
-    counter = await inside["counters"].find_one({"_id": "wanted"})
+    counter = await database["counters"].find_one({"_id": "wanted"})
     assert counter is not None and counter["n"] == 8
 
 
@@ -296,12 +329,12 @@ async def test_a_local_function_is_refused(scheduler: Scheduler) -> None:
         scheduler.job("lambda", isolation="process")(lambda: None)
 
 
-async def test_a_suspect_runs_in_a_process_that_ends_with_it(worker: Scheduler, inside: Database) -> None:
+async def test_a_suspect_runs_in_a_process_that_ends_with_it(worker: Scheduler, database: Database) -> None:
     assert (await ended(worker, "suspicious")).result == os.getpid()
     pids = []
     for _ in range(2):
         job = await worker.schedule("suspicious", delay=3600)
-        await inside.jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"suspect": True}})
+        await database.jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"suspect": True}})
         await worker.run_now(job.id)
         done = await worker.wait(job.id, timeout=60)
         assert (done.state, done.suspect) == ("completed", False)

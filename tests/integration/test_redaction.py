@@ -11,12 +11,21 @@ import pytest
 from harness.apps import sealed
 from harness.waiting import eventually
 from mainspring import Cancel, Every, Fail, Job, JobContext, Limit, Scheduler
+from mainspring.model.jobs.event_names import EventName
 from mainspring.store.codec import MAX_LOG_LINE, MAX_MESSAGE, MAX_STACK
 
 Make = Callable[..., Scheduler]
 
 SECRET = "hunter2-qzwxvkjb"
-JOB_EVENTS = ("job:created", "job:start", "job:success", "job:fail", "job:retry", "job:progress", "job:cancel")
+JOB_EVENTS: tuple[EventName, ...] = (
+    "job:created",
+    "job:start",
+    "job:success",
+    "job:fail",
+    "job:retry",
+    "job:progress",
+    "job:cancel",
+)
 
 
 def everything(job: Job) -> str:
@@ -66,8 +75,8 @@ async def test_the_jobs_in_events_have_words_in_place_of_redacted_values_and_han
 async def test_the_usual_names_are_redacted_unless_the_list_is_empty(make_scheduler: Make) -> None:
     usual, none = make_scheduler(), make_scheduler(redact=[])
     job = await usual.schedule("login", {"password": SECRET, "user": "ann"})
-    assert usual.shown(job).data == {"password": "[redacted]", "user": "ann"}
-    assert none.shown(job).data == {"password": SECRET, "user": "ann"}
+    assert usual.privacy.shown(job).data == {"password": "[redacted]", "user": "ann"}
+    assert none.privacy.shown(job).data == {"password": SECRET, "user": "ann"}
     assert (await usual.get_job(job.id)).data == {"password": SECRET, "user": "ann"}
 
 
@@ -161,7 +170,7 @@ async def test_what_is_lifted_to_a_redacted_name_is_redacted(make_scheduler: Mak
     old, new = make_scheduler(), make_scheduler()
     job = await old.schedule("login", {"word": SECRET})
 
-    @new.job("login", version=2, lift={1: lambda data: {"password": data["word"]}}, retry=1)
+    @new.job("login", version=2, upgrade={1: lambda data: {"password": data["word"]}}, retry=1)
     async def login(password: str) -> None:
         raise ValueError(password)
 
@@ -195,7 +204,7 @@ async def test_an_explanation_shows_no_redacted_value(make_scheduler: Make) -> N
     @scheduler.job("work", concurrency=Limit(1, key="tenant"))
     async def work(tenant: str) -> None: ...
 
-    await scheduler.pause(name="work", key={"tenant": SECRET})
+    await scheduler.limits.pause("work", key={"tenant": SECRET})
     job = await scheduler.schedule("work", {"tenant": SECRET})
     explanation = await scheduler.explain(job.id)
     assert "[redacted]" in explanation.text
@@ -210,10 +219,10 @@ async def test_a_schedule_in_an_event_shows_no_redacted_or_encrypted_value(make_
     await scheduler.schedule(
         "work", {"password": SECRET, "iban": SECRET}, encrypt=["iban"], repeat=Every("1h"), schedule_id="nightly"
     )
-    await scheduler.pause_schedule("nightly")
+    await scheduler.schedules.pause("nightly")
     assert heard[0].data == {"password": "[redacted]", "iban": "[encrypted]"}
     assert SECRET not in repr(heard[0])
-    assert SECRET not in repr(await scheduler.get_schedule("nightly"))
+    assert SECRET not in repr(await scheduler.schedules.get("nightly"))
 
 
 async def test_a_job_is_shown_without_what_its_errors_and_logs_told_before_it_was_redacted(
@@ -231,7 +240,7 @@ async def test_a_job_is_shown_without_what_its_errors_and_logs_told_before_it_wa
     await careless.start()
     failed = await careless.wait(job.id, timeout=20)
     assert failed.error is not None and failed.error.message == f"pin {SECRET}"
-    shown = careful.shown(failed)
+    shown = careful.privacy.shown(failed)
     assert shown.error is not None and shown.error.message == "pin [redacted]"
     assert SECRET not in everything(shown)
     assert (shown.id, shown.state, shown.tries, shown.run_at) == (failed.id, failed.state, failed.tries, failed.run_at)

@@ -12,6 +12,7 @@ import pytest
 from bson import ObjectId
 
 from harness.dead import dead_letter, dead_letters
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
 from mainspring import (
@@ -25,9 +26,9 @@ from mainspring import (
     WaitTimeout,
     sync,
 )
-from mainspring.dead_letters import _IDLE
-from mainspring.engine.redriving import take_step
-from mainspring.model.dead_letters import DISCARD, RETRY, Selection
+from mainspring.client.namespaces.dead_letters import _IDLE
+from mainspring.engine.services.redriving import take_step
+from mainspring.model.dead_letters.dead_letters import DISCARD, RETRY, Selection
 from mainspring.store import Store
 
 Make = Callable[..., Scheduler]
@@ -37,19 +38,19 @@ LONG_AGO = NOW - timedelta(days=30)
 
 
 def store_of(scheduler: Scheduler) -> Store:
-    return scheduler._link.open_store()
+    return inside(scheduler).open_store
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits does not wait for a worker that there is not."""
-    monkeypatch.setattr("mainspring.dead_letters._IDLE", -_IDLE)
+    """A caller that waits does the work itself where there is no worker."""
+    monkeypatch.setattr("mainspring.client.namespaces.dead_letters._IDLE", -_IDLE)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
-    """Who waits leaves the work to the workers."""
-    monkeypatch.setattr("mainspring.dead_letters._IDLE", timedelta(hours=1))
+    """A caller that waits leaves the work to the workers."""
+    monkeypatch.setattr("mainspring.client.namespaces.dead_letters._IDLE", timedelta(hours=1))
 
 
 async def fill(scheduler: Scheduler, db: Database, count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def counts(redrive: Redrive | sync.Redrive) -> tuple[str, int, int, int]:
 async def test_dead_letters_that_match_are_run_again_and_no_others(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 3)
     await fill(scheduler, db, 2, name="other")
-    redrive = await scheduler.retry_dead_letters(name="other", reason="fixed", actor="ada")
+    redrive = await scheduler.dead_letters.retry(name="other", reason="fixed", actor="ada")
     assert counts(await redrive.wait()) == ("done", 2, 2, 0)
     assert (redrive.kind, redrive.reason, redrive.actor) == ("retry", "fixed", "ada")
     again = [job async for job in scheduler.jobs(state="pending")]
@@ -94,7 +95,7 @@ async def test_a_few_are_done_when_the_call_returns_and_a_worker_runs_them_at_on
 
     await fill(scheduler, db, 3)
     async with scheduler:
-        redrive = await scheduler.retry_dead_letters(everything=True)
+        redrive = await scheduler.dead_letters.retry(everything=True)
         assert (redrive.state, redrive.done, redrive.progress) == ("done", 3, 1.0)
         await eventually(lambda: sorted(ran) == [0, 1, 2])
 
@@ -103,7 +104,7 @@ async def test_more_than_a_batch_is_carried_on_by_whoever_waits_while_no_worker_
     scheduler: Scheduler, db: Database
 ) -> None:
     await fill(scheduler, db, 1200)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     assert counts(redrive) == ("running", 1200, 500, 0)
     assert not redrive.finished and redrive.progress == pytest.approx(500 / 1200)
     done = await redrive.wait()
@@ -113,7 +114,7 @@ async def test_more_than_a_batch_is_carried_on_by_whoever_waits_while_no_worker_
 
 async def test_a_worker_carries_a_redrive_on(scheduler: Scheduler, db: Database, patient: None) -> None:
     await fill(scheduler, db, 1200)
-    redrive = await scheduler.retry_dead_letters(name="work")
+    redrive = await scheduler.dead_letters.retry(name="work")
     with pytest.raises(WaitTimeout, match=r"has not ended within 0\.5 s"):
         await redrive.wait(0.5)
     await scheduler.start()
@@ -124,10 +125,10 @@ async def test_dead_letters_can_be_named_by_their_ids(scheduler: Scheduler, db: 
     letters = await fill(scheduler, db, 3)
     completed = dead_letter(NOW) | {"state": "completed"}
     await db.jobs.insert_one(completed)
-    one = await scheduler.retry_dead_letters(str(letters[0]["_id"]))
+    one = await scheduler.dead_letters.retry(str(letters[0]["_id"]))
     assert counts(await one.wait()) == ("done", 1, 1, 0)
     strays = [str(completed["_id"]), str(ObjectId()), "no-such-job"]
-    redrive = await scheduler.retry_dead_letters([str(letters[1]["_id"]), *strays])
+    redrive = await scheduler.dead_letters.retry([str(letters[1]["_id"]), *strays])
     done = await redrive.wait()
     assert counts(done) == ("done", 4, 1, 3)
     assert [(skip.job_id, skip.reason) for skip in done.skips] == [(s, "it is no dead letter any more") for s in strays]
@@ -136,25 +137,25 @@ async def test_dead_letters_can_be_named_by_their_ids(scheduler: Scheduler, db: 
 
 async def test_many_ids_are_dealt_with_in_batches(scheduler: Scheduler, db: Database) -> None:
     letters = await fill(scheduler, db, 700)
-    redrive = await scheduler.retry_dead_letters([str(letter["_id"]) for letter in letters])
+    redrive = await scheduler.dead_letters.retry([str(letter["_id"]) for letter in letters])
     assert redrive.done == 500
     assert counts(await redrive.wait()) == ("done", 700, 700, 0)
 
 
 async def test_that_all_are_meant_has_to_be_said(scheduler: Scheduler) -> None:
-    for verb in (scheduler.retry_dead_letters, scheduler.discard_dead_letters):
+    for verb in (scheduler.dead_letters.retry, scheduler.dead_letters.discard):
         with pytest.raises(ConfigurationError, match="everything=True for all"):
             await verb()
         with pytest.raises(ConfigurationError, match="leave it out beside"):
             await verb(everything=True, name="work")
         with pytest.raises(ConfigurationError, match="ids must be"):
             await verb([1])  # type: ignore[list-item]
-    assert await scheduler.redrives() == []
+    assert await scheduler.dead_letters.redrives() == []
 
 
 async def test_dead_letters_that_are_made_after_it_began_are_not_meant(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 501)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     await db.jobs.insert_one(dead_letter(datetime.now(UTC) + timedelta(seconds=5), 999))
     assert counts(await redrive.wait()) == ("done", 501, 501, 0)
     assert await states(db) == {"pending": 501, "failed": 1}
@@ -164,13 +165,13 @@ async def test_one_that_fails_again_meanwhile_is_not_taken_again_whatever_the_se
     scheduler: Scheduler, db: Database
 ) -> None:
     letters = await fill(scheduler, db, 600)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     moved = [letter["_id"] for letter in letters[:10]]
     again = {"state": "failed", "finished_at": NOW - timedelta(milliseconds=1)}
     await db.jobs.update_many({"_id": {"$in": moved}}, {"$set": again, "$unset": {"ready": 1}}, hint="_id_")
     assert counts(await redrive.wait()) == ("done", 600, 600, 0)
     assert await states(db) == {"pending": 590, "failed": 10}
-    assert counts(await (await scheduler.retry_dead_letters(everything=True)).wait()) == ("done", 10, 10, 0)
+    assert counts(await (await scheduler.dead_letters.retry(everything=True)).wait()) == ("done", 10, 10, 0)
 
 
 # -- editing -------------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ async def test_one_that_fails_again_meanwhile_is_not_taken_again_whatever_the_se
 
 async def test_the_data_can_be_edited_on_the_way(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 2, data={"number": 1, "old": {"a": 1}, "x.y": 1, "keep": [1]}, steps=[{"name": "s"}])
-    redrive = await scheduler.retry_dead_letters(
+    redrive = await scheduler.dead_letters.retry(
         everything=True, data={"number": None, "new": {"$b": 2}}, remove=["old", "x.y", "never"]
     )
     assert (await redrive.wait()).done == 2
@@ -189,7 +190,7 @@ async def test_the_data_can_be_edited_on_the_way(scheduler: Scheduler, db: Datab
 
 async def test_without_an_edit_the_data_and_the_steps_stay(scheduler: Scheduler, db: Database) -> None:
     (letter,) = await fill(scheduler, db, 1, steps=[{"name": "s"}])
-    await (await scheduler.retry_dead_letters(everything=True)).wait()
+    await (await scheduler.dead_letters.retry(everything=True)).wait()
     document = await db.jobs.find_one({"_id": letter["_id"]})
     assert document is not None and (document["data"], document["steps"]) == (letter["data"], letter["steps"])
 
@@ -202,7 +203,7 @@ async def test_an_edit_that_makes_no_sense_is_refused(make_scheduler: Make) -> N
         ({"data": {"a": "x" * 200}}, "over the limit"),
     ):
         with pytest.raises(InvalidJob, match=words):
-            await scheduler.retry_dead_letters(everything=True, **edit)
+            await scheduler.dead_letters.retry(everything=True, **edit)
 
 
 async def test_what_cannot_be_changed_is_skipped_with_a_reason_and_holds_up_nothing(
@@ -213,7 +214,7 @@ async def test_what_cannot_be_changed_is_skipped_with_a_reason_and_holds_up_noth
     sealed = dead_letter(LONG_AGO, data={"card": "sealed"}, sealed=["k"])
     broken = dead_letter(LONG_AGO, rev="text")
     await db.jobs.insert_many([odd, sealed, broken])
-    done = await (await scheduler.retry_dead_letters(everything=True, data={"a": 1})).wait()
+    done = await (await scheduler.dead_letters.retry(everything=True, data={"a": 1})).wait()
     assert counts(done) == ("done", 6, 3, 3)
     reasons = {skip.job_id: skip.reason for skip in done.skips}
     assert reasons[str(sealed["_id"])] == "its data is encrypted"
@@ -240,11 +241,9 @@ async def test_a_dedupe_key_is_taken_back_and_one_whose_key_another_job_holds_is
     await db["jobs.keys"].delete_one({"_id": "unknown"})
     other = await scheduler.schedule("work", {"number": 2}, dedupe_key="taken")
     assert not other.deduplicated
-    done = await (await scheduler.retry_dead_letters(everything=True)).wait()
+    done = await (await scheduler.dead_letters.retry(everything=True)).wait()
     assert counts(done) == ("done", 3, 2, 1)
-    assert [(skip.job_id, skip.reason) for skip in done.skips] == [
-        (taken.id, f"job {other.id} holds its dedupe key now")
-    ]
+    assert [(skip.job_id, skip.reason) for skip in done.skips] == [(taken.id, "another job holds its dedupe key now")]
     for key, job in (("free", free), ("unknown", unknown), ("taken", other)):
         again = await scheduler.schedule("work", dedupe_key=key)
         assert (again.id, again.deduplicated) == (job.id, True)
@@ -255,7 +254,7 @@ async def test_a_dedupe_key_is_taken_back_and_one_whose_key_another_job_holds_is
 async def test_of_two_dead_letters_with_one_dedupe_key_one_runs_again(scheduler: Scheduler, db: Database) -> None:
     first, second = await keyed_failure(scheduler, db, "k"), await keyed_failure(scheduler, db, "k")
     assert first.id != second.id
-    done = await (await scheduler.retry_dead_letters(everything=True)).wait()
+    done = await (await scheduler.dead_letters.retry(everything=True)).wait()
     assert counts(done) == ("done", 2, 1, 1)
     assert await states(db) == {"pending": 1, "failed": 1}
 
@@ -269,7 +268,7 @@ async def test_a_step_that_breaks_off_is_made_up_for_by_the_next_and_nothing_is_
 ) -> None:
     await fill(scheduler, db, 700)
     store = store_of(scheduler)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     whole = getattr(store.redrives, place)
     calls = 0
 
@@ -286,7 +285,7 @@ async def test_a_step_that_breaks_off_is_made_up_for_by_the_next_and_nothing_is_
     stored = await store.redrives.get(redrive.id)
     assert len(stored["batch"]) == 200 and (stored["done"], stored["state"]) == (500, "running")
     monkeypatch.undo()
-    monkeypatch.setattr("mainspring.dead_letters._IDLE", -_IDLE)
+    monkeypatch.setattr("mainspring.client.namespaces.dead_letters._IDLE", -_IDLE)
     assert counts(await redrive.wait()) == ("done", 700, 700, 0)
     assert {document["rev"] async for document in db.jobs.find({}, {"rev": 1}, hint="_id_")} == {3}
 
@@ -300,7 +299,7 @@ async def test_a_batch_that_is_done_again_moves_none_that_failed_again_since_wha
     await redrives._retry(taken, store_of(scheduler).removal.remove)
     again = {"state": "failed", "finished_at": NOW - timedelta(days=1)}
     await db.jobs.update_one({"_id": letters[0]["_id"]}, {"$set": again, "$unset": {"ready": 1}})
-    done = await take_step(store_of(scheduler), scheduler._archive, taken)
+    done = await take_step(store_of(scheduler), inside(scheduler).archive, taken)
     assert (done["state"], done["done"], done["skipped"]) == ("done", 3, 0)
     assert await states(db) == {"pending": 2, "failed": 1}
 
@@ -313,7 +312,7 @@ async def test_one_that_was_retried_by_hand_and_failed_again_while_its_batch_was
     taken = await redrives._take_batch(await redrives.start(RETRY, Selection(), None, None, ""))
     later = datetime.now(UTC) + timedelta(seconds=5)
     await db.jobs.update_one({"_id": letters[0]["_id"]}, {"$set": {"finished_at": later}})
-    done = await take_step(store_of(scheduler), scheduler._archive, taken)
+    done = await take_step(store_of(scheduler), inside(scheduler).archive, taken)
     assert (done["state"], done["done"], done["skipped"]) == ("done", 2, 1)
     assert (await scheduler.get_job(str(letters[0]["_id"]))).state == "failed"
 
@@ -323,8 +322,8 @@ async def test_several_processes_at_one_redrive_retry_each_dead_letter_once_and_
 ) -> None:
     schedulers = [make_scheduler() for _ in range(3)]
     await fill(schedulers[0], db, 2300)
-    redrive = await schedulers[0].retry_dead_letters(everything=True)
-    others = [await one.get_redrive(redrive.id) for one in schedulers]
+    redrive = await schedulers[0].dead_letters.retry(everything=True)
+    others = [await one.dead_letters.get_redrive(redrive.id) for one in schedulers]
     ended = await asyncio.gather(*(one.wait() for one in others))
     assert {counts(one) for one in ended} == {("done", 2300, 2300, 0)}
     assert {document["rev"] async for document in db.jobs.find({}, {"rev": 1}, hint="_id_")} == {3}
@@ -335,7 +334,7 @@ async def test_two_redrives_at_once_share_the_dead_letters_between_them(make_sch
     await fill(one, db, 1500)
     await other.connect()
     first, second = await asyncio.gather(
-        one.retry_dead_letters(everything=True), other.retry_dead_letters(everything=True)
+        one.dead_letters.retry(everything=True), other.dead_letters.retry(everything=True)
     )
     ended = await asyncio.gather(first.wait(), second.wait())
     assert sum(redrive.done for redrive in ended) == 1500
@@ -344,18 +343,22 @@ async def test_two_redrives_at_once_share_the_dead_letters_between_them(make_sch
 
 async def test_a_redrive_that_is_cancelled_takes_no_more_in_hand(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 700)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     cancelled = await redrive.cancel()
     assert counts(cancelled) == ("cancelled", 700, 500, 0) and cancelled.finished_at is not None
-    assert counts(await redrive.wait()) == counts(await scheduler.cancel_redrive(redrive.id)) == counts(cancelled)
+    assert (
+        counts(await redrive.wait())
+        == counts(await scheduler.dead_letters.cancel_redrive(redrive.id))
+        == counts(cancelled)
+    )
     stored = await store_of(scheduler).redrives.get(redrive.id)
-    after = await take_step(store_of(scheduler), scheduler._archive, stored)
+    after = await take_step(store_of(scheduler), inside(scheduler).archive, stored)
     assert "batch" not in after and await states(db) == {"pending": 500, "failed": 200}
 
 
 async def test_a_batch_that_was_in_hand_when_it_was_cancelled_is_counted(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 700)
-    redrive = await scheduler.retry_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.retry(everything=True)
     redrives = store_of(scheduler).redrives
     taken = await redrives._take_batch(await redrives.get(redrive.id))
     await redrives._move(taken, [one["_id"] for one in taken["batch"][:50]], [{"$set": {"redrive": redrive.id}}])
@@ -369,7 +372,7 @@ async def test_discarded_dead_letters_are_gone_with_their_dedupe_keys(scheduler:
     await fill(scheduler, db, 600)
     kept = await fill(scheduler, db, 2, name="other")
     job = await keyed_failure(scheduler, db, "k")
-    redrive = await scheduler.discard_dead_letters(name="work")
+    redrive = await scheduler.dead_letters.discard(name="work")
     assert redrive.kind == "discard"
     assert counts(await redrive.wait()) == ("done", 601, 601, 0)
     assert {job.id async for job in scheduler.jobs()} == {str(one["_id"]) for one in kept}
@@ -377,10 +380,10 @@ async def test_discarded_dead_letters_are_gone_with_their_dedupe_keys(scheduler:
 
 
 async def test_with_no_dead_letters_there_is_nothing_to_list_to_group_or_to_drive(scheduler: Scheduler) -> None:
-    assert [job async for job in scheduler.dead_letters()] == []
-    assert await scheduler.dead_letter_groups() == []
-    assert counts(await scheduler.discard_dead_letters(everything=True)) == ("done", 0, 0, 0)
-    assert counts(await scheduler.retry_dead_letters([])) == ("done", 0, 0, 0)
+    assert [job async for job in scheduler.dead_letters.find()] == []
+    assert await scheduler.dead_letters.groups() == []
+    assert counts(await scheduler.dead_letters.discard(everything=True)) == ("done", 0, 0, 0)
+    assert counts(await scheduler.dead_letters.retry([])) == ("done", 0, 0, 0)
 
 
 async def test_one_that_runs_again_when_it_would_be_discarded_stays(scheduler: Scheduler, db: Database) -> None:
@@ -409,7 +412,7 @@ async def test_the_archive_hook_gets_what_is_discarded_and_what_it_refuses_stays
         archived.extend(job.id for job in jobs)
 
     letters = await fill(scheduler, db, 3)
-    redrive = await scheduler.discard_dead_letters(everything=True)
+    redrive = await scheduler.dead_letters.discard(everything=True)
     assert counts(redrive) == ("running", 3, 0, 0) and await states(db) == {"failed": 3}
     refuses[0] = False
     assert counts(await redrive.wait()) == ("done", 3, 3, 0)
@@ -421,27 +424,27 @@ async def test_the_archive_hook_gets_what_is_discarded_and_what_it_refuses_stays
 
 async def test_redrives_can_be_listed_and_read(scheduler: Scheduler, db: Database) -> None:
     await fill(scheduler, db, 1)
-    first = await scheduler.retry_dead_letters(everything=True)
-    second = await scheduler.discard_dead_letters(everything=True)
-    assert [one.id for one in await scheduler.redrives()] == [second.id, first.id]
-    assert [one.id for one in await scheduler.redrives(limit=1)] == [second.id]
-    assert await scheduler.get_redrive(first.id) == await first.refresh()
-    for verb in (scheduler.get_redrive, scheduler.cancel_redrive):
+    first = await scheduler.dead_letters.retry(everything=True)
+    second = await scheduler.dead_letters.discard(everything=True)
+    assert [one.id for one in await scheduler.dead_letters.redrives()] == [second.id, first.id]
+    assert [one.id for one in await scheduler.dead_letters.redrives(limit=1)] == [second.id]
+    assert await scheduler.dead_letters.get_redrive(first.id) == await first.refresh()
+    for verb in (scheduler.dead_letters.get_redrive, scheduler.dead_letters.cancel_redrive):
         with pytest.raises(RedriveNotFound, match="No redrive has the id 'none'"):
             await verb("none")
     with pytest.raises(ConfigurationError, match="A redrive's id is"):
-        await scheduler.get_redrive("")
+        await scheduler.dead_letters.get_redrive("")
 
 
 async def test_redrives_that_ended_long_ago_are_forgotten_and_those_under_way_are_not(
     scheduler: Scheduler, db: Database
 ) -> None:
     await fill(scheduler, db, 501)
-    ended = await (await scheduler.retry_dead_letters(tag="none")).wait()
-    running = await scheduler.retry_dead_letters(everything=True)
+    ended = await (await scheduler.dead_letters.retry(tag="none")).wait()
+    running = await scheduler.dead_letters.retry(everything=True)
     assert await store_of(scheduler).redrives.prune(ended.started_at, 10) == 0
     assert await store_of(scheduler).redrives.prune(datetime.now(UTC) + timedelta(minutes=1), 10) == 1
-    assert [one.id for one in await scheduler.redrives()] == [running.id]
+    assert [one.id for one in await scheduler.dead_letters.redrives()] == [running.id]
 
 
 async def test_the_blocking_face_drives_dead_letters_too(uri: str, db: Database, scheduler: Scheduler) -> None:
@@ -450,9 +453,14 @@ async def test_the_blocking_face_drives_dead_letters_too(uri: str, db: Database,
     def drive() -> tuple[Any, ...]:
         face = sync.Scheduler(uri)
         try:
-            redrive = face.retry_dead_letters(name="work", data={"a": 1})
+            redrive = face.dead_letters.retry(name="work", data={"a": 1})
             ended = redrive.wait(30)
-            same = (face.get_redrive(redrive.id), face.redrives()[0], ended.refresh(), ended.cancel())
+            same = (
+                face.dead_letters.get_redrive(redrive.id),
+                face.dead_letters.redrives()[0],
+                ended.refresh(),
+                ended.cancel(),
+            )
             return (*counts(ended), all(one == ended for one in same), isinstance(ended, sync.Redrive))
         finally:
             face.stop()

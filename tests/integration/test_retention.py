@@ -11,6 +11,7 @@ import pytest
 from bson import ObjectId
 from pymongo.errors import OperationFailure
 
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from harness.pruning import prune, pruner_of
 from harness.waiting import eventually
@@ -35,7 +36,7 @@ async def timed(make_scheduler: Make, clock: ManualClock) -> Scheduler:
 
 
 def store_of(scheduler: Scheduler) -> Store:
-    return scheduler._link.open_store()
+    return inside(scheduler).open_store
 
 
 async def one_in_each_state(scheduler: Scheduler, db: Database, clock: ManualClock) -> None:
@@ -112,7 +113,7 @@ async def test_one_step_deletes_no_more_than_a_few_hundred(timed: Scheduler, db:
     await finished(timed, db, 1100, at=clock.now())
     clock.advance(10)
     pruner, left = pruner_of(timed, keep_finished=5), list[int]()
-    while await pruner.run_once():
+    while await pruner.prune():
         left.append(await count_jobs(db))
     assert left == [600, 100] and await count_jobs(db) == 0
 
@@ -167,7 +168,7 @@ async def test_a_running_worker_prunes_by_itself(make_scheduler: Make, db: Datab
 async def test_one_worker_prunes_at_a_time(timed: Scheduler, db: Database, clock: ManualClock) -> None:
     await finished(timed, db, 3, at=clock.now())
     clock.advance(10)
-    assert not await pruner_of(timed, keep_finished=1000, worker="one").run_once()  # it has the lock, and nothing to do
+    assert not await pruner_of(timed, keep_finished=1000, worker="one").prune()  # it has the lock, and nothing to do
     assert await prune(timed, keep_finished=1, worker="other") == 0
     assert await prune(timed, keep_finished=1, worker="one") == 3
 
@@ -286,14 +287,14 @@ async def test_what_was_walked_over_is_not_read_again_until_the_next_lap(
     pruner = pruner_of(timed, [Keep(name="audit", age=None), Keep(age="5s")])
     await finished(timed, db, 1, at=clock.now(), name="audit")
     clock.advance(10)
-    assert not await pruner.run_once()
+    assert not await pruner.prune()
     late = clock.now() - timedelta(seconds=9)
     await finished(timed, db, 1, at=late)  # as a program that writes an end of a while ago
     clock.advance(60)
-    assert not await pruner.run_once()
+    assert not await pruner.prune()
     assert await count_jobs(db) == 2
     clock.advance(timedelta(minutes=15))
-    assert not await pruner.run_once()
+    assert not await pruner.prune()
     assert await kept(db) == Counter([("audit", "default", "completed")])
 
 
@@ -316,12 +317,12 @@ async def test_a_worker_makes_the_indexes_anew_when_somebody_has_dropped_them(
 ) -> None:
     scheduler = await make_scheduler(retention=[Keep(name="report", age="1h")]).connect()
     pruner = pruner_of(scheduler, [Keep(name="report", age="1h")])
-    await pruner.run_once()
+    await pruner.prune()
     await db.jobs.drop_index("kept_by_name")
     with pytest.raises(OperationFailure):
-        await pruner.run_once()
+        await pruner.prune()
     store_of(scheduler).removal.forget_indexes()
-    assert not await pruner.run_once()
+    assert not await pruner.prune()
     assert "kept_by_name" in await db.jobs.index_information()
 
 
@@ -355,16 +356,16 @@ async def test_keys_are_dropped_only_when_they_are_not_in_force_any_more(
     for key in ("over", "window", "window-over"):
         await timed.cancel(ended[key])
     await timed.delete(ended["deleted"])
-    assert await store_of(timed).keys.prune(clock.now(), 100) == 0  # nothing is older than now
+    assert await store_of(timed).dedupe_keys.prune(clock.now(), 100) == 0  # nothing is older than now
     clock.advance(timedelta(hours=2))
-    assert await store_of(timed).keys.prune(clock.now() - timedelta(hours=1), 100) == 2
+    assert await store_of(timed).dedupe_keys.prune(clock.now() - timedelta(hours=1), 100) == 2
     assert await keys(db) == ["live", "window"]
     assert (await timed.schedule("work", dedupe_key="live")).deduplicated
     assert (await timed.schedule("work", dedupe_key="window")).deduplicated
     assert not (await timed.schedule("work", dedupe_key="over")).deduplicated
     clock.advance(timedelta(days=2))
     await timed.cancel(ended["live"])
-    await store_of(timed).keys.prune(clock.now(), 100)
+    await store_of(timed).dedupe_keys.prune(clock.now(), 100)
     assert await keys(db) == ["over"]
 
 
@@ -377,7 +378,7 @@ async def test_keys_in_force_do_not_keep_those_behind_them_from_being_pruned(
     await timed.cancel(over.id)
     clock.advance(timedelta(hours=2))
     for _ in range(3):
-        await store_of(timed).keys.prune(clock.now() - timedelta(hours=1), 10)
+        await store_of(timed).dedupe_keys.prune(clock.now() - timedelta(hours=1), 10)
     assert len(await keys(db)) == 20 and "over" not in await keys(db)
 
 
@@ -387,7 +388,7 @@ async def test_a_job_is_kept_for_as_long_as_its_window_lasts(timed: Scheduler, c
     await timed.cancel(first.id)
     clock.advance(timedelta(days=29))
     assert await prune(timed, keep_finished=keep) == 0
-    assert await store_of(timed).keys.prune(clock.now() - timedelta(hours=1), 100) == 0
+    assert await store_of(timed).dedupe_keys.prune(clock.now() - timedelta(hours=1), 100) == 0
     assert (await timed.schedule("work", dedupe_key="k")).id == first.id
     clock.advance(timedelta(days=2))
     assert await prune(timed, keep_finished=keep) == 1

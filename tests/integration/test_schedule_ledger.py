@@ -47,7 +47,7 @@ async def test_a_day_in_the_life_of_a_schedule_leaves_nothing_out(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
     """On time, late, skipped for each reason, missed, backfilled, triggered, due and expected: one of each at least."""
-    await timed.put_calendar("noon", Calendar(["2030-01-02"]))
+    await timed.calendars.put("noon", Calendar(["2030-01-02"]))
     rule = Except(Every("1h", anchor=T0), "noon")
     schedule = await timed.schedule("work", repeat=rule, schedule_id="s", overlap="skip")
 
@@ -120,13 +120,13 @@ async def test_each_firing_is_judged_by_the_rule_of_its_time(
 
 
 async def test_each_firing_is_judged_by_the_calendar_of_its_time(timed: Scheduler, clock: ManualClock) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-02"]))
+    await timed.calendars.put("h", Calendar(["2030-01-02"]))
     schedule = await timed.schedule("work", repeat=Except(Cron("0 9 * * *"), "h"), schedule_id="s")
     await fire_until(timed, clock, T0 + 2.5 * DAY, DAY / 2)
-    await timed.put_calendar("h", Calendar(["2030-01-04", "2030-01-01"]))
+    await timed.calendars.put("h", Calendar(["2030-01-04", "2030-01-01"]))
     await fire_until(timed, clock, T0 + 4.5 * DAY, DAY / 2)
     await schedule.edit(repeat=Cron("0 9 * * *"))
-    await timed.delete_calendar("h")
+    await timed.calendars.delete("h")
     assert await ledger(schedule, 5 * 24 + 12) == [
         (9, "late", ""),
         (33, "skipped", "calendar h"),
@@ -140,7 +140,7 @@ async def test_each_firing_is_judged_by_the_calendar_of_its_time(timed: Schedule
 async def test_firings_that_a_calendar_took_away_before_a_change_are_still_told(
     timed: Scheduler, clock: ManualClock
 ) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-01"]))
+    await timed.calendars.put("h", Calendar(["2030-01-01"]))
     schedule = await timed.schedule("work", repeat=Except(Cron("0 9 * * *"), "h"), schedule_id="s")
     clock.advance(12 * HOUR)
     await schedule.edit(repeat=Cron("0 9 * * *"))

@@ -1,6 +1,6 @@
 """A schedule through anything that may happen to it, in any order: its ledger and its jobs always agree.
 
-Whatever is done, and whoever dies half-way, each firing that the ledger calls made has its one job, each job is named
+Whatever is done, and wherever a process dies, each firing that the ledger calls made has its one job, each job is named
 by the ledger, no firing has two, and nothing that its rule called for is left out.
 """
 
@@ -134,7 +134,7 @@ class Life:
             await self.schedule.edit(misfire=self.chance.choice(["skip", "latest", "all"]))
 
     async def change_calendar(self) -> None:
-        await self.scheduler.put_calendar("h", self.chance.choice(CALENDARS))
+        await self.scheduler.calendars.put("h", self.chance.choice(CALENDARS))
 
     async def backfill(self) -> None:
         now = self.clock.now()
@@ -156,7 +156,7 @@ class Life:
         assert {entry.outcome for entry in entries} <= {*MADE, "skipped", "missed", "expected"}
         document = await document_of(self.db, self.name)
         assert "making" not in document
-        held = [job["_id"] for job in jobs if "held" in job]
+        held = [job["_id"] for job in jobs if "waiting_for" in job]
         assert held == [entry["job"] for entry in document.get("queued", ())]
         standing = {entry.job_id for entry in entries if entry.outcome == "missed"} - {None}
         assert standing <= {job["_id"] for job in jobs}
@@ -167,7 +167,7 @@ async def test_whatever_happens_the_ledger_and_the_jobs_agree(
     timed: Scheduler, clock: ManualClock, db: Database, seed: int
 ) -> None:
     chance = random.Random(seed)
-    await timed.put_calendar("h", CALENDARS[0])
+    await timed.calendars.put("h", CALENDARS[0])
     for number in range(3):
         life = Life(timed, clock, db, chance, f"s{number}")
         await life.begin()
@@ -178,7 +178,7 @@ async def test_whatever_happens_the_ledger_and_the_jobs_agree(
         except Exception as error:
             error.add_note(f"seed {seed}, schedule {number}: {', '.join(life.told)}")
             raise
-        await timed.pause_schedule(life.name)
+        await timed.schedules.pause(life.name)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -187,11 +187,11 @@ async def test_whatever_several_processes_do_at_once_the_ledger_and_the_jobs_agr
 ) -> None:
     chance = random.Random(seed)
     schedulers = [await make_scheduler(clock=clock).connect() for _ in range(3)]
-    await schedulers[0].put_calendar("h", CALENDARS[0])
+    await schedulers[0].calendars.put("h", CALENDARS[0])
     lives = [Life(scheduler, clock, db, chance, "s") for scheduler in schedulers]
     await lives[0].begin()
     for life in lives:
-        life.schedule = await life.scheduler.get_schedule("s")
+        life.schedule = await life.scheduler.schedules.get("s")
     for _ in range(20):
         await asyncio.gather(*(life.step() for life in lives))
     await lives[0].is_sound()

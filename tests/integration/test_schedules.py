@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.firing import DAY, HOUR, MINUTE, T0, fire, instants_of, jobs_of, ledger, rows_of
+from harness.inside import inside
 from harness.looking import Database, count_jobs
 from mainspring import (
     AnyOf,
@@ -63,7 +64,7 @@ async def test_a_schedule_is_what_was_asked_for(timed: Scheduler) -> None:
         overlap="queue_one",
         pause_after=3,
     )
-    assert schedule == await timed.get_schedule("daily") == await schedule.refresh()
+    assert schedule == await timed.schedules.get("daily") == await schedule.refresh()
     assert (schedule.id, schedule.name, schedule.state) == ("daily", "report", "active")
     assert schedule.data == {"to": ["a", "b"], "deep": {"n": 1}}
     assert schedule.rule == Cron("0 9 * * *", "Asia/Kolkata")
@@ -98,7 +99,7 @@ async def test_a_firing_makes_a_job_with_all_that_the_schedule_says(
     assert (job.schedule_id, job.scheduled_for, job.run_at) == ("daily", T0 + 9 * HOUR, T0 + 9 * HOUR)
     (document,) = await jobs_of(db, "daily")
     assert (document["timeout"], document["retry"]["attempts"], document["ready"]) == (9, 4, True)
-    schedule = await timed.get_schedule("daily")
+    schedule = await timed.schedules.get("daily")
     assert (schedule.runs, schedule.last_at, schedule.last_job_id) == (1, T0 + 9 * HOUR, job.id)
     assert schedule.next_at == T0 + 33 * HOUR
     assert [found.id async for found in timed.jobs(schedule_id="daily")] == [job.id]
@@ -131,7 +132,7 @@ async def test_an_h_in_a_cron_is_made_of_the_schedules_id(timed: Scheduler) -> N
     other = await timed.schedule("work", repeat=rule, schedule_id="other")
     assert one.next_at != other.next_at
     assert one.next_at == Cron("H H * * *", seed="one").next(T0)
-    (first,) = await timed.preview(rule, 1, schedule_id="one")
+    (first,) = await timed.schedules.preview(rule, 1, schedule_id="one")
     assert first.at == one.next_at
 
 
@@ -163,23 +164,25 @@ async def test_jitter_moves_when_the_job_is_made_and_not_what_it_is_called(
 
 
 async def test_a_preview_tells_what_a_schedule_will_do_and_stores_nothing(timed: Scheduler, db: Database) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-02"]))
+    await timed.calendars.put("h", Calendar(["2030-01-02"]))
     rule = Except(Cron("30 2 * * *", "Europe/Berlin"), "h", then="next")
-    found = await timed.preview(rule, 3, start=datetime(2030, 3, 30, tzinfo=UTC))
+    found = await timed.schedules.preview(rule, 3, start=datetime(2030, 3, 30, tzinfo=UTC))
     assert [firing.at.isoformat() for firing in found] == [
         "2030-03-30T02:30:00+01:00",
         "2030-03-31T03:00:00+02:00",
         "2030-04-01T02:30:00+02:00",
     ]
     assert "does not exist" in " ".join(found[1].notes) and found[0].notes == ()
-    jittered = await timed.preview(NINE, 2, jitter=600, schedule_id="s", start_at=T0 + DAY, end_at=T0 + 2 * DAY)
+    jittered = await timed.schedules.preview(
+        NINE, 2, jitter=600, schedule_id="s", start_at=T0 + DAY, end_at=T0 + 2 * DAY
+    )
     schedule = await timed.schedule("work", repeat=NINE, schedule_id="s", jitter=600, start_at=T0 + DAY)
     assert [(firing.at, firing.due) for firing in jittered] == [(schedule.next_at, schedule.due_at)]
     assert "jitter moves it" in jittered[0].notes[0]
     await schedule.delete()
     assert await stored(db) == 0
     with pytest.raises(CalendarNotFound, match="nowhere"):
-        await timed.preview(Except(NINE, "nowhere"))
+        await timed.schedules.preview(Except(NINE, "nowhere"))
 
 
 async def test_upcoming_firings_are_those_that_will_come(timed: Scheduler, clock: ManualClock) -> None:
@@ -251,12 +254,12 @@ async def test_a_decision_that_was_taken_on_the_old_rule_is_refused_after_a_chan
 ) -> None:
     """What a process has read before a change it cannot write back after it."""
     await timed.schedule("work", repeat=NINE, schedule_id="s")
-    firing = (await timed._store()).firing
+    firing = (await inside(timed).store()).firing
     old = await firing.load(["s"])
     await timed.schedule("work", repeat=Cron("0 12 * * *"), schedule_id="s")
     clock.advance(10 * HOUR)
     assert await firing.advance(old) == []
-    schedule = await timed.get_schedule("s")
+    schedule = await timed.schedules.get("s")
     assert (schedule.rule, schedule.next_at) == (Cron("0 12 * * *"), T0 + 12 * HOUR)
     assert await count_jobs(db) == 0
 
@@ -284,12 +287,12 @@ async def test_a_running_job_never_writes_an_old_rule_back(scheduler: Scheduler,
 
 async def test_an_edit_changes_what_is_given_and_leaves_the_rest(timed: Scheduler) -> None:
     await timed.schedule("work", {"n": 1}, repeat=Every("1h"), schedule_id="s", queue="q", tags=["t"], max_runs=9)
-    edited = await timed.edit_schedule("s", data={"n": 2}, priority=1, overlap="skip", retry=7)
+    edited = await timed.schedules.edit("s", data={"n": 2}, priority=1, overlap="skip", retry=7)
     assert (edited.data, edited.priority, edited.policy.overlap) == ({"n": 2}, 1, "skip")
     assert (edited.queue, edited.tags, edited.policy.max_runs, edited.next_at) == ("q", ("t",), 9, T0 + HOUR)
-    again = await timed.edit_schedule("s", data={"n": 2}, priority=1)
+    again = await timed.schedules.edit("s", data={"n": 2}, priority=1)
     assert again.rev == edited.rev
-    rule = await timed.edit_schedule("s", repeat=Every("2h"))
+    rule = await timed.schedules.edit("s", repeat=Every("2h"))
     assert (rule.next_at, rule.data) == (T0 + 2 * HOUR, {"n": 2})
 
 
@@ -304,7 +307,7 @@ async def test_an_edit_takes_options_away_that_are_to_be_removed(timed: Schedule
 
 
 async def test_an_edit_may_take_the_calendars_of_a_rule_away_and_bring_others(timed: Scheduler) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-01"]))
+    await timed.calendars.put("h", Calendar(["2030-01-01"]))
     schedule = await timed.schedule("work", repeat=Except(NINE, "h"), schedule_id="s")
     assert schedule.next_at == T0 + 33 * HOUR
     assert (await schedule.edit(repeat=NINE)).next_at == T0 + 9 * HOUR
@@ -312,11 +315,11 @@ async def test_an_edit_may_take_the_calendars_of_a_rule_away_and_bring_others(ti
 
 
 async def test_a_changed_calendar_takes_effect_at_once(timed: Scheduler, clock: ManualClock) -> None:
-    await timed.put_calendar("h", Calendar(["2030-01-01"]))
+    await timed.calendars.put("h", Calendar(["2030-01-01"]))
     schedule = await timed.schedule("work", repeat=Except(NINE, "h"), schedule_id="s")
     other = await timed.schedule("work", repeat=NINE, schedule_id="other")
     clock.advance(HOUR)
-    await timed.put_calendar("h", Calendar(["2030-01-02"]))
+    await timed.calendars.put("h", Calendar(["2030-01-02"]))
     assert (await schedule.refresh()).next_at == T0 + 9 * HOUR
     assert (await other.refresh()).rev == other.rev
 
@@ -324,13 +327,13 @@ async def test_a_changed_calendar_takes_effect_at_once(timed: Scheduler, clock: 
 async def test_schedules_that_did_not_follow_a_calendar_do_so_when_it_is_stored_again(
     timed: Scheduler, db: Database
 ) -> None:
-    """Whoever changed the calendar may have died before all schedules followed."""
-    await timed.put_calendar("h", Calendar(["2030-01-01"]))
+    """The process that changed the calendar may have died before all schedules followed."""
+    await timed.calendars.put("h", Calendar(["2030-01-01"]))
     schedule = await timed.schedule("work", repeat=Except(NINE, "h"), schedule_id="s")
-    store = await timed._store()
+    store = await inside(timed).store()
     await store.calendars.put("h", Calendar(["2030-01-02"]), None)
     assert (await schedule.refresh()).next_at == T0 + 33 * HOUR
-    await timed.put_calendar("h", Calendar(["2030-01-02"]))
+    await timed.calendars.put("h", Calendar(["2030-01-02"]))
     assert (await schedule.refresh()).next_at == T0 + 9 * HOUR
 
 
@@ -386,12 +389,12 @@ async def test_schedules_are_listed_by_state_name_and_tag_in_the_order_of_their_
     await timed.schedule("b", repeat=NINE, schedule_id="2", tags=["x", "y"])
     await timed.schedule("a", repeat=NINE, schedule_id="1", tags=["x"])
     await timed.schedule("a", repeat=At([T0 + HOUR]), schedule_id="3")
-    await timed.pause_schedule("2")
+    await timed.schedules.pause("2")
     clock.advance(HOUR)
     await fire(timed)
 
-    async def ids(**wanted: str) -> list[str]:
-        return [schedule.id async for schedule in timed.schedules(**wanted)]
+    async def ids(**wanted: Any) -> list[str]:
+        return [schedule.id async for schedule in timed.schedules.find(**wanted)]
 
     assert await ids() == ["1", "2", "3"]
     assert await ids(state="active") == ["1"]
@@ -407,26 +410,26 @@ async def test_schedules_are_listed_by_state_name_and_tag_in_the_order_of_their_
 async def test_many_schedules_are_listed_to_the_last(timed: Scheduler) -> None:
     names = [f"s{n:03}" for n in range(450)]
     await asyncio.gather(*(timed.schedule("work", repeat=NINE, schedule_id=name) for name in names))
-    assert [schedule.id async for schedule in timed.schedules()] == names
+    assert [schedule.id async for schedule in timed.schedules.find()] == names
 
 
 async def test_unknown_ids_are_told_by_every_verb(timed: Scheduler) -> None:
     calls: list[Callable[[], Any]] = [
-        lambda: timed.get_schedule("x"),
-        lambda: timed.pause_schedule("x"),
-        lambda: timed.resume_schedule("x"),
-        lambda: timed.skip_next("x"),
-        lambda: timed.trigger_schedule("x"),
-        lambda: timed.edit_schedule("x", priority=1),
-        lambda: timed.delete_schedule("x"),
-        lambda: timed.ledger("x", T0, T0 + DAY),
-        lambda: timed.upcoming("x"),
-        lambda: timed.backfill("x", T0 - DAY, T0),
-        lambda: timed.preview_backfill("x", T0 - DAY, T0),
+        lambda: timed.schedules.get("x"),
+        lambda: timed.schedules.pause("x"),
+        lambda: timed.schedules.resume("x"),
+        lambda: timed.schedules.skip_next("x"),
+        lambda: timed.schedules.trigger("x"),
+        lambda: timed.schedules.edit("x", priority=1),
+        lambda: timed.schedules.delete("x"),
+        lambda: timed.schedules.ledger("x", T0, T0 + DAY),
+        lambda: timed.schedules.upcoming("x"),
+        lambda: timed.schedules.backfill("x", T0 - DAY, T0),
+        lambda: timed.schedules.preview_backfill("x", T0 - DAY, T0),
     ]
     for call in calls:
         with pytest.raises(ScheduleNotFound, match="No schedule has the id 'x'"):
             await call()
     for wrong in ("", None, 5):
         with pytest.raises(ConfigurationError, match="A schedule's id is a non-empty text"):
-            await timed.get_schedule(wrong)  # type: ignore[arg-type]
+            await timed.schedules.get(wrong)  # type: ignore[arg-type]

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
+from harness.slots import lapse
 from harness.waiting import eventually
 from mainspring import JobContext, Limit, Rate, Scheduler
-from mainspring.engine.gatekeeper import Gatekeeper
+from mainspring.engine.limits.limiter import Limiter
 from mainspring.store.codec import document_id
-from mainspring.store.gates import Want
+from mainspring.store.limits.gates import Want
 
 Make = Callable[..., Scheduler]
 
 
-def keeper(scheduler: Scheduler) -> Gatekeeper:
-    assert scheduler._worker is not None
-    return scheduler._worker._gatekeeper
+def keeper(scheduler: Scheduler) -> Limiter:
+    return inside(scheduler).worker._limiter
 
 
 @pytest.mark.parametrize("limit", [{"sequence": "key"}, {"concurrency": 1}, {"rate": "50/second"}], ids=str)
@@ -55,32 +56,32 @@ async def test_nothing_limited_is_claimed_while_no_heartbeat_keeps_the_slots(mak
         done.append("free")
 
     await scheduler.start()
-    gatekeeper = keeper(scheduler)
-    extend = gatekeeper.extend
-    gatekeeper.extend = lambda asked: None  # type: ignore[method-assign]
-    gatekeeper._shares._valid_until = 0.0
+    limiter = keeper(scheduler)
+    extend = limiter.extend
+    limiter.extend = lambda asked: None  # type: ignore[method-assign]
+    lapse(limiter, extend)
     one = await scheduler.schedule("limited")
     await scheduler.wait((await scheduler.schedule("free")).id, timeout=30)
     await asyncio.sleep(0.5)
     job = await scheduler.get_job(one.id)
     assert (done, job.state, job.token) == (["free"], "pending", 0)
-    gatekeeper.extend = extend  # type: ignore[method-assign]
+    limiter.extend = extend  # type: ignore[method-assign]
     await eventually(lambda: done == ["free", "limited"], 30)
     ended = await scheduler.wait(one.id, timeout=30)
     assert ended.token == 1
 
 
 async def test_room_that_came_before_anybody_waited_is_found_by_whoever_looks_later(scheduler: Scheduler) -> None:
-    store = await scheduler._store()
+    store = await inside(scheduler).store()
     jobs = [document_id((await scheduler.schedule("x")).id) for _ in range(2)]
     rate, limit = Rate("50/second", burst=1), Limit(2)
     await store.gates.take("one", {"r:name:x": Want(rate, 0, 2), "c:name:x": Want(limit, 0, 1)})
     await store.gates.take("two", {"c:name:x": Want(limit, 0, 1)})
     await store.gates.give_back("two", {"c:name:x": 0})
     for gate, job in zip(("r:name:x", "c:name:x"), jobs, strict=True):
-        await store.gates.put_in_line({gate: [job]}, {gate: "wait"}, {})
+        await store.gates.add_to_wait_lists({gate: [job]}, {gate: "wait"}, {})
 
     async def found() -> bool:
-        return set(await store.gates.open_lines(10)) == {"r:name:x", "c:name:x"}
+        return {line.name for line in await store.gates.open_wait_lists(10)} == {"r:name:x", "c:name:x"}
 
     await eventually(found)

@@ -93,7 +93,7 @@ async def test_bursts_run_once_with_the_last_data_and_full_queues_hold_producers
     async def index(n: int) -> None:
         ran.append(n)
 
-    alone.limit_queue("q", max_pending=1, when_full="wait")
+    alone.queues.limit("q", max_pending=1, when_full="wait")
     await alone.start()
     jobs = [await alone.schedule("index", {"n": n}, queue="q", debounce=0.05 if n == 4 else 3600) for n in range(5)]
     await alone.wait(jobs[-1].id, timeout=20)

@@ -18,19 +18,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from harness.inside import documents_of
 from harness.servers import Servers
 from integration.job_model import LEGAL_MOVES, LIVE, Holder, Model, ModelJob
 from mainspring.clock import ManualClock
-from mainspring.config import Settings
+from mainspring.config.settings import Settings
 from mainspring.errors import InvalidJob, JobStateError
-from mainspring.model.draft import make_draft
-from mainspring.model.ending import Cancelled, Completed, Ending, Failed, Released, Retried, Snoozed
-from mainspring.model.job import JobError
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Released, Retried, Snoozed
 from mainspring.store import Store
 from mainspring.store.codec import document_id
 from mainspring.store.connection import Connection, Document
-from mainspring.store.finish import Finish
-from mainspring.store.leases import Renewals
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.leases import Renewals
+from mainspring.store.jobs.stored_job import StoredJob
 
 T = TypeVar("T")
 Data = st.DataObject
@@ -38,7 +40,7 @@ Data = st.DataObject
 LEASE = 60.0
 DELAY = 30.0
 ERROR = JobError("ValueError", "no")
-ENDINGS: dict[str, Ending] = {
+ENDINGS: dict[str, Outcome] = {
     "completed": Completed(),
     "failed": Failed(ERROR),
     "retried": Retried(DELAY, ERROR),
@@ -70,7 +72,7 @@ STEPS = {
     "edit": ("pending", 2),
     "delete": ("jobs", 1),
     "hold": ("pending", 1),
-    "release": ("held", 2),
+    "release": ("waiting_for", 2),
     "expire": ("late", 2),
     "time_passes": ("jobs", 1),
 }
@@ -94,7 +96,7 @@ class Jobs(RuleBasedStateMachine):
         self.run(connection.keys.delete_many({"_id": {"$gte": MinKey()}}))
         self.model = Model()
         self.before: dict[Any, Document] = {}
-        self.sightings: list[list[Document]] = []
+        self.sightings: list[list[StoredJob]] = []
         self.holders: list[Holder] = []
         self.lost: list[Document] = []
         self._insert(make_draft("x", None, queue="a"))
@@ -119,7 +121,7 @@ class Jobs(RuleBasedStateMachine):
             "running": any(job.state == "running" for job in jobs),
             "pending": any(job.state == "pending" for job in jobs),
             "ended": any(job.state not in LIVE for job in jobs),
-            "held": any(job.held for job in jobs),
+            "waiting_for": any(job.waiting_for for job in jobs),
             "late": self.model.late(now),
         }
         return {name for name, fact in facts.items() if fact}
@@ -173,7 +175,7 @@ class Jobs(RuleBasedStateMachine):
     def look(self, data: Data) -> None:
         queue, limit = data.draw(QUEUES), data.draw(st.integers(1, 4))
         found = self.run(self.store.claims.candidates(queue, limit))
-        assert [document["_id"] for document in found] == self.model.due(queue, self.clock.now(), limit)
+        assert [job.id for job in found] == self.model.due(queue, self.clock.now(), limit)
         if found:
             self.sightings.append(found)
 
@@ -187,14 +189,14 @@ class Jobs(RuleBasedStateMachine):
         if seen:
             self._claim(seen, data.draw(WORKERS), 2)
 
-    def _claim(self, seen: list[Document], worker: str, attempts: int) -> None:
-        as_seen = [(document["_id"], document["rev"]) for document in seen]
+    def _claim(self, seen: list[StoredJob], worker: str, attempts: int) -> None:
+        as_seen = [(job.id, job.document["rev"]) for job in seen]
         batch = self.run(self.store.claims.claim(seen, worker, LEASE, lambda document: attempts))
         lease_until = self.clock.now() + timedelta(seconds=LEASE)
         expected = self.model.claim(as_seen, batch.claim, lease_until, attempts)
-        assert [document["_id"] for document in batch.documents] == expected
+        assert [document["_id"] for document in documents_of(batch)] == expected
         assert batch.lost == len(seen) - len(expected)
-        for document in batch.documents:
+        for document in documents_of(batch):
             job = self.model.jobs[document["_id"]]
             assert (document["token"], document["tries"], document["rev"]) == (job.token, job.tries, job.rev)
             self.holders.append(Holder(document["_id"], job.token, job.tries, batch.claim, worker))
@@ -310,14 +312,14 @@ class Jobs(RuleBasedStateMachine):
 
     def hold(self, data: Data) -> None:
         some = data.draw(st.sets(st.sampled_from(list(self.model.jobs)), min_size=1, max_size=3))
-        assert self.run(self.store.tending.hold(list(some), "pause", "held back")) == self.model.hold(some)
+        assert self.run(self.store.upkeep.hold(list(some), "pause", "held back")) == self.model.hold(some)
 
     def release(self, data: Data) -> None:
-        assert self.run(self.store.tending.release("pause")) == self.model.release()
+        assert self.run(self.store.upkeep.release("pause")) == self.model.release()
 
     def expire(self, data: Data) -> None:
-        expired = self.run(self.store.tending.expire())
-        assert {document["_id"] for document in expired} == self.model.expire(self.clock.now())
+        expired = self.run(self.store.upkeep.expire())
+        assert set(expired) == self.model.expire(self.clock.now())
 
     def time_passes(self, data: Data) -> None:
         self.clock.advance(data.draw(st.sampled_from((1.0, 15.0, 40.0, 70.0))))
@@ -328,8 +330,7 @@ class Jobs(RuleBasedStateMachine):
     def the_collection_is_what_the_model_says(self) -> None:
         if not hasattr(self, "model"):
             return
-        jobs = self.store.connection.jobs.find({"_id": {"$gte": MinKey()}})
-        documents = {document["_id"]: document for document in self.run(jobs.to_list(None))}
+        documents = self.run(self.store.connection.jobs.find_dict({"_id": {"$gte": MinKey()}}))
         assert documents.keys() == self.model.jobs.keys()
         for job_id, document in documents.items():
             _compare(document, self.model.jobs[job_id])
@@ -342,7 +343,7 @@ class Jobs(RuleBasedStateMachine):
 def _compare(document: dict[str, Any], job: ModelJob) -> None:
     assert document["state"] == job.state
     assert ("ready" in document) == job.ready
-    assert ("held" in document) == job.held
+    assert ("waiting_for" in document) == job.waiting_for
     numbers = {key: document[key] for key in ("rev", "token", "tries", "priority", "queue", "run_at")}
     assert numbers == {key: getattr(job, key) for key in numbers}
     assert (document.get("claim"), document.get("lease_until")) == (job.claim, job.lease_until)

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
+from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Retry, Scheduler, Snooze, Unavailable
 from mainspring.clock import ManualClock
-from mainspring.engine.counting import Counting
-from mainspring.model.access import make_scope
-from mainspring.model.statistics import Counts, Kind, Statistics
-from mainspring.store.statistics import Statistics as Stored
+from mainspring.engine.services.counting import Counting
+from mainspring.model.access.api_keys import make_scope
+from mainspring.model.views.statistics import Counts, Kind, Statistics
+from mainspring.store.views.statistics import Statistics as Stored
 
 Make = Callable[..., Scheduler]
 Database = AsyncDatabase[dict[str, Any]]
@@ -27,7 +28,7 @@ FAST = Retry(attempts=3, delay=0.01, backoff="fixed", jitter=0)
 
 async def today(scheduler: Scheduler, **filters: Any) -> Statistics:
     now = scheduler.now()
-    return await scheduler.statistics(now - HOUR, now + HOUR, step=MINUTE, **filters)
+    return await scheduler.monitor.statistics(now - HOUR, now + HOUR, step=MINUTE, **filters)
 
 
 def register(scheduler: Scheduler) -> None:
@@ -124,7 +125,7 @@ async def test_a_rescue_is_counted_as_a_lost_attempt_by_whoever_does_it(make_sch
     await db.jobs.update_one(
         {"name": job.name}, {"$set": {**started, "lease_until": long_ago}, "$unset": {"ready": ""}}, hint="claim"
     )
-    await scheduler.rescue_worker("gone")
+    await scheduler.workers.rescue("gone")
     assert (await today(scheduler)).total.lost == 1
 
 
@@ -132,7 +133,7 @@ async def test_counts_that_may_or_may_not_be_stored_are_not_sent_again(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler = await make_scheduler().connect()
-    store = await scheduler._store()
+    store = await inside(scheduler).store()
     counting = Counting(store, "w")
     counting._tally.ended(scheduler.now(), "default", "work", "completed", 0.1)
     plain = Stored.add
@@ -152,7 +153,7 @@ async def test_counts_that_may_or_may_not_be_stored_are_not_sent_again(
 
 
 async def fill(scheduler: Scheduler, start: datetime, minutes: int) -> None:
-    store = await scheduler._store()
+    store = await inside(scheduler).store()
     for worker in ("a", "b"):
         counted = []
         for minute in range(minutes):
@@ -168,21 +169,23 @@ async def test_hours_take_the_place_of_minutes_and_tell_the_same(
 ) -> None:
     start = clock.now()
     await fill(timed, start, 180)
-    store = await timed._store()
+    store = await inside(timed).store()
     clock.advance(3 * HOUR + 10 * MINUTE)
-    before = await timed.statistics(start, step=HOUR)
+    before = await timed.monitor.statistics(start, step=HOUR)
     assert [point.counts.completed for point in before.points] == [120, 120, 120, 0]
     for _ in range(2):
         assert await store.statistics.roll_up() is False
-    assert await timed.statistics(start, step=HOUR) == before
-    assert (await timed.statistics(start, start + HOUR, step=MINUTE)).total.completed == 120
+    assert await timed.monitor.statistics(start, step=HOUR) == before
+    assert (await timed.monitor.statistics(start, start + HOUR, step=MINUTE)).total.completed == 120
     clock.advance(timedelta(days=3))
     while await store.statistics.prune(None):
         pass
     assert await db["jobs.stats"].count_documents({"_id.per": "minute"}, hint="counted") == 0
-    after = await timed.statistics(start, start + 4 * HOUR, step=HOUR)
+    after = await timed.monitor.statistics(start, start + 4 * HOUR, step=HOUR)
     assert [point.counts for point in after.points] == [point.counts for point in before.points]
-    assert (await timed.statistics(start, start + HOUR, step=timedelta(minutes=5))).points[0].counts.completed == 120
+    assert (await timed.monitor.statistics(start, start + HOUR, step=timedelta(minutes=5))).points[
+        0
+    ].counts.completed == 120
 
 
 async def test_an_hour_that_is_made_twice_counts_once_even_when_its_minutes_are_going(
@@ -190,12 +193,12 @@ async def test_an_hour_that_is_made_twice_counts_once_even_when_its_minutes_are_
 ) -> None:
     start = clock.now()
     await fill(timed, start, 60)
-    store = await timed._store()
+    store = await inside(timed).store()
     clock.advance(2 * HOUR)
     await store.statistics.roll_up()
     await db["jobs.stats"].delete_one({"_id.per": "minute"}, hint="counted")
     await store.statistics._make_hour(start)
-    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 120
+    assert (await timed.monitor.statistics(start, start + HOUR, step=HOUR)).total.completed == 120
 
 
 async def test_minutes_that_have_not_become_hours_are_never_deleted(
@@ -203,24 +206,24 @@ async def test_minutes_that_have_not_become_hours_are_never_deleted(
 ) -> None:
     start = clock.now()
     await fill(timed, start, 10)
-    store = await timed._store()
+    store = await inside(timed).store()
     clock.advance(timedelta(days=20))
     await store.statistics.prune(None)
-    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
+    assert (await timed.monitor.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
     assert await store.statistics.roll_up() is False
     await store.statistics.prune(None)
     assert await db["jobs.stats"].count_documents({"_id.per": "minute"}, hint="counted") == 0
-    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
+    assert (await timed.monitor.statistics(start, start + HOUR, step=HOUR)).total.completed == 20
 
 
 async def test_hours_are_kept_for_as_long_as_the_setting_says(timed: Scheduler, clock: ManualClock) -> None:
     start = clock.now()
     await fill(timed, start, 5)
-    store = await timed._store()
+    store = await inside(timed).store()
     clock.advance(timedelta(days=31))
     await store.statistics.roll_up()
     await store.statistics.prune(clock.now() - timedelta(seconds=timed.settings.keep_stats or 0))
-    assert (await timed.statistics(start, start + HOUR, step=HOUR)).total.completed == 0
+    assert (await timed.monitor.statistics(start, start + HOUR, step=HOUR)).total.completed == 0
 
 
 async def test_an_idle_worker_stores_no_counts(make_scheduler: Make, db: Database) -> None:

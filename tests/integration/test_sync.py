@@ -21,6 +21,7 @@ from harness.processes import TESTS
 from mainspring import (
     BulkError,
     Calendar,
+    ConfigurationError,
     Cron,
     Except,
     InvalidJob,
@@ -37,6 +38,7 @@ from mainspring import (
 )
 from mainspring import Scheduler as AsyncScheduler
 from mainspring.clock import ManualClock
+from mainspring.engine.worker import Worker
 from mainspring.sync import JobContext, Schedule, Scheduler
 
 Make = Callable[..., Scheduler]
@@ -72,7 +74,7 @@ def test_it_has_every_verb_of_the_async_face() -> None:
 
 def test_the_verbs_block_and_keep_their_signatures_and_docstrings() -> None:
     verbs = ("schedule", "schedule_bulk", "get_job", "wait", "cancel", "retry", "run_now", "update", "delete")
-    for name in (*verbs, "get_schedule", "edit_schedule", "trigger_schedule", "ledger", "backfill", "put_calendar"):
+    for name in verbs:
         verb, model = getattr(Scheduler, name), getattr(AsyncScheduler, name)
         assert not inspect.iscoroutinefunction(verb)
         assert (verb.__doc__, inspect.signature(verb)) == (model.__doc__, inspect.signature(model))
@@ -122,7 +124,7 @@ def test_a_bulk_and_the_iterator_over_jobs(blocking: Scheduler) -> None:
     assert isinstance(next(iterator), Job)
     del iterator
     with pytest.raises(MainspringError, match="no state"):
-        list(blocking.jobs(state="sleeping"))
+        list(blocking.jobs(state="sleeping"))  # type: ignore[arg-type]
 
 
 def test_deduplication(blocking: Scheduler) -> None:
@@ -139,7 +141,7 @@ def test_the_client_can_be_used_to_look_inside(blocking: Scheduler, uri: str) ->
 
 
 def test_what_a_dead_worker_held_can_be_given_back(blocking: Scheduler) -> None:
-    assert blocking.rescue_worker("nobody") == []
+    assert blocking.workers.rescue("nobody") == []
 
 
 def test_events_hooks_and_middleware(blocking: Scheduler) -> None:
@@ -177,7 +179,7 @@ def test_a_schedule_is_made_run_and_read(blocking: Scheduler) -> None:
 
     blocking.start()
     assert ran.wait(20)
-    (schedule,) = blocking.schedules(state="active")
+    (schedule,) = blocking.schedules.find(state="active")
     assert isinstance(schedule, Schedule) and (schedule.id, schedule.declared_by) == ("tick", "default")
     job = next(blocking.jobs(schedule_id="tick"))
     assert (job.schedule_id, job.data) == ("tick", {"n": 3})
@@ -188,51 +190,53 @@ def test_a_schedule_is_managed_by_the_same_verbs(make: Make) -> None:
     blocking = make(clock=clock)
     schedule = blocking.schedule("work", repeat=Cron("0 * * * *"), schedule_id="s", priority=3)
     assert isinstance(schedule, Schedule) and schedule.next_at == T0 + HOUR
-    assert schedule == blocking.get_schedule("s") == schedule.refresh()
-    assert schedule.edit(priority=2).priority == blocking.edit_schedule("s", priority=2).priority == 2
-    assert schedule.skip_next("why").next_at == blocking.get_schedule("s").next_at == T0 + 2 * HOUR
+    assert schedule == blocking.schedules.get("s") == schedule.refresh()
+    assert schedule.edit(priority=2).priority == blocking.schedules.edit("s", priority=2).priority == 2
+    assert schedule.skip_next("why").next_at == blocking.schedules.get("s").next_at == T0 + 2 * HOUR
     paused = schedule.pause("rest", actor="ann")
     assert isinstance(paused, Schedule) and paused.paused == Pause(T0, "rest", "ann")
     clock.advance(3 * HOUR)
-    assert blocking.resume_schedule("s").next_at == T0 + 4 * HOUR
+    assert blocking.schedules.resume("s").next_at == T0 + 4 * HOUR
     job = schedule.trigger()
-    assert blocking.trigger_schedule("s").schedule_id == job.schedule_id == "s"
+    assert blocking.schedules.trigger("s").schedule_id == job.schedule_id == "s"
     entries = schedule.ledger(T0, T0 + 3.5 * HOUR)
-    assert entries == blocking.ledger("s", T0, T0 + 3.5 * HOUR)
+    assert entries == blocking.schedules.ledger("s", T0, T0 + 3.5 * HOUR)
     assert [entry.outcome for entry in entries] == ["skipped"] * 3 + ["triggered"] * 2
     assert [firing.at for firing in schedule.upcoming(2)] == [T0 + 4 * HOUR, T0 + 5 * HOUR]
-    assert blocking.upcoming("s", 2) == blocking.preview(Cron("0 * * * *"), 2)
+    assert blocking.schedules.upcoming("s", 2) == blocking.schedules.preview(Cron("0 * * * *"), 2)
     assert (
-        len(schedule.preview_backfill(T0, T0 + 3 * HOUR)) == len(blocking.preview_backfill("s", T0, T0 + 3 * HOUR)) == 2
+        len(schedule.preview_backfill(T0, T0 + 3 * HOUR))
+        == len(blocking.schedules.preview_backfill("s", T0, T0 + 3 * HOUR))
+        == 2
     )
     assert schedule.backfill(T0, T0 + 3 * HOUR).made == 2
-    assert blocking.backfill("s", T0, T0 + 3 * HOUR).done
+    assert blocking.schedules.backfill("s", T0, T0 + 3 * HOUR).done
     schedule.delete()
     with pytest.raises(ScheduleNotFound):
-        blocking.delete_schedule("s")
-    assert list(blocking.schedules()) == []
+        blocking.schedules.delete("s")
+    assert list(blocking.schedules.find()) == []
 
 
 def test_calendars_are_stored_read_and_deleted(make: Make) -> None:
     blocking = make(clock=ManualClock())
-    blocking.put_calendar("h", Calendar(["2030-01-01"]))
+    blocking.calendars.put("h", Calendar(["2030-01-01"]))
     schedule = blocking.schedule("work", repeat=Except(Cron("0 9 * * *"), "h"))
     assert schedule.next_at == T0 + 33 * HOUR
-    assert blocking.get_calendar("h").rev == 1 and [stored.name for stored in blocking.calendars()] == ["h"]
+    assert blocking.calendars.get("h").rev == 1 and [stored.name for stored in blocking.calendars.all()] == ["h"]
     with pytest.raises(ScheduleStateError, match="is needed by"):
-        blocking.delete_calendar("h")
+        blocking.calendars.delete("h")
     schedule.delete()
-    blocking.delete_calendar("h")
-    assert blocking.calendars() == []
+    blocking.calendars.delete("h")
+    assert blocking.calendars.all() == []
 
 
 def test_errors_of_schedules_come_through_with_their_types(blocking: Scheduler) -> None:
     with pytest.raises(InvalidSchedule, match="repeat must be a rule"):
         blocking.schedule("work", repeat="daily")  # type: ignore[call-overload]
     with pytest.raises(ScheduleNotFound):
-        blocking.get_schedule("x")
+        blocking.schedules.get("x")
     with pytest.raises(MainspringError, match="no state"):
-        list(blocking.schedules(state="asleep"))
+        list(blocking.schedules.find(state="asleep"))  # type: ignore[arg-type]
     schedule = blocking.schedule("work", repeat=Cron("0 9 * * *"))
     loose = Schedule(**{key: getattr(schedule, key) for key in Schedule.__dataclass_fields__ if key != "_from"})
     assert loose == schedule
@@ -383,11 +387,6 @@ def test_many_threads_share_one(blocking: Scheduler) -> None:
     assert {job.data["n"] for job in blocking.jobs(state="pending")} == set(range(100))
 
 
-async def test_it_works_from_the_thread_of_another_event_loop(make: Make) -> None:
-    scheduler = make()
-    assert scheduler.get_job(scheduler.schedule("work").id).state == "pending"
-
-
 # -- processes -----------------------------------------------------------------------------------------------------
 
 
@@ -444,3 +443,32 @@ def test_a_second_signal_is_faster(blocking: Scheduler, uri: str) -> None:
         assert process.wait(20) == 0
     given_back = blocking.get_job(job.id)
     assert (given_back.state, given_back.tries) == ("pending", 0)
+
+
+async def test_the_blocking_face_refuses_to_stop_an_event_loop(uri: str) -> None:
+    scheduler = Scheduler(uri)
+    for call in (lambda: scheduler.schedule("x"), scheduler.start, lambda: list(scheduler.jobs())):
+        with pytest.raises(ConfigurationError, match="called on the thread of an event loop, which it would stop"):
+            call()
+
+
+async def test_a_scheduler_that_is_left_lets_handlers_finish_for_its_grace_time(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    async def stop(worker: Worker, grace: float) -> None:
+        given.append(grace)
+        await real(worker, 0)
+
+    real = Worker.stop
+    monkeypatch.setattr(Worker, "stop", stop)
+    async with AsyncScheduler(uri, handler=nothing) as scheduler:
+        assert scheduler.settings.grace == 25.0
+    async with AsyncScheduler(uri, handler=nothing, grace=3):
+        pass
+    assert given == [25.0, 3.0]
+
+
+async def nothing(ctx: Any) -> None:
+    """A handler."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Breaker, BreakerStatus, ConfigurationError, Job, Limit, Rate, Scheduler
 from mainspring.api.settings import ServiceSettings, service_settings
-from mainspring.builtin import add_builtin_handlers, webhook_data
+from mainspring.client.builtin_jobs import add_builtin_handlers, webhook_data
 from mainspring.jobtypes.http.webhook import parse_request, target_of
 
 Make = Callable[..., Scheduler]
@@ -77,8 +78,8 @@ async def test_the_limit_of_targets_is_overridden_at_run_time(make_scheduler: Ma
     sinks[0].answers = [crowd.answer]
     scheduler = with_webhooks(make_scheduler(), target_concurrency=5)
     await scheduler.start()
-    await scheduler.override_limit(name=HTTP, concurrency=Limit(1, key="target"))
-    await eventually(lambda: scheduler._limits.overrides)
+    await scheduler.limits.set(name=HTTP, concurrency=Limit(1, key="target"))
+    await eventually(lambda: inside(scheduler).limits.overrides)
     held = await order(scheduler, sinks[0], 4)
     await eventually(lambda: crowd.here == 1)
     crowd.go.set()
@@ -97,11 +98,11 @@ async def test_the_breaker_of_a_target_that_is_down_keeps_back_its_jobs_alone(
     assert await ended(scheduler, await order(scheduler, down, 12)) == ["failed"] * 12
 
     async def opened() -> list[BreakerStatus]:
-        return [one for one in await scheduler.breakers() if one.state == "open"]
+        return [one for one in await scheduler.limits.breakers() if one.state == "open"]
 
     (broken,) = await eventually(opened)
-    assert (broken.target, broken.key, broken.value) == (HTTP, "target", target_of(down.url))
-    await eventually(lambda: scheduler._limits.closures)
+    assert (broken.target, broken.queue, broken.key, broken.value) == (HTTP, "http", "target", target_of(down.url))
+    await eventually(lambda: inside(scheduler).limits.closures)
     before = down.connections
     (waits,) = await order(scheduler, down)
     assert await ended(scheduler, await order(scheduler, up, 5)) == ["failed"] * 5
@@ -109,7 +110,7 @@ async def test_the_breaker_of_a_target_that_is_down_keeps_back_its_jobs_alone(
     told = next(gate for gate in (await scheduler.explain(waits.id)).gates if gate.kind == "breaker")
     assert not told.open and f"with target={target_of(down.url)} is open" in told.text
     down.answers = [reply()]
-    await scheduler.close_breaker(name=HTTP, key={"target": target_of(down.url)})
+    await scheduler.limits.close_breaker(name=HTTP, queue="http", key={"target": target_of(down.url)})
     assert await ended(scheduler, [waits]) == ["completed"]
 
 
@@ -117,13 +118,14 @@ async def test_the_settings_say_what_counts_for_each_target(make_scheduler: Make
     usual = with_webhooks(make_scheduler())
     chosen = with_webhooks(make_scheduler(), target_concurrency=2, target_rate="5/s", target_breaker=False)
     nothing = with_webhooks(make_scheduler(), target_concurrency=0, target_breaker=False)
-    (status,) = await usual.limits()
-    assert (status.concurrency, status.rate) == (Limit(20, key="target"), None)
-    assert [one.rule for one in await usual.breakers()] == [Breaker(key="target")]
-    (status,) = await chosen.limits()
-    assert (status.concurrency, status.rate) == (Limit(2, key="target"), Rate("5/s", key="target"))
-    assert await chosen.breakers() == []
-    assert not await nothing.limits() and not await nothing.breakers()
+    (status,) = await usual.limits.all()
+    assert (status.concurrency, status.rate) == (Limit(20, key="target", each_queue=True), None)
+    assert [one.rule for one in await usual.limits.breakers()] == [Breaker(key="target", each_queue=True)]
+    (status,) = await chosen.limits.all()
+    by_target: dict[str, Any] = {"key": "target", "each_queue": True}
+    assert (status.concurrency, status.rate) == (Limit(2, **by_target), Rate("5/s", **by_target))
+    assert await chosen.limits.breakers() == []
+    assert not await nothing.limits.all() and not await nothing.limits.breakers()
 
 
 def test_a_rate_that_is_none_is_refused_when_the_service_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that are part of somebody's transaction: there if and only if it commits, and announced after that."""
+"""Jobs that are part of a caller's transaction: there if and only if it commits, and announced after that."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bson import ObjectId
 from pymongo.errors import OperationFailure, PyMongoError
 
 from harness.apps import guaranteed
+from harness.inside import inside
 from harness.looking import Database
 from harness.servers import Servers
 from harness.waiting import eventually
@@ -26,7 +27,7 @@ from mainspring import (
     Unavailable,
     sync,
 )
-from mainspring.store.transaction import Transaction
+from mainspring.store.jobs.transactions import Transaction
 
 Make = Callable[..., Scheduler]
 
@@ -99,9 +100,8 @@ async def test_nothing_is_announced_of_a_session_of_the_callers_own(scheduler: S
 
 async def test_the_worker_of_this_process_is_told_of_the_job_after_the_commit(scheduler: Scheduler) -> None:
     await scheduler.start()
-    assert scheduler._worker is not None
     hinted: list[Any] = []
-    scheduler._worker.hint = lambda hint: hinted.append(str(hint.id))  # type: ignore[method-assign]
+    inside(scheduler).worker.hint = lambda hint: hinted.append(str(hint.id))  # type: ignore[method-assign]
     async with scheduler.transaction() as tx:
         job = await scheduler.schedule("nobody's", session=tx.session)
         assert hinted == []
@@ -287,11 +287,11 @@ async def test_a_job_that_a_late_commit_puts_first_in_its_sequence_waits_for_the
 
 
 async def _in_line(scheduler: Scheduler, job_id: str) -> bool:
-    return (await scheduler.get_job(job_id)).held is not None
+    return (await scheduler.get_job(job_id)).waiting_for is not None
 
 
 async def test_two_workers_that_each_found_another_job_first_do_not_run_both_at_once(make_scheduler: Make) -> None:
-    """As when a commit has brought one in between. Whoever sees the other, after the claim, gives its own job back."""
+    """As when a commit has brought one in between. A worker that sees the other after the claim gives its job back."""
     going = [0]
     most = [0]
     both_looked = asyncio.Barrier(2)
@@ -307,7 +307,7 @@ async def test_two_workers_that_each_found_another_job_first_do_not_run_both_at_
         worker.job("ordered", sequence="key")(ordered)
     jobs = [await workers[0].schedule("ordered", {"key": "a", "n": n}, queue=str(n)) for n in range(2)]
     for worker, job in zip(workers, jobs, strict=True):
-        await _deceive((await worker._store()).gates, job, both_looked)
+        await _deceive((await inside(worker).store()).gates, job, both_looked)
     for worker in workers:
         await worker.start()
     assert [(await workers[0].wait(job.id, 30)).state for job in jobs] == ["completed"] * 2
@@ -329,7 +329,7 @@ async def _deceive(gates: Any, job: Job, both_looked: asyncio.Barrier) -> None:
 
 
 async def test_a_full_queue_refuses_jobs_of_transactions_at_once(scheduler: Scheduler) -> None:
-    scheduler.limit_queue("default", max_pending=1, when_full="wait")
+    scheduler.queues.limit("default", max_pending=1, when_full="wait")
     await scheduler.schedule("x")
     async with scheduler.transaction() as tx:
         with pytest.raises(QueueFull):

@@ -1,4 +1,4 @@
-"""Payload versions: older data is lifted to what its handler takes, newer data waits for a handler that takes it."""
+"""Payload versions: older data is upgraded to what its handler takes, newer data waits for a handler that takes it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def greet_1(scheduler: Scheduler) -> list[Any]:
 def greet_2(scheduler: Scheduler) -> list[Any]:
     seen: list[Any] = []
 
-    @scheduler.job("greet", version=2, lift={1: one_to_two})
+    @scheduler.job("greet", version=2, upgrade={1: one_to_two})
     async def greet(ctx: JobContext, first: str, last: str) -> str:
         seen.append(ctx.data)
         return f"2: {first} {last}"
@@ -57,7 +57,7 @@ def greet_2(scheduler: Scheduler) -> list[Any]:
 def greet_3(scheduler: Scheduler, **options: Any) -> list[Any]:
     seen: list[Any] = []
 
-    @scheduler.job("greet", version=3, lift=LIFTS, retry=SOON, **options)
+    @scheduler.job("greet", version=3, upgrade=LIFTS, retry=SOON, **options)
     async def greet(ctx: JobContext, names: list[str]) -> str:
         seen.append(ctx.data)
         return f"3: {' '.join(names)}"
@@ -72,7 +72,7 @@ async def ended(scheduler: Scheduler, job: Job) -> Job:
 async def held(scheduler: Scheduler, job: Job) -> Job:
     async def look() -> Job | None:
         now = await scheduler.get_job(job.id)
-        return now if now.held is not None else None
+        return now if now.waiting_for is not None else None
 
     found: Job = await eventually(look)
     return found
@@ -84,7 +84,7 @@ async def stored(db: Database, job: Job) -> dict[str, Any]:
     return document
 
 
-# -- lifting -------------------------------------------------------------------------------------------------------
+# -- upgrading ---------------------------------------------------------------------------------------------------
 
 
 async def test_older_data_is_lifted_step_by_step_and_the_handler_sees_only_the_new(make_scheduler: Make) -> None:
@@ -119,14 +119,14 @@ async def test_what_is_stored_is_not_changed_by_lifting(make_scheduler: Make, db
 
 async def test_each_attempt_lifts_from_what_is_stored(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(), make_scheduler()
-    lifted: list[dict[str, Any]] = []
+    upgraded: list[dict[str, Any]] = []
 
-    def lift(data: dict[str, Any]) -> dict[str, Any]:
-        lifted.append(dict(data))
+    def upgrade(data: dict[str, Any]) -> dict[str, Any]:
+        upgraded.append(dict(data))
         data["n"] += 1
         return data
 
-    @worker.job("count", version=2, lift={1: lift}, retry=SOON)
+    @worker.job("count", version=2, upgrade={1: upgrade}, retry=SOON)
     async def count(ctx: JobContext, n: int) -> int:
         if ctx.attempt < 3:
             raise ValueError("again")
@@ -135,12 +135,12 @@ async def test_each_attempt_lifts_from_what_is_stored(make_scheduler: Make) -> N
     job = await producer.schedule("count", {"n": 1})
     await worker.start()
     assert (await ended(worker, job)).result == 2
-    assert lifted == [{"n": 1}] * 3
+    assert upgraded == [{"n": 1}] * 3
 
 
 async def test_a_process_of_its_own_gets_the_lifted_data(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(), make_scheduler()
-    worker.job("add", isolation="process", version=2, lift={1: lambda data: {**data, "b": 5}})(isolated.add)
+    worker.job("add", isolation="process", version=2, upgrade={1: lambda data: {**data, "b": 5}})(isolated.add)
     job = await producer.schedule("add", {"a": 2})
     await worker.start()
     assert (await worker.wait(job.id, timeout=60)).result == 7
@@ -156,7 +156,7 @@ async def test_a_lift_that_raises_is_retried_as_any_failure_and_named(make_sched
             raise KeyError("zip")
         return data
 
-    @worker.job("send", version=2, lift={1: shaky}, retry=SOON)
+    @worker.job("send", version=2, upgrade={1: shaky}, retry=SOON)
     async def send(to: str) -> str:
         return to
 
@@ -167,8 +167,8 @@ async def test_a_lift_that_raises_is_retried_as_any_failure_and_named(make_sched
     error = done.attempts[0].error
     assert error is not None
     assert (error.type, error.message) == (
-        "LiftFailed",
-        "The lift of 'send' from version 1 to 2 raised KeyError: 'zip'",
+        "PayloadUpgradeFailed",
+        "The upgrade of 'send' from version 1 to 2 raised KeyError: 'zip'",
     )
     assert error.stack is not None and "shaky" in error.stack
 
@@ -180,7 +180,7 @@ async def test_a_lift_that_forgets_to_return_says_so(make_scheduler: Make) -> No
         data["b"] = 1
         return None  # type: ignore[return-value]
 
-    @worker.job("send", version=2, lift={1: forget}, retry=Retry(attempts=1))
+    @worker.job("send", version=2, upgrade={1: forget}, retry=Retry(attempts=1))
     async def send(**data: Any) -> None: ...
 
     job = await producer.schedule("send", {"to": "x"})
@@ -195,7 +195,7 @@ async def test_a_lift_may_give_a_job_up(make_scheduler: Make) -> None:
     def too_old(data: dict[str, Any]) -> dict[str, Any]:
         raise Fail("too old to be sent")
 
-    @worker.job("send", version=2, lift={1: too_old}, retry=SOON)
+    @worker.job("send", version=2, upgrade={1: too_old}, retry=SOON)
     async def send(to: str) -> None: ...
 
     job = await producer.schedule("send", {"to": "x"})
@@ -207,7 +207,7 @@ async def test_a_lift_may_give_a_job_up(make_scheduler: Make) -> None:
 async def test_lifted_data_is_checked_like_any(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(), make_scheduler()
 
-    @worker.job("send", version=2, lift={1: lambda data: {"to": ["no", "text"]}}, retry=SOON)
+    @worker.job("send", version=2, upgrade={1: lambda data: {"to": ["no", "text"]}}, retry=SOON)
     async def send(to: str) -> None: ...
 
     job = await producer.schedule("send", {"to": "x"})
@@ -222,18 +222,18 @@ async def test_lifted_data_is_checked_like_any(make_scheduler: Make) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"version": 3, "lift": {1: one_to_two}}, "lacks a function from version 2"),
-        ({"version": 3, "lift": {2: two_to_three}}, "lacks a function from version 1"),
+        ({"version": 3, "upgrade": {1: one_to_two}}, "lacks a function from version 2"),
+        ({"version": 3, "upgrade": {2: two_to_three}}, "lacks a function from version 1"),
         ({"version": 2}, "lacks a function from version 1"),
-        ({"version": 2, "lift": {1: one_to_two, 2: two_to_three}}, "has a function from 2"),
-        ({"version": 1, "lift": {1: one_to_two}}, "has a function from 1"),
+        ({"version": 2, "upgrade": {1: one_to_two, 2: two_to_three}}, "has a function from 2"),
+        ({"version": 1, "upgrade": {1: one_to_two}}, "has a function from 1"),
         ({"version": 0}, "whole number from 1 on"),
         ({"version": "2"}, "whole number from 1 on"),
         ({"version": True}, "whole number from 1 on"),
         ({"version": 1.0}, "whole number from 1 on"),
-        ({"version": 2, "lift": {1: "one_to_two"}}, "must be a function"),
-        ({"version": 2, "lift": [one_to_two]}, "must map versions to functions"),
-        ({"version": 2, "lift": {1: asyncio.sleep}}, "must be a plain function"),
+        ({"version": 2, "upgrade": {1: "one_to_two"}}, "must be a function"),
+        ({"version": 2, "upgrade": [one_to_two]}, "must map versions to functions"),
+        ({"version": 2, "upgrade": {1: asyncio.sleep}}, "must be a plain function"),
     ],
 )
 def test_a_chain_with_a_missing_link_is_refused_at_registration(
@@ -315,12 +315,12 @@ async def test_the_jobs_of_a_schedule_carry_the_version_that_its_data_was_writte
     data = {"first": "Alan", "last": "Turing"}
     await middle.schedule("greet", data, repeat=Every("1h"), schedule_id="daily")
     await new.start()
-    job = await ended(new, await new.trigger_schedule("daily"))
+    job = await ended(new, await new.schedules.trigger("daily"))
     assert (job.result, job.data_version) == ("3: Alan Turing", 2)
-    await new.edit_schedule("daily", priority=1)
-    assert (await new.trigger_schedule("daily")).data_version == 2
-    await new.edit_schedule("daily", data={"names": ["Grace", "Hopper"]})
-    job = await ended(new, await new.trigger_schedule("daily"))
+    await new.schedules.edit("daily", priority=1)
+    assert (await new.schedules.trigger("daily")).data_version == 2
+    await new.schedules.edit("daily", data={"names": ["Grace", "Hopper"]})
+    job = await ended(new, await new.schedules.trigger("daily"))
     assert (job.result, job.data_version) == ("3: Grace Hopper", 3)
 
 
@@ -328,12 +328,12 @@ async def test_a_declared_schedule_follows_the_version_of_its_handler(make_sched
     scheduler = make_scheduler()
 
     @scheduler.every("1h", data={"names": ["a", "b"]})
-    @scheduler.job("greet", version=3, lift=LIFTS)
+    @scheduler.job("greet", version=3, upgrade=LIFTS)
     async def greet(names: list[str]) -> list[str]:
         return names
 
     await scheduler.start()
-    job = await ended(scheduler, await scheduler.trigger_schedule("greet"))
+    job = await ended(scheduler, await scheduler.schedules.trigger("greet"))
     assert (job.result, job.data_version) == (["a", "b"], 3)
 
 
@@ -361,9 +361,9 @@ async def test_newer_data_than_any_worker_takes_is_held_and_says_why(make_schedu
     seen = greet_2(worker)
     await worker.start()
     job = await held(worker, await producer.schedule("greet", {"names": ["a", "b"]}))
-    assert job.held is not None
-    assert (job.state, job.held.by, job.tries, job.attempts) == ("pending", "version", 0, ())
-    assert job.held.note == (
+    assert job.waiting_for is not None
+    assert (job.state, job.waiting_for.by, job.tries, job.attempts) == ("pending", "version", 0, ())
+    assert job.waiting_for.note == (
         "Its data is of version 3, and no live worker that serves the queue 'default' has a handler for 'greet' of "
         "that version or a later one."
     )
@@ -381,7 +381,7 @@ async def test_it_runs_as_soon_as_a_worker_that_takes_it_starts(make_scheduler: 
     greet_3(new)
     await new.start()
     done = await ended(old, job)
-    assert (done.result, done.held, len(done.attempts), seen) == ("3: a b", None, 1, [])
+    assert (done.result, done.waiting_for, len(done.attempts), seen) == ("3: a b", None, 1, [])
 
 
 async def test_an_old_worker_beside_a_new_one_leaves_it_the_new_data_and_runs_the_old(
@@ -408,7 +408,7 @@ async def test_a_long_line_of_newer_data_does_not_starve_what_is_behind_it(make_
     greet_3(producer)
     greet_2(worker)
 
-    @busy.job("greet", version=3, lift=LIFTS)
+    @busy.job("greet", version=3, upgrade=LIFTS)
     async def never(names: list[str]) -> None:
         await asyncio.sleep(600)
 
@@ -422,7 +422,7 @@ async def test_a_long_line_of_newer_data_does_not_starve_what_is_behind_it(make_
     await worker.start()
     behind = await producer.schedule("greet", {"name": "c d"}, version=1, priority=9)
     assert (await ended(producer, behind)).result == "2: c d"
-    assert (await producer.get_job(newer[-1].id)).held is None
+    assert (await producer.get_job(newer[-1].id)).waiting_for is None
 
 
 async def test_newer_data_in_the_line_of_a_limit_is_held_too(make_scheduler: Make, db: Database) -> None:
@@ -430,7 +430,7 @@ async def test_newer_data_in_the_line_of_a_limit_is_held_too(make_scheduler: Mak
     greet_3(producer, concurrency=1)
     release = asyncio.Event()
 
-    @worker.job("greet", version=2, lift={1: one_to_two}, concurrency=1)
+    @worker.job("greet", version=2, upgrade={1: one_to_two}, concurrency=1)
     async def greet(first: str, last: str) -> str:
         await release.wait()
         return first
@@ -439,18 +439,18 @@ async def test_newer_data_in_the_line_of_a_limit_is_held_too(make_scheduler: Mak
     ones = [await producer.schedule("greet", {"name": f"{n} x"}, version=1) for n in range(3)]
 
     async def two_wait() -> bool:
-        return len([job async for job in producer.jobs(state="pending") if job.held is not None]) == 2
+        return len([job async for job in producer.jobs(state="pending") if job.waiting_for is not None]) == 2
 
     await eventually(two_wait)
     newer = await producer.schedule("greet", {"names": ["a", "b"]}, priority=1, delay=3600)
     ahead = await stored(db, ones[-1])
-    waits = {key: ahead[key] for key in ("run_at", "line", "held")}
+    waits = {key: ahead[key] for key in ("run_at", "line", "waiting_for")}
     await db.jobs.update_one({"_id": document_id(newer.id)}, {"$set": waits, "$unset": {"ready": ""}})
     release.set()
     assert [(await ended(producer, job)).state for job in ones] == ["completed"] * 3
 
     async def is_held() -> bool:
-        held = (await producer.get_job(newer.id)).held
+        held = (await producer.get_job(newer.id)).waiting_for
         return held is not None and held.by == "version"
 
     await eventually(is_held)
@@ -463,7 +463,7 @@ async def test_data_that_is_changed_to_an_older_version_is_run_at_once(make_sche
     greet_1(worker)
     await worker.start()
     job = await held(worker, await producer.schedule("greet", {"names": ["a", "b"]}))
-    assert (await worker.update(job.id, data={"name": "a b"})).held is None
+    assert (await worker.update(job.id, data={"name": "a b"})).waiting_for is None
     assert (await ended(worker, job)).result == "1: a b"
 
 
@@ -486,7 +486,7 @@ async def test_a_catch_all_does_not_make_an_old_handler_new(make_scheduler: Make
     await worker.start()
     await other.start()
     job = await held(worker, await producer.schedule("greet", {"names": ["a", "b"]}))
-    assert job.held is not None and (job.held.by, seen) == ("version", [[], []])
+    assert job.waiting_for is not None and (job.waiting_for.by, seen) == ("version", [[], []])
     (gate,) = [gate for gate in (await worker.explain(job.id)).gates if gate.kind == "version"]
     assert "the 2 live workers have version 1 of the handler" in gate.text
 
@@ -508,7 +508,7 @@ async def test_an_explanation_says_which_version_is_needed_and_who_has_which(mak
     assert gate.text == (
         f"Its data is of version 3, and worker {about['worker']} has version 2 of the handler for 'greet'."
     )
-    assert "held" not in [gate.kind for gate in explained.gates]
+    assert "waiting_for" not in [gate.kind for gate in explained.gates]
 
 
 async def test_an_explanation_of_data_that_somebody_takes_names_him(make_scheduler: Make) -> None:
@@ -517,7 +517,7 @@ async def test_an_explanation_of_data_that_somebody_takes_names_him(make_schedul
     greet_3(new)
     await old.start()
     await new.start()
-    await new.pause(name="greet")
+    await new.limits.pause("greet")
     explained = await new.explain((await new.schedule("greet", {"names": ["a", "b"]})).id)
     (gate,) = [gate for gate in explained.gates if gate.kind == "version"]
     assert gate.open and gate.text.startswith("Its data is of version 3, which worker ")

@@ -33,7 +33,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
 @contextlib.contextmanager
 def taken(port: int) -> Iterator[None]:
-    """Somebody else listens on the port, and hangs up on all who call."""
+    """Another program listens on the port, and hangs up on every client."""
     socketserver.TCPServer.allow_reuse_address = True
     with socketserver.TCPServer((ports.HOST, port), socketserver.BaseRequestHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError, InvalidKey
-from mainspring.model.access import (
+from mainspring.model.access.api_keys import (
     ADMIN,
     EVERYTHING,
     OPERATOR,
@@ -21,9 +21,11 @@ from mainspring.model.access import (
     Key,
     Scope,
     key_id,
+    made_with,
     make_scope,
     new_key,
     rotated_key,
+    secret_hash,
     verify,
 )
 
@@ -82,7 +84,7 @@ def test_what_is_no_key_is_refused_without_showing_any_of_it(tail: str) -> None:
     text = f"ms_canary7_{tail}"
     with pytest.raises(InvalidKey) as caught:
         key_id(text)
-    assert str(caught.value) == "This is no API key; one has the form ms_<id>_<secret>. Copy it whole."
+    assert str(caught.value) == "This is not an API key; one has the form ms_<id>_<secret>. Copy it whole."
     assert not verify(text, made()[1], NOW)
 
 
@@ -129,6 +131,29 @@ def test_a_second_rotation_ends_the_first_secret_whatever_its_grace() -> None:
     second, once = rotated_key(key, NOW, timedelta(days=2))
     third, twice = rotated_key(once, NOW, timedelta(days=2))
     assert [verify(one, twice, LATER) for one in (text, second, third)] == [False, True, True]
+
+
+def test_a_secret_that_was_shown_counts_for_as_long_as_a_request_with_it_would() -> None:
+    text, key = made(expires_at=NOW + timedelta(days=3))
+    shown = secret_hash(text)
+    assert key.counts(shown, LATER) and not key.counts(shown, NOW + timedelta(days=3))
+    assert not replace(key, revoked_at=NOW).counts(shown, NOW)
+    fresh, after = rotated_key(key, NOW, timedelta(hours=1))
+    assert after.counts(shown, NOW) and not after.counts(shown, NOW + timedelta(hours=1))
+    assert after.counts(secret_hash(fresh), LATER)
+    _, at_once = rotated_key(key, NOW)
+    assert not at_once.counts(shown, NOW)
+
+
+def test_the_keys_that_were_made_with_a_key_are_found_however_far_they_are_from_it() -> None:
+    root, child, grandchild, other = (made()[1] for _ in range(4))
+    child, grandchild = replace(child, actor=f"key:{root.id}"), replace(grandchild, actor=f"key:{child.id}")
+    keys = [grandchild, other, child, root]
+    assert made_with(keys, root.id) == {child.id, grandchild.id}
+    assert made_with(keys, child.id) == {grandchild.id}
+    assert made_with(keys, other.id) == made_with([], root.id) == frozenset()
+    circle = [replace(root, actor=f"key:{grandchild.id}"), child, grandchild]
+    assert made_with(circle, root.id) == {root.id, child.id, grandchild.id}
 
 
 @pytest.mark.parametrize("grace", [timedelta(seconds=-1), timedelta(days=31)])

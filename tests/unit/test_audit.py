@@ -11,31 +11,44 @@ from bson import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.model.audit import (
+from mainspring.errors import AuditKeyMissing
+from mainspring.model.access.audit import LONGEST_VALUE, Entry, Row, to_fields
+from mainspring.model.access.audit_chain import (
     BEGINNING,
-    LONGEST_VALUE,
-    Entry,
+    SEAL,
+    Head,
+    Keys,
     Link,
-    Row,
-    check_rows,
+    Verdict,
+    Walk,
+    find_end,
     hash_of,
-    mask_secrets,
-    to_fields,
+    is_signed,
+    sign_head,
     write_rows,
 )
+from mainspring.model.privacy.credentials import mask_credentials
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def written(*entries: Entry, at: datetime = NOW, link: Link | None = None) -> list[Row]:
+NO_KEYS: Keys = {}
+
+
+def written(*entries: Entry, at: datetime = NOW, link: Link | None = None, keys: Keys = NO_KEYS) -> list[Row]:
     named = [(f"{number:024x}", entry) for number, entry in enumerate(entries)]
-    return write_rows(link or Link(), named, at, mask_secrets)
+    return write_rows(link or Link(), named, at, mask_credentials, keys)
 
 
-def chain(length: int = 5) -> list[dict[str, Any]]:
-    return [
-        to_fields(row) for row in written(*(Entry("ada", "job.cancel", f"job {n}", after=n) for n in range(length)))
-    ]
+def chain(length: int = 5, keys: Keys = NO_KEYS, link: Link | None = None) -> list[dict[str, Any]]:
+    entries = [Entry("ada", "job.cancel", f"job {n}", after=n) for n in range(length)]
+    return [to_fields(row) for row in written(*entries, link=link, keys=keys)]
+
+
+def check_rows(link: Link, rows: list[dict[str, Any]], known: list[Link], keys: Keys = NO_KEYS) -> Verdict:
+    walk = Walk(link, known, keys)
+    walk.follow(rows)
+    return walk.verdict()
 
 
 def one(before: Any = None, after: Any = None) -> Row:
@@ -120,6 +133,115 @@ def test_a_chain_that_does_not_pass_through_what_is_known_is_another_one() -> No
     assert (verdict.broken, verdict.reason) == (3, "row 3 is not the one that was written")
 
 
+# -- with a key ------------------------------------------------------------------------------------------------------
+
+KEY: Keys = {"a": b"a" * 32}
+BOTH: Keys = {"b": b"b" * 32, **KEY}
+
+
+def link_after(rows: list[dict[str, Any]]) -> Link:
+    return Link(rows[-1]["n"], rows[-1]["hash"], rows[-1]["at"])
+
+
+def test_a_chain_with_a_key_is_checked_by_the_key() -> None:
+    rows = chain(keys=KEY)
+    assert {row["key"] for row in rows} == {"a"}
+    verdict = check_rows(Link(), rows, [], KEY)
+    assert (verdict.ok, verdict.checked, verdict.keyed) == (True, 5, True)
+    assert not check_rows(Link(), chain(), []).keyed
+
+
+@given(st.integers(0, 4), st.sampled_from(["actor", "target", "after", "key", "id"]), st.text(max_size=5) | st.none())
+def test_a_row_that_was_edited_and_hashed_anew_without_the_key_is_named(place: int, field: str, value: Any) -> None:
+    rows = chain(keys=KEY)
+    if rows[place][field] == value:
+        return
+    rows[place] |= {field: value}
+    rows[place]["hash"] = hash_of(rows[place])
+    verdict = check_rows(Link(), rows, [], KEY)
+    assert verdict.broken in (place + 1, place + 2)  # made a row without a key, it breaks the next one
+
+
+def test_a_whole_chain_that_was_written_anew_without_the_key_is_found() -> None:
+    verdict = check_rows(Link(), chain(), [], KEY)
+    assert (verdict.ok, verdict.broken, verdict.checked) == (False, 1, 0)
+    assert "row 1 has no key's signature" in verdict.reason
+    pretended = [{**row, "key": "a"} for row in chain()]
+    pretended[0]["hash"] = hash_of(pretended[0])
+    assert check_rows(Link(), pretended, [], KEY).reason == "row 1 was changed"
+    foreign = chain(keys={"a": b"x" * 32})
+    assert check_rows(Link(), foreign, [], KEY).broken == 1
+
+
+def test_rows_of_an_earlier_key_count_while_that_is_known() -> None:
+    old = chain(2, KEY)
+    rows = [*old, *chain(2, BOTH, link_after(old))]
+    assert [row["key"] for row in rows] == ["a", "a", "b", "b"]
+    assert check_rows(Link(), rows, [], BOTH).keyed
+    for keys in (KEY, NO_KEYS):
+        verdict = check_rows(Link(), rows, [], keys)
+        assert (verdict.ok, verdict.broken) == (False, 3 if keys else 1)
+        assert "MAINSPRING_AUDIT_KEYS" in verdict.reason
+
+
+def test_rows_without_a_key_count_once_a_seal_that_has_one_stands_behind_them() -> None:
+    plain = chain(3)
+    keyed = chain(2, KEY, link_after(plain))
+    verdict = check_rows(Link(), [*plain, *keyed], [], KEY)
+    assert (verdict.ok, verdict.broken, verdict.checked) == (False, 1, 0)
+    [seal] = [to_fields(row) for row in written(Entry("ada", SEAL, "audit"), link=link_after(keyed), keys=KEY)]
+    sealed = [*plain, *keyed, seal]
+    assert check_rows(Link(), sealed, [], KEY).keyed
+    later = chain(1, link=link_after(sealed))
+    assert check_rows(Link(), [*sealed, *later], [], KEY).broken == 7
+    sealed[1] = {**sealed[1], "actor": "eve"}
+    assert check_rows(Link(), sealed, [], KEY).broken == 2
+
+
+def test_a_seal_without_a_key_accepts_nothing() -> None:
+    plain = chain(3)
+    forged = [to_fields(row) for row in written(Entry("eve", SEAL, "audit"), link=link_after(plain))]
+    assert check_rows(Link(), [*plain, *forged], [], KEY).broken == 1
+
+
+@pytest.mark.parametrize("field", ["n", "hash", "at", "key", "mac"])
+def test_a_head_that_was_changed_is_not_signed(field: str) -> None:
+    link = Link(5, "f" * 64, NOW)
+    head = sign_head(link, BOTH)
+    assert is_signed(head, BOTH)
+    links = {"n": Link(4, "f" * 64, NOW), "hash": Link(5, "e" * 64, NOW), "at": Link(5, "f" * 64, NOW.replace(year=1))}
+    changed = {"key": Head(link, "a", head.mac), "mac": Head(link, head.key, "0" * 64)}
+    forged = Head(links[field], head.key, head.mac) if field in links else changed[field]
+    assert not is_signed(forged, BOTH)
+    assert not is_signed(head, KEY)
+
+
+def test_the_next_row_goes_behind_whichever_is_further_of_the_last_row_and_the_head() -> None:
+    behind, ahead = Link(3, "3" * 64, NOW), Link(7, "7" * 64, NOW)
+    for keys in (NO_KEYS, KEY):
+        key_id = next(iter(keys), None)
+        assert find_end(ahead, key_id, sign_head(behind, keys), keys).link == ahead
+        assert find_end(behind, key_id, sign_head(ahead, keys), keys).link == ahead
+
+
+@pytest.mark.parametrize("head", [None, Head(Link(3, "3" * 64, NOW)), Head(Link(3, "3" * 64, NOW), "a", "0" * 64)])
+def test_behind_a_head_that_was_forged_a_number_is_left_out(head: Head | None) -> None:
+    last = Link(3, "3" * 64, NOW)
+    end = find_end(last, "a", head, KEY)
+    assert (end.forged, end.link.n, end.link.hash) == (True, 4, last.hash)
+
+
+def test_a_process_without_the_key_does_not_go_on_with_a_log_that_has_one() -> None:
+    link = Link(3, "3" * 64, NOW)
+    for last_key, head, keys in [
+        ("a", sign_head(link, KEY), NO_KEYS),
+        (None, sign_head(link, KEY), NO_KEYS),
+        ("b", sign_head(link, BOTH), KEY),
+    ]:
+        with pytest.raises(AuditKeyMissing, match="MAINSPRING_AUDIT_KEYS"):
+            find_end(link, last_key, head, keys)
+
+
 # -- what is kept of a value ---------------------------------------------------------------------------------------
 
 
@@ -166,11 +288,15 @@ def test_a_secret_is_masked_before_a_value_is_cut() -> None:
     kept = one({"headers": {"Authorization": secret}, "Api-Key": secret, "list": [{"password": [secret]}]}).before
     assert kept is not None
     assert "canary7" not in kept
-    assert json.loads(kept) == {"headers": {"Authorization": "***"}, "Api-Key": "***", "list": [{"password": "***"}]}
+    assert json.loads(kept) == {
+        "headers": {"Authorization": "[redacted]"},
+        "Api-Key": "[redacted]",
+        "list": [{"password": "[redacted]"}],
+    }
 
 
 def test_numbers_under_a_name_of_secrets_are_not_masked() -> None:
-    assert mask_secrets({"token": 5, "secret": None}) == {"token": 5, "secret": None}
+    assert mask_credentials({"token": 5, "secret": None}) == {"token": 5, "secret": None}
 
 
 def test_the_short_texts_are_bounded_and_can_be_shown() -> None:

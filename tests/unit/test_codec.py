@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError, InvalidJob, Job
-from mainspring.engine.failure import describe
-from mainspring.model.job import JobError
+from mainspring.engine.run.error_details import describe
+from mainspring.model.jobs.job import JobError
 from mainspring.store.codec import (
+    MAX_DETAILS,
     MAX_LOG_LINE,
     MAX_MESSAGE,
     MAX_STACK,
+    MAX_TYPE,
     Undecodable,
     check_fields,
     cut,
@@ -114,15 +117,41 @@ def test_a_long_stack_keeps_its_end_and_says_that_it_was_cut() -> None:
     assert len(document["stack"]) <= MAX_STACK + 20
 
 
+def test_what_is_kept_of_texts_is_counted_in_bytes() -> None:
+    error = encode_error(JobError("例" * 300, "外" * 9000, "誤" * 20_000, {"例": "外" * 20_000}))
+    assert len(bson.encode(error)) < 60 + MAX_TYPE + MAX_MESSAGE + MAX_STACK + MAX_DETAILS
+    assert error["stack"].startswith("… (cut)\n誤") and error["message"].endswith("more characters cut)")
+
+
+def test_an_iterator_in_a_result_is_not_run() -> None:
+    run: list[int] = []
+
+    def count() -> Iterator[int]:
+        run.append(1)
+        yield 1
+
+    counted = count()
+    assert encode_result({"rows": counted}, LIMIT) == (
+        None,
+        "The result, of type dict, cannot be stored and was not kept.",
+    )
+    kept, note = encode_result(counted, LIMIT)
+    assert kept is None and note is not None and "an iterator: it was not run and was not kept" in note
+    assert run == []
+
+
 def test_a_short_error_is_kept_whole() -> None:
     assert encode_error(JobError("E", "m", "s")) == {"type": "E", "message": "m", "stack": "s"}
 
 
 @given(st.text(max_size=40), st.integers(0, 20))
-def test_a_cut_text_keeps_its_beginning(text: str, limit: int) -> None:
-    kept = cut(text, limit)
-    assert kept.startswith(text[:limit])
-    assert ("characters cut)" in kept[limit:]) == (len(text) > limit)
+def test_a_cut_text_keeps_its_beginning_in_whole_characters_of_so_many_bytes(text: str, limit: int) -> None:
+    kept, dots, rest = cut(text, limit).partition("… (")
+    assert text.startswith(kept) and len(kept.encode()) <= limit
+    assert bool(dots) == (len(text.encode()) > limit)
+    if dots:
+        assert rest == f"{len(text) - len(kept):,} more characters cut)"
+        assert len(text[: len(kept) + 1].encode()) > limit
 
 
 def test_a_log_line_says_what_was_cut() -> None:
@@ -177,7 +206,7 @@ def test_whatever_is_stored_in_an_attempt_or_a_note_can_be_shown(value: Any) -> 
     note = {"percent": value, "note": value}
     held = {"by": value, "note": value, "since": value}
     error = {"type": value, "message": value, "stack": value}
-    job = decode_job({"_id": "x", "attempts": [attempt], "progress": note, "held": held, "error": error})
+    job = decode_job({"_id": "x", "attempts": [attempt], "progress": note, "waiting_for": held, "error": error})
     assert repr(job) and str(job.error)
     assert job.attempts[0].duration is None
 

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from harness.inside import inside
 from mainspring import Job, JobError, Scheduler
-from mainspring.cli.live import Live
-from mainspring.cli.logs import set_up_logs
-from mainspring.cli.printable import printable, shortened
+from mainspring.cli.support.live import Live
+from mainspring.cli.support.logs import set_up_logs
+from mainspring.model.printable import printable, shortened
 
 NASTY = "\x1b[2J\x9b31m\u202ereversed\rover\nnext\x07"
 HARMLESS = r"\x1b[2J\x9b31m\u202ereversed\rover\nnext\x07"
@@ -32,7 +33,7 @@ def test_an_event_with_a_nasty_job_is_one_harmless_line(capsys: pytest.CaptureFi
     live = Live(scheduler, lambda: None)
     now = datetime.now(UTC)
     job = Job("id" + NASTY[:4], NASTY[:16], {}, "failed", NASTY[:8], 5, now, now, error=JobError("E", NASTY * 99))
-    scheduler._events.emit("job:fail", job)
+    inside(scheduler).events.emit("job:fail", job)
     line = capsys.readouterr().out
     assert line.count("\n") == 1 and line.rstrip("\n").isprintable()
     assert "failed" in line and r"\x1b[2J" in line and len(line) < 300
@@ -58,4 +59,4 @@ def test_log_lines_are_harmless_and_keep_their_stack(
         logging.getLogger("mainspring").exception("job %s", "\x1b]0;title\x07")
     shown = capsys.readouterr().err
     assert "\x1b" not in shown and r"\x1b]0;title\x07" in shown
-    assert "\nTraceback" in shown
+    assert "\n    Traceback" in shown

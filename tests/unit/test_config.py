@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import ConfigurationError, Scheduler
-from mainspring.config import Settings, choose_uri, make_settings
+from mainspring.config.settings import Settings, choose_uri, make_settings
 
 LOCAL = "mongodb://127.0.0.1:1/x"
 
@@ -30,24 +30,29 @@ def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lease": 0.1}, "lease must be seconds or a timedelta of at least 0.5 s, not 0.1"),
-        ({"lease": "60"}, "lease must be seconds or a timedelta"),
+        ({"lease": 0.1}, 'lease must be seconds, a timedelta or text such as "5m", of at least 0.5 s, not 0.1'),
+        ({"lease": "60"}, "lease='60' lacks a unit; write 60s"),
         ({"lease": None}, "lease must be seconds"),
         ({"lease": float("nan")}, "lease must be seconds"),
-        ({"poll_interval": 0}, "poll_interval must be seconds or a timedelta of at least 0.01 s"),
+        ({"poll_interval": 0}, 'poll_interval must be seconds, a timedelta or text such as "5m", of at least 0.01 s'),
         ({"operation_timeout": -1}, "operation_timeout must be seconds"),
-        ({"grace": -1}, "grace must be seconds or a timedelta of at least 0 s"),
+        ({"grace": -1}, 'grace must be seconds, a timedelta or text such as "5m", of at least 0 s'),
         ({"timeout": -1}, "timeout must be seconds"),
-        ({"keep_finished": "week"}, "keep_finished must be seconds"),
+        ({"keep_finished": "week"}, "keep_finished='week' is no duration"),
         ({"keep_failed": True}, "keep_failed must be seconds"),
-        ({"aging": 0}, "aging must be seconds or a timedelta of at least 0.1 s, not 0"),
-        ({"aging": "10m"}, "aging must be seconds"),
+        ({"aging": 0}, 'aging must be seconds, a timedelta or text such as "5m", of at least 0.1 s, not 0'),
+        ({"aging": "10ms"}, "aging must be seconds"),
         ({"concurrency": 0}, "concurrency must be a whole number of at least 1, not 0"),
         ({"concurrency": 2.5}, "concurrency must be a whole number"),
         ({"concurrency": True}, "concurrency must be a whole number"),
         ({"prefetch": -1}, "prefetch must be a whole number of at least 0"),
         ({"max_data": 0}, "max_data must be a whole number of at least 1"),
         ({"max_result": "64k"}, "max_result must be a whole number"),
+        (
+            {"max_data": 8 * 1024**2 + 1},
+            "max_data must be at most 8,388,608 bytes, not 8,388,609: all of a job must fit",
+        ),
+        ({"max_result": 2**30}, "max_result must be at most 2,097,152 bytes, not 1,073,741,824"),
         ({"queues": "mail"}, "queues must be a list of queue names, or None for all, not 'mail'"),
         ({"queues": []}, "queues must be a list of queue names"),
         ({"queues": [""]}, "a queue's name must be printable text"),

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from mainspring import Breaker, ConfigurationError, Limit, Rate
-from mainspring.engine.controls import line_forms, read_view
-from mainspring.engine.limits import Limits, combined
-from mainspring.handlers import Handlers
-from mainspring.model.breaker import BreakerStatus
-from mainspring.model.controls import Paused, Probe, Target, breaker_closure, make_target, pause_closure
-from mainspring.model.limits import Allowance, Shut
+from mainspring.engine.handlers import Handlers
+from mainspring.engine.limits.controls import line_forms, read_view
+from mainspring.engine.limits.job_gates import Limits, combined
+from mainspring.model.limits.breaker import BreakerStatus
+from mainspring.model.limits.controls import Paused, Probe, Target, breaker_closure, make_target, pause_closure
+from mainspring.model.limits.limits import Closed, JobLimits, fair_gate, gate_name, sequence_name
+from mainspring.store.jobs.stored_job import StoredJob
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
+EACH = Limit(1, "k", each_queue=True)
 
 
 def paused(scope: str, target: str, key: str | None = None, value: Any = None) -> Paused:
@@ -32,15 +34,15 @@ def test_a_target_has_a_path_words_and_what_its_jobs_have_in_common() -> None:
 @pytest.mark.parametrize("value", ["5", 5, None, True, 1.5])
 def test_a_keys_value_is_told_from_others_like_those_of_limits(value: Any) -> None:
     target = Target("name", "report", "tenant", value)
-    assert target.applies({"tenant": value})
-    assert not target.applies({"tenant": "other"})
-    assert target.applies({}) == (value is None)
+    assert target.applies("q", {"tenant": value})
+    assert not target.applies("q", {"tenant": "other"})
+    assert target.applies("q", {}) == (value is None)
 
 
 def test_a_very_long_value_has_a_short_path() -> None:
     target = make_target("report", None, {"tenant": "x" * 10_000})
     assert len(target.path) < 200
-    assert target.applies({"tenant": "x" * 10_000}) and not target.applies({"tenant": "x" * 9_999})
+    assert target.applies("q", {"tenant": "x" * 10_000}) and not target.applies("q", {"tenant": "x" * 9_999})
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_a_key_must_be_one_path_and_a_plain_value(key: Any) -> None:
 def test_a_pause_is_a_gate_that_says_by_whom_and_why() -> None:
     gate = pause_closure(Paused("queue", "mail", None, None, AT, "provider is down", "anna")).gate
     assert gate.name == "p:queue:mail"
-    assert gate.rule == Shut("The queue 'mail' is paused by anna: provider is down")
-    assert pause_closure(paused("name", "x", "k", "v")).gate.rule == Shut("The job 'x' with k 'v' is paused.")
+    assert gate.rule == Closed("The queue 'mail' is paused by anna: provider is down")
+    assert pause_closure(paused("name", "x", "k", "v")).gate.rule == Closed("The job 'x' with k 'v' is paused.")
 
 
 def test_a_breaker_is_a_gate_while_it_is_not_closed() -> None:
@@ -68,20 +70,25 @@ def test_a_breaker_is_a_gate_while_it_is_not_closed() -> None:
     assert half is not None and not half.shut and half.gate.rule == Probe() and half.gate.name == "b:name:x"
 
 
-def make_limits(**queues: Allowance) -> Limits:
+def make_limits(**queues: JobLimits) -> Limits:
     return Limits(Handlers(), queues)
 
 
 def test_what_is_shut_comes_before_limits_and_rates() -> None:
-    limits = make_limits(mail=Allowance(Limit(2), Rate("5/s")))
+    limits = make_limits(mail=JobLimits(Limit(2), Rate("5/s")))
     half = breaker_closure(BreakerStatus("name", "x", "half_open"))
     assert half is not None
     limits.close([half, pause_closure(paused("queue", "mail")), pause_closure(paused("name", "y"))])
-    job = {"name": "x", "queue": "mail", "data": {}}
-    assert [gate.name for gate in limits.gates(job)] == ["p:queue:mail", "c:queue:mail", "b:name:x", "r:queue:mail"]
+    job = StoredJob({"name": "x", "queue": "mail", "data": {}})
+    assert [gate.name for gate in limits.gates_of(job)] == [
+        "p:queue:mail",
+        "c:queue:mail",
+        "b:name:x",
+        "r:queue:mail",
+    ]
     assert limits
     limits.close([])
-    assert [gate.name for gate in limits.gates(job)] == ["c:queue:mail", "r:queue:mail"]
+    assert [gate.name for gate in limits.gates_of(job)] == ["c:queue:mail", "r:queue:mail"]
 
 
 def test_a_job_waits_at_what_is_shut_and_rather_where_it_is() -> None:
@@ -92,7 +99,7 @@ def test_a_job_waits_at_what_is_shut_and_rather_where_it_is() -> None:
     job = {"name": "x", "queue": "mail", "data": {"tenant": "acme"}}
 
     def closed_to(**more: Any) -> str | None:
-        closure = limits.closed_to({**job, **more})
+        closure = limits.closed_to(StoredJob({**job, **more}))
         return None if closure is None else closure.gate.name
 
     assert closed_to() == "p:queue:mail"
@@ -103,10 +110,10 @@ def test_a_job_waits_at_what_is_shut_and_rather_where_it_is() -> None:
 
 
 def test_an_override_wins_field_by_field() -> None:
-    declared = Allowance(Limit(2), Rate("5/s"), fair="tenant", breaker=Breaker())
-    assert combined(declared, Allowance(Limit(9))) == Allowance(Limit(9), Rate("5/s"), fair="tenant", breaker=Breaker())
+    declared = JobLimits(Limit(2), Rate("5/s"), fair="tenant", breaker=Breaker())
+    assert combined(declared, JobLimits(Limit(9))) == JobLimits(Limit(9), Rate("5/s"), fair="tenant", breaker=Breaker())
     limits = make_limits(mail=declared)
-    limits.override({("queue", "mail"): Allowance(rate=Rate("1/s")), ("name", "x"): Allowance(Limit(1))})
+    limits.override({("queue", "mail"): JobLimits(rate=Rate("1/s")), ("name", "x"): JobLimits(Limit(1))})
     assert limits.allowance("queue", "mail").rate == Rate("1/s")
     assert limits.allowance("queue", "mail").concurrency == Limit(2)
     assert limits.allowance("name", "x").concurrency == Limit(1)
@@ -114,9 +121,37 @@ def test_an_override_wins_field_by_field() -> None:
 
 
 def test_the_lines_of_a_limit_are_known_by_their_names() -> None:
-    allowance = Allowance(Limit(2, key="tenant"), Rate("5/s"))
+    allowance = JobLimits(Limit(2, key="tenant"), Rate("5/s"))
     assert line_forms("name", "x", allowance) == {"c:name:x:tenant=", "r:name:x"}
-    assert line_forms("name", "x", Allowance()) == set()
+    assert line_forms("name", "x", JobLimits()) == set()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (sequence_name("a", "b:c"), sequence_name("a:b", "c")),
+        (fair_gate("a", "b:c").name, fair_gate("a:b", "c").name),
+        (
+            gate_name("c", "name", "a:k=v", Limit(1), "q", {}),
+            gate_name("c", "name", "a", Limit(1, "k"), "q", {"k": "v"}),
+        ),
+        (
+            gate_name("c", "name", "a", Limit(1, "k"), "q", {"k": "l=v"}),
+            gate_name("c", "name", "a", Limit(1, "k=l"), "q", {"k=l": "v"}),
+        ),
+        (gate_name("c", "name", "a", EACH, "q:v", {"k": "w"}), gate_name("c", "name", "a", EACH, "q", {"k": "v:w"})),
+        (
+            gate_name("c", "name", "a", EACH, "q", {"k": "v"}),
+            gate_name("c", "name", "a", Limit(1, ":k"), "", {":k": "v"}),
+        ),
+        (Target("name", "a:k=v").path, Target("name", "a", "k", "v").path),
+        (Target("name", "a", "k", "v", "q").path, Target("name", "a", "q:k", "v").path),
+        (Target("name", "a", queue="q").path, Target("name", "a::q").path),
+        (sequence_name("a%3Ab", "c"), sequence_name("a:b", "c")),
+    ],
+)
+def test_names_with_colons_never_make_two_gates_one(one: str, other: str) -> None:
+    assert one != other
 
 
 def test_only_a_queue_that_is_paused_as_a_whole_is_not_looked_into() -> None:

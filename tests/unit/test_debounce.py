@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from mainspring import ConfigurationError, InvalidJob, QueueFull, Scheduler
-from mainspring.model.bound import Bound, check_bound
-from mainspring.model.debounce import Debounce
-from mainspring.model.draft import check_in_transaction, make_draft
+from mainspring.model.jobs.debounce import Debounce
+from mainspring.model.jobs.draft import check_in_transaction, make_draft
+from mainspring.model.limits.queue_bound import Bound, check_bound
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -21,7 +22,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
     [
         ({"debounce": 0}, "debounce must be more than 0 seconds"),
         ({"debounce": -1}, "debounce must be between 0 seconds"),
-        ({"debounce": "5s"}, "debounce must be seconds or a timedelta, not '5s'"),
+        ({"debounce": "5x"}, "debounce='5x': 'x' is no unit"),
         ({"debounce": 5, "delay": 1}, "debounce says when the job runs; leave run_at and delay out"),
         ({"debounce": 5, "run_at": NOON}, "debounce says when the job runs; leave run_at and delay out"),
         (
@@ -32,7 +33,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
         ({"debounce": 5, "debounce_max": 4}, r"debounce_max \(4 s\) must not be shorter than debounce \(5 s\)"),
         ({"debounce_max": 4}, "debounce_max needs debounce"),
         ({"throttle": 0}, "throttle must be more than 0 seconds"),
-        ({"throttle": True}, "throttle must be seconds or a timedelta, not True"),
+        ({"throttle": True}, 'throttle must be seconds, a timedelta or text such as "5m", not True'),
         ({"throttle": 5, "dedupe_key": "k", "dedupe_window": 5}, "Give throttle or dedupe_window, not both"),
         ({"debounce": 5, "dedupe_key": ""}, "dedupe_key must be printable text"),
     ],
@@ -93,12 +94,12 @@ def test_a_full_queue_refuses_unless_it_is_told_to_let_producers_wait() -> None:
 
 def test_a_bound_makes_no_limit_for_workers_and_can_be_taken_back() -> None:
     scheduler = Scheduler("mongodb://127.0.0.1:1/x")
-    scheduler.limit_queue("mail", max_pending=5)
-    assert scheduler._bounds == {"mail": Bound(5)} and not scheduler._limits
-    scheduler.limit_queue("mail", concurrency=2)
-    assert scheduler._bounds == {} and scheduler._limits
+    scheduler.queues.limit("mail", max_pending=5)
+    assert inside(scheduler).core.registry.bounds == {"mail": Bound(5)} and not inside(scheduler).limits
+    scheduler.queues.limit("mail", concurrency=2)
+    assert inside(scheduler).core.registry.bounds == {} and inside(scheduler).limits
     with pytest.raises(ConfigurationError, match="a queue's name must be printable"):
-        scheduler.limit_queue("", max_pending=5)
+        scheduler.queues.limit("", max_pending=5)
 
 
 def test_a_full_queue_says_what_to_do_and_survives_the_way_out_of_a_process() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from supply import modules
 
 import mainspring
 from harness.pages import ROOT, blocks, inline_code, pages
 from mainspring import errors
-from mainspring.config import Settings
+from mainspring.config.settings import Settings
 from mainspring.engine import worker
 from mainspring.engine.chores.chore import Chore
-from mainspring.model.events import EVENTS
-from mainspring.store import collections
+from mainspring.model.jobs.event_names import EVENTS
+from mainspring.store import schema
 
 SOURCE = ROOT / "src" / "mainspring"
 REFERENCE = ROOT / "docs" / "reference"
@@ -78,7 +80,7 @@ def test_the_reference_has_every_error_and_signal() -> None:
 
 
 def test_the_reference_has_every_field_of_a_job() -> None:
-    dictionary = (collections.__doc__ or "").partition("## jobs.keys")[0]
+    dictionary = (schema.__doc__ or "").partition("## jobs.keys")[0]
     fields = {
         name
         for row in re.findall(r"^\| ([a-z_, ]+?) +\|", dictionary, re.M)
@@ -91,7 +93,7 @@ def test_the_reference_has_every_field_of_a_job() -> None:
 
 def test_the_architecture_has_every_index_and_every_chore() -> None:
     architecture = text(ROOT / "ARCHITECTURE.md")
-    indexes = {str(index.document["name"]): list(index.document["key"]) for index in collections.JOB_INDEXES}
+    indexes = {str(index.document["name"]): list(index.document["key"]) for index in schema.JOB_INDEXES}
     described = dict(re.findall(r"^\| `(\w+)` \| ([\w., ]+) \| (?:[^|]+) \| (?:[^|]+) \|$", architecture, re.M))
     assert {name: ", ".join(keys) for name, keys in indexes.items()} == described
     chores = {one.name for one in vars(worker).values() if isinstance(one, type) and issubclass(one, Chore)} - {""}
@@ -108,6 +110,51 @@ def test_the_files_that_the_documentation_names_exist() -> None:
         if not any((base / code).exists() for base in (ROOT, SOURCE))
     }
     assert missing == set()
+
+
+def test_the_files_of_each_subject_are_in_the_folder_that_is_named_before_them() -> None:
+    paragraphs = re.findall(r"^\*\*Files\.\*\*.*?(?=^$)", text(ROOT / "ARCHITECTURE.md"), re.M | re.S)
+    assert len(paragraphs) > 8
+    missing = []
+    for paragraph in paragraphs:
+        folder = ""
+        for code in re.findall(r"`([\w/]+(?:/|\.py))`", paragraph):
+            if code.endswith("/"):
+                folder = code
+            elif "/" not in code and not (SOURCE / folder / code).is_file():
+                missing.append(folder + code)
+    assert missing == []
+
+
+def test_the_constants_that_the_documentation_quotes_have_these_values() -> None:
+    quotes = [quote for page in pages() for quote in re.findall(r"`(\w+) = ([^`]+)`\s+in\s+`([\w/]+\.py)`", text(page))]
+    assert len(quotes) > 5
+    wrong = [quote for quote in quotes if ast.literal_eval(quote[1]) not in assigned(SOURCE / quote[2], quote[0])]
+    assert wrong == []
+
+
+def assigned(module: Path, name: str) -> list[Any]:
+    """The literals that a module, or a class in it, assigns to a name."""
+    values = []
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            values += [node.value.value for target in targets if isinstance(target, ast.Name) and target.id == name]
+    return values
+
+
+def test_the_generated_parts_have_every_module_and_every_import_between_packages() -> None:
+    assert text(modules.PAGE) == modules.module_page(), "run: make docs"
+    architecture = text(modules.ARCHITECTURE)
+    assert modules.diagram() in architecture
+    assert architecture == modules.with_diagram(architecture), "run: make docs"
+
+
+def test_every_name_in_the_glossary_is_one_of_the_code() -> None:
+    source = "".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
+    names = {name for name in inline_code(ROOT / "docs" / "explain" / "glossary.md") if name != "code"}
+    assert len(names) > 20
+    assert {name for name in names if not (SOURCE / name).exists() and name.removesuffix("()") not in source} == set()
 
 
 def test_the_methods_that_the_architecture_names_exist() -> None:

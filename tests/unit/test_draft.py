@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mainspring import ConfigurationError, InvalidJob, Retry
-from mainspring.model.draft import make_draft, start_by
+from mainspring.model.jobs.draft import make_draft, start_by
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -34,8 +34,8 @@ class _NoOffset(tzinfo):
         ({"expires_at": 5}, "expires_at must be an aware datetime, not 5"),
         ({"run_at": NOON, "delay": 5}, "Give run_at or delay, not both"),
         ({"delay": -1}, "delay must be between 0 seconds and ten years, not -1"),
-        ({"delay": "5m"}, "delay must be seconds or a timedelta, not '5m'"),
-        ({"delay": True}, "delay must be seconds or a timedelta, not True"),
+        ({"delay": "5"}, "delay='5' lacks a unit; write 5s for seconds or 5m for minutes"),
+        ({"delay": True}, 'delay must be seconds, a timedelta or text such as "5m", not True'),
         ({"start_within": -5}, "start_within must be between 0 seconds"),
         ({"timeout": 0}, "timeout must be more than 0 seconds; leave it out for no limit"),
         ({"timeout": timedelta(seconds=-1)}, "timeout must be between"),
@@ -55,10 +55,12 @@ class _NoOffset(tzinfo):
         ({"dedupe_key": ""}, "dedupe_key must be printable text"),
         ({"dedupe_key": "k" * 201}, "dedupe_key must be printable text of 1 to 200"),
         ({"dedupe_window": 5}, "dedupe_window needs a dedupe_key"),
+        ({"dedupe_namespace": "a"}, "dedupe_namespace needs a dedupe_key"),
+        ({"dedupe_namespace": "a\x1f", "dedupe_key": "k"}, "dedupe_namespace must be printable text"),
         ({"dedupe_key": "k", "dedupe_window": -5}, "dedupe_window must be between 0"),
         ({"retry": {"attempts": 5}}, r"retry must be a Retry, such as Retry\(attempts=5, delay=10\), not a mapping"),
         ({"retry": "often"}, "retry must be a Retry or a number of attempts, not 'often'"),
-        ({"retry": 0}, "counts all tries and must be 1 or more"),
+        ({"retry": 0}, "includes the first one, must be a whole number of at least 1"),
         ({"retry": Retry(delay=lambda attempt: 1.0)}, "give it to the handler's decorator instead"),
     ],
 )

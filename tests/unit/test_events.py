@@ -1,4 +1,4 @@
-"""Events: who is called, and what happens when a callback misbehaves."""
+"""Callbacks: which are called, and what happens when a callback misbehaves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mainspring import ConfigurationError, Scheduler
-from mainspring.engine.events import Events
-from mainspring.model.events import EVENTS
+from mainspring.engine.callbacks import Callbacks
+from mainspring.model.jobs.event_names import EVENTS
 
 
 def test_the_events_are_those_that_are_promised() -> None:
@@ -25,18 +25,18 @@ def test_the_events_are_those_that_are_promised() -> None:
 
 def test_an_unknown_event_is_refused_with_the_one_that_was_probably_meant() -> None:
     with pytest.raises(ConfigurationError, match=r"There is no event 'job:succes'\. Did you mean 'job:success'"):
-        Events().on("job:succes", print)
+        Callbacks().on("job:succes", print)
     with pytest.raises(ConfigurationError, match="Known are: scheduler:start, "):
-        Events().on("zzz", print)
+        Callbacks().on("zzz", print)
 
 
 def test_a_callback_must_be_a_function() -> None:
     with pytest.raises(ConfigurationError, match="The callback for 'job:fail' must be a function, not 5"):
-        Events().on("job:fail", 5)  # type: ignore[arg-type]
+        Callbacks().on("job:fail", 5)  # type: ignore[arg-type]
 
 
 def test_callbacks_are_called_in_the_order_in_which_they_were_registered() -> None:
-    events, heard = Events(), list[str]()
+    events, heard = Callbacks(), list[str]()
     events.on("job:fail", lambda job: heard.append(f"one {job}"))
     events.on("job:fail", lambda job: heard.append(f"two {job}"))
     events.emit("job:fail", "x")
@@ -44,7 +44,7 @@ def test_callbacks_are_called_in_the_order_in_which_they_were_registered() -> No
 
 
 def test_a_raising_callback_is_logged_and_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
-    events, heard = Events(), list[Any]()
+    events, heard = Callbacks(), list[Any]()
 
     def broken(job: Any) -> None:
         raise RuntimeError("broken callback")
@@ -58,7 +58,7 @@ def test_a_raising_callback_is_logged_and_keeps_nobody_else_from_hearing(caplog:
 
 
 async def test_an_async_callback_is_carried_out_and_waited_for_when_settling() -> None:
-    events, heard = Events(), list[str]()
+    events, heard = Callbacks(), list[str]()
 
     async def slow(job: str) -> None:
         await asyncio.sleep(0.01)
@@ -72,7 +72,7 @@ async def test_an_async_callback_is_carried_out_and_waited_for_when_settling() -
 
 
 async def test_an_async_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events = Events()
+    events = Callbacks()
 
     async def broken(job: Any) -> None:
         raise RuntimeError("broken async callback")
@@ -85,7 +85,7 @@ async def test_an_async_callback_that_raises_is_logged(caplog: pytest.LogCapture
 
 
 async def test_settling_does_not_wait_for_ever() -> None:
-    events = Events()
+    events = Callbacks()
     never = asyncio.Event()
 
     async def stuck(job: Any) -> None:
@@ -99,7 +99,7 @@ async def test_settling_does_not_wait_for_ever() -> None:
 
 
 def test_what_nobody_listens_to_is_not_wanted() -> None:
-    events = Events()
+    events = Callbacks()
     assert not events.wanted("job:fail")
     events.on("job:fail", print)
     assert events.wanted("job:fail") and not events.wanted("job:success")
@@ -109,7 +109,7 @@ def test_what_nobody_listens_to_is_not_wanted() -> None:
 
 
 def test_a_callback_may_take_itself_off_while_it_is_called() -> None:
-    events, heard = Events(), list[str]()
+    events, heard = Callbacks(), list[str]()
 
     def once(job: str) -> None:
         heard.append(job)

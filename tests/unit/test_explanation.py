@@ -9,30 +9,31 @@ from typing import Any
 
 import pytest
 
-from mainspring.model.explanation import ExplainedGate, Explanation, brief, listed, plain, span
-from mainspring.model.job import Held, Job, JobError
-from mainspring.model.known_limits import Declared, allowance_from, limits_document, limits_of
-from mainspring.model.limits import Allowance, Gate, Limit, Rate, Sequence
-from mainspring.model.reasons import explain, state_gate
-from mainspring.model.standing import (
+from mainspring.model.explain.applicable_limits import Declared, limits_of
+from mainspring.model.explain.explanation import ExplainedGate, Explanation, brief, listed, plain, span
+from mainspring.model.explain.facts import (
     Before,
     Control,
     Count,
     Drain,
+    ExplainFacts,
     GateState,
     InSequence,
     KnownLimit,
-    LiveWorker,
     RunningJob,
-    Standing,
     TakingTurns,
 )
+from mainspring.model.explain.reasons import explain, state_gate
+from mainspring.model.jobs.job import Job, JobError, WaitingFor
+from mainspring.model.limits.limits import Gate, JobLimits, Limit, Rate, Sequence
+from mainspring.model.limits.reported_limits import limits_document, limits_from_document
+from mainspring.model.workers import WorkerStatus
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 JOB = Job(
     "j1", "report", {"tenant": "acme"}, "pending", "mail", 5, NOW - timedelta(seconds=30), NOW - timedelta(hours=1)
 )
-WORKER = LiveWorker("host:1:a", "0.1.0", frozenset({"mail"}), frozenset({"report"}), 2, {})
+WORKER = WorkerStatus("host:1:a", version="0.1.0", queues=("mail",), handlers=("report",), concurrency=2, limits={})
 
 
 def ago(**length: float) -> datetime:
@@ -43,9 +44,9 @@ def soon(**length: float) -> datetime:
     return NOW + timedelta(**length)
 
 
-def standing(**facts: Any) -> Standing:
+def standing(**facts: Any) -> ExplainFacts:
     """A due job that nothing holds, but for what is said otherwise."""
-    return replace(Standing(JOB, NOW, workers=(WORKER,)), **facts)
+    return replace(ExplainFacts(JOB, NOW, workers=(WORKER,)), **facts)
 
 
 def control(kind: str, scope: str, target: str, **fields: Any) -> Control:
@@ -110,7 +111,7 @@ def test_an_explanation_can_be_written_as_json() -> None:
 
 
 def test_the_gates_come_in_the_order_in_which_they_are_passed() -> None:
-    limits = limits_of(JOB, (), (), Declared(Allowance(Limit(2), Rate("5/s"))))
+    limits = limits_of(JOB, (), (), Declared(JobLimits(Limit(2), Rate("5/s"))))
     breaker = control("breaker", "name", "report", state="closed")
     facts = standing(
         limits=limits,
@@ -158,7 +159,7 @@ def test_a_running_job_tells_where_since_when_and_until_when() -> None:
         ("failed", JobError("ValueError", "no"), "It failed 5 min ago, at 2030-01-01T11:55:00Z: ValueError: no."),
         ("cancelled", JobError("Cancelled", "typo"), "It was cancelled 5 min ago, at 2030-01-01T11:55:00Z: typo."),
         ("cancelled", None, "It was cancelled 5 min ago, at 2030-01-01T11:55:00Z."),
-        ("expired", None, "It expired 5 min ago, at 2030-01-01T11:55:00Z, since nobody had started it in time."),
+        ("expired", None, "It expired 5 min ago, at 2030-01-01T11:55:00Z, since no worker had started it in time."),
     ],
 )
 def test_an_ended_job_tells_how_and_when(state: str, error: JobError | None, text: str) -> None:
@@ -192,8 +193,8 @@ def test_a_blocked_job_waits_for_what_it_depends_on() -> None:
 
 
 def test_a_run_that_must_not_overlap_names_the_earlier_one() -> None:
-    held = Held("overlap", "waits until job s@2 of the same schedule has ended", ago(minutes=1))
-    job = replace(JOB, schedule_id="s", held=held)
+    held = WaitingFor("overlap", "waits until job s@2 of the same schedule has ended", ago(minutes=1))
+    job = replace(JOB, schedule_id="s", waiting_for=held)
     waiting = explain(standing(job=job, ready=False, waits_for=("s@1", "s@2")))
     assert holding(waiting).kind == "overlap"
     assert holding(waiting).data["after"] == ["s@1", "s@2"]
@@ -212,9 +213,9 @@ def test_an_insert_that_nobody_has_taken_up_says_so() -> None:
 
 
 def test_a_job_that_is_held_for_another_reason_gives_its_note() -> None:
-    held = replace(JOB, held=Held("audit", "being looked at", ago(hours=2)))
+    held = replace(JOB, waiting_for=WaitingFor("audit", "being looked at", ago(hours=2)))
     told = explain(standing(job=held, ready=False))
-    assert (holding(told).kind, told.text) == ("held", "It has been held for 2 h by audit: being looked at.")
+    assert (holding(told).kind, told.text) == ("withheld", "It has been held for 2 h by audit: being looked at.")
     lost = explain(standing(ready=False))
     assert lost.text == "It is not marked as ready, and nothing says why: no worker sees it."
 
@@ -270,7 +271,7 @@ def test_an_open_breaker_tells_its_errors_and_when_it_lets_a_probe_through() -> 
     assert holding(opened).data["error_rate"] == 0.6
     by_hand = control("breaker", "queue", "mail", state="open", actor="ops")
     assert explain(standing(controls=(by_hand,))).text == (
-        "The breaker of jobs of the queue 'mail' was opened by ops, until somebody closes it."
+        "The breaker of jobs of the queue 'mail' was opened by ops, until an operator closes it."
     )
 
 
@@ -293,7 +294,16 @@ def test_a_half_open_breaker_lets_one_probe_through() -> None:
 
 
 def test_a_queue_that_no_worker_serves_is_named_with_those_that_are_served() -> None:
-    others = LiveWorker("b", "0.1.0", frozenset({"default", "reports"}), None, 4, {})
+    others = WorkerStatus(
+        "b",
+        version="0.1.0",
+        queues=(
+            "default",
+            "reports",
+        ),
+        concurrency=4,
+        limits={},
+    )
     nobody = explain(standing(workers=(others,)))
     assert holding(nobody).kind == "worker"
     assert nobody.text == "No live worker serves the queue 'mail'; 1 worker serves others: default, reports."
@@ -304,8 +314,8 @@ def test_a_queue_that_no_worker_serves_is_named_with_those_that_are_served() -> 
 
 
 def test_a_missing_handler_tells_who_has_one_and_in_which_version() -> None:
-    here = LiveWorker("a", "0.1.0", None, frozenset({"other"}), 4, {})
-    there = LiveWorker("b", "0.2.0", frozenset({"x"}), frozenset({"report"}), 4, {})
+    here = WorkerStatus("a", version="0.1.0", handlers=("other",), concurrency=4, limits={})
+    there = WorkerStatus("b", version="0.2.0", queues=("x",), handlers=("report",), concurrency=4, limits={})
     nobody = explain(standing(workers=(here, there)))
     assert nobody.text == (
         "No live worker that serves the queue 'mail' has a handler for 'report'. "
@@ -317,19 +327,19 @@ def test_a_missing_handler_tells_who_has_one_and_in_which_version() -> None:
 
 def test_a_job_held_for_a_handler_tells_when_somebody_has_one_by_now() -> None:
     note = "No live worker that serves the queue 'mail' has a handler for 'report'."
-    job = replace(JOB, held=Held("handler", note, ago(minutes=1)))
-    here = replace(WORKER, handlers=frozenset({"other"}))
+    job = replace(JOB, waiting_for=WaitingFor("handler", note, ago(minutes=1)))
+    here = replace(WORKER, handlers=("other",))
     assert explain(standing(job=job, ready=False, workers=(here,))).text == f"{note} It has been held for 1 min."
     found = explain(standing(job=job, ready=False))
     assert (holding(found).kind, found.text) == (
         "handler",
-        "Worker host:1:a (version 0.1.0) has a handler for 'report'. It was held when nobody had one, and is put back "
-        "within about 15 s.",
+        "Worker host:1:a (version 0.1.0) has a handler for 'report'. It was held when no worker had one, and is put "
+        "back within about 15 s.",
     )
 
 
 def test_busy_slots_are_counted_of_those_workers_that_could_run_it() -> None:
-    other = LiveWorker("other", "0.1.0", frozenset({"x"}), None, 9, {})
+    other = WorkerStatus("other", version="0.1.0", queues=("x",), concurrency=9, limits={})
     two = (running(1), running(2), running(3, ahead=True), running(4, worker="other"))
     busy = explain(standing(workers=(WORKER, other), running=two))
     assert busy.text == "All 2 slots of worker host:1:a that could run it are busy."
@@ -346,8 +356,8 @@ def test_busy_slots_are_counted_of_those_workers_that_could_run_it() -> None:
 
 
 def limited(rule: Limit | Rate, **fields: Any) -> KnownLimit:
-    allowance = Allowance(rule) if isinstance(rule, Limit) else Allowance(rate=rule)
-    gate: Gate = allowance.gates("name", "report", JOB.data)[0]
+    allowance = JobLimits(rule) if isinstance(rule, Limit) else JobLimits(rate=rule)
+    gate: Gate = allowance.gates("name", "report", JOB.queue, JOB.data)[0]
     return replace(KnownLimit("name", "report", gate, "code"), **fields)
 
 
@@ -402,15 +412,15 @@ def test_slots_that_a_worker_has_taken_and_does_not_use_are_room_for_its_own_job
 def test_slots_of_a_worker_that_is_gone_are_said_to_be_so() -> None:
     gone = explain(standing(limits=(limited(Limit(1)),), gates={"c:name:report": GateState({"dead": 1})}))
     assert gone.text == (
-        "The only slot for jobs of 'report' is taken by worker dead, not alive any more: what it has is free when its "
-        "lease has run out."
+        "The only slot for jobs of 'report' is taken by worker dead, which is dead: its slots are free when its lease "
+        "has run out."
     )
     assert holding(gone).data["workers"][0]["alive"] is False
 
 
 def test_an_overridden_limit_says_who_set_it() -> None:
     override = control("limit", "name", "report", concurrency={"limit": 1}, actor="ops", reason="slow", at=ago(hours=1))
-    limits = limits_of(JOB, (override,), (), Declared(Allowance(Limit(9))))
+    limits = limits_of(JOB, (override,), (), Declared(JobLimits(Limit(9))))
     full = explain(standing(limits=limits, gates={"c:name:report": GateState({WORKER.id: 1})}, running=(running(1),)))
     assert full.text == (
         "The only slot set at run time by ops for jobs of 'report' is taken for 10 s by job r1 on worker host:1:a."
@@ -442,22 +452,24 @@ def test_a_job_that_costs_more_waits_for_all_of_it() -> None:
 
 
 def test_a_line_that_nobody_tells_of_is_explained_by_what_the_job_says() -> None:
-    held = Held("limit", "2 jobs at once are allowed by name:report, and as many are running.", ago(minutes=3))
+    held = WaitingFor("limit", "2 jobs at once are allowed by name:report, and as many are running.", ago(minutes=3))
     state = GateState({"far": 2}, limit=2, line=True)
     name = "c:name:report"
     lost = explain(
-        standing(job=replace(JOB, held=held), ready=False, line=name, gates={name: state}, places={name: Count(1)})
+        standing(
+            job=replace(JOB, waiting_for=held), ready=False, line=name, gates={name: state}, places={name: Count(1)}
+        )
     )
     assert holding(lost).kind == "concurrency"
     assert lost.text == (
         "It has been in the line c:name:report for 3 min, where 1 job is before it: 2 jobs at once are allowed by "
-        "name:report, and as many are running. Neither a live worker nor this process tells of that limit."
+        "name:report, and as many are running. Neither a live worker nor this process declares that limit."
     )
     assert (holding(lost).data["source"], holding(lost).data["limit"], holding(lost).data["taken"]) == ("job", 2, 2)
 
 
 def test_a_pause_that_is_over_is_not_said_to_last() -> None:
-    job = replace(JOB, held=Held("limit", "The queue 'mail' is paused by ops.", ago(seconds=9)))
+    job = replace(JOB, waiting_for=WaitingFor("limit", "The queue 'mail' is paused by ops.", ago(seconds=9)))
     over = explain(standing(job=job, ready=False, line="p:queue:mail"))
     assert holding(over).kind == "paused"
     assert over.text.endswith("the pause is over, and workers are about to let it go on.")
@@ -466,19 +478,19 @@ def test_a_pause_that_is_over_is_not_said_to_last() -> None:
 # -- who knows of a limit --------------------------------------------------------------------------------------------
 
 
-def worker_with(id: str, allowance: Allowance | None) -> LiveWorker:
+def worker_with(id: str, allowance: JobLimits | None) -> WorkerStatus:
     return replace(WORKER, id=id, limits={} if allowance is None else {("name", "report"): allowance})
 
 
 def test_workers_that_could_run_the_job_know_better_than_this_process() -> None:
-    workers = (worker_with("a", Allowance(Limit(3))),)
-    (limit,) = limits_of(JOB, (), workers, Declared(Allowance(Limit(9))))
+    workers = (worker_with("a", JobLimits(Limit(3))),)
+    (limit,) = limits_of(JOB, (), workers, Declared(JobLimits(Limit(9))))
     assert (limit.rule, limit.source, limit.without) == (Limit(3), "workers", 0)
 
 
 def test_this_process_tells_where_no_worker_could_run_the_job() -> None:
-    elsewhere = (replace(worker_with("a", Allowance(Limit(3))), queues=frozenset({"x"})),)
-    (limit,) = limits_of(JOB, (), elsewhere, Declared(Allowance(Limit(9))))
+    elsewhere = (replace(worker_with("a", JobLimits(Limit(3))), queues=("x",)),)
+    (limit,) = limits_of(JOB, (), elsewhere, Declared(JobLimits(Limit(9))))
     assert (limit.rule, limit.source) == (Limit(9), "code")
     (limit,) = limits_of(JOB, (), elsewhere, Declared())
     assert (limit.rule, limit.source) == (Limit(3), "workers")
@@ -486,7 +498,7 @@ def test_this_process_tells_where_no_worker_could_run_the_job() -> None:
 
 
 def test_where_workers_disagree_the_most_generous_one_decides() -> None:
-    workers = (worker_with("a", Allowance(Limit(3))), worker_with("b", Allowance(Limit(5))), worker_with("c", None))
+    workers = (worker_with("a", JobLimits(Limit(3))), worker_with("b", JobLimits(Limit(5))), worker_with("c", None))
     (limit,) = limits_of(JOB, (), workers, Declared())
     assert (limit.rule, limit.others, limit.without) == (Limit(5), (Limit(3),), 1)
     state = {"c:name:report": GateState({"far": 5}, line=True)}
@@ -501,21 +513,21 @@ def test_where_workers_disagree_the_most_generous_one_decides() -> None:
 @pytest.mark.parametrize(
     "allowance",
     [
-        Allowance(Limit(3)),
-        Allowance(Limit(3, key="user.tenant"), Rate("100/minute", key="tenant", smooth=True)),
-        Allowance(rate=Rate("5/31 days", weight="pages"), fair="tenant"),
-        Allowance(sequence=Sequence("order", on_failure="pass")),
+        JobLimits(Limit(3)),
+        JobLimits(Limit(3, key="user.tenant"), Rate("100/minute", key="tenant", smooth=True)),
+        JobLimits(rate=Rate("5/31 days", weight="pages"), fair="tenant"),
+        JobLimits(sequence=Sequence("order", on_failure="pass")),
     ],
 )
-def test_what_a_worker_tells_of_its_limits_is_understood_by_others(allowance: Allowance) -> None:
+def test_what_a_worker_tells_of_its_limits_is_understood_by_others(allowance: JobLimits) -> None:
     told = limits_document("name", "report", allowance)
     assert json.loads(json.dumps(told)) == told
-    assert allowance_from(told) == allowance
+    assert limits_from_document(told) == allowance
 
 
 def test_an_override_wins_only_for_what_it_gives() -> None:
     override = control("limit", "queue", "mail", rate=Rate("5/s").to_document())
-    limits = limits_of(JOB, (override,), (), Declared(None, Allowance(Limit(2), Rate("100/s"))))
+    limits = limits_of(JOB, (override,), (), Declared(None, JobLimits(Limit(2), Rate("100/s"))))
     assert [(limit.rule, limit.source) for limit in limits] == [(Limit(2), "code"), (Rate("5/s"), "override")]
 
 
@@ -598,5 +610,5 @@ def test_several_gates_that_hold_it_are_told_in_a_few_words() -> None:
     held = explain(standing(controls=(pause,), job=replace(JOB, run_at=soon(hours=1)), workers=()))
     assert held.text == (
         "It is due in 1 h, at 2030-01-01T13:00:00Z. Also in its way: its queue is paused, no worker serves its queue, "
-        "nobody has its handler."
+        "no worker has its handler."
     )

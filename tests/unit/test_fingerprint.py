@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from mainspring.model.fingerprint import fingerprint, outline, place
+from mainspring.model.dead_letters.fingerprint import fingerprint, outline, place
 
 STACK = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/mainspring/engine/executor.py", line 120, in _run

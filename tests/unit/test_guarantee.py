@@ -1,4 +1,4 @@
-"""What `executes` chooses and rules out, and the key by which the outside knows a job."""
+"""What `guarantee` chooses and rules out, and the key by which the outside knows a job."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import pytest
 from bson import ObjectId
 
 from mainspring import ConfigurationError, Retry
-from mainspring.model.guarantee import (
+from mainspring.model.jobs.guarantee import (
     GUARANTEES,
-    check_executes,
+    check_guarantee,
     check_one_attempt,
     idempotency_key,
     may_have_run,
     most_attempts,
     not_committed,
 )
-from mainspring.store.transaction import Reruns
+from mainspring.store.jobs.transactions import Reruns
 
 
-@pytest.mark.parametrize("executes", GUARANTEES)
-def test_a_guarantee_is_one_of_three(executes: str) -> None:
-    assert check_executes(executes) == executes
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_guarantee_is_one_of_three(guarantee: str) -> None:
+    assert check_guarantee(guarantee) == guarantee
 
 
 @pytest.mark.parametrize("wrong", ["once", "", 1, None, True, ["at_most_once"]])
 def test_anything_else_is_refused(wrong: object) -> None:
-    with pytest.raises(ConfigurationError, match="executes"):
-        check_executes(wrong)
+    with pytest.raises(ConfigurationError, match="guarantee"):
+        check_guarantee(wrong)
 
 
 def test_one_attempt_is_all_that_at_most_once_allows() -> None:
-    for executes in (None, "at_least_once", "exactly_once"):
-        check_one_attempt(executes, 9)
+    for guarantee in (None, "at_least_once", "exactly_once"):
+        check_one_attempt(guarantee, 9)
     check_one_attempt("at_most_once", 1)
     with pytest.raises(ConfigurationError, match="asks for 2"):
         check_one_attempt("at_most_once", 2)

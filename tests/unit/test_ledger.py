@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from mainspring import Calendar, Cron, Every, Except
-from mainspring.model.ledger import (
+from mainspring.model.schedules.ledger import (
     BACKFILLED,
     DUE,
     EXPECTED,
@@ -22,8 +22,8 @@ from mainspring.model.ledger import (
     Row,
     entries,
 )
-from mainspring.model.rules import Rule
-from mainspring.model.times import Times, firing_id
+from mainspring.model.schedules.times import Times, firing_id
+from mainspring.rules import Rule
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

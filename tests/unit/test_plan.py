@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import At, Calendar, Cron, Every
-from mainspring.model.ledger import LATE, MISSED, ON_TIME, SKIPPED, Row
-from mainspring.model.plan import LATE_AFTER, MOST_AT_ONCE, Plan, Policy, Runs, plan, plan_after_end
-from mainspring.model.rules import Rule
-from mainspring.model.rules.instants import instant_text
-from mainspring.model.times import Times, firing_id
+from mainspring.model.schedules.firing_plan import LATE_AFTER, MOST_AT_ONCE, Plan, Policy, Runs, plan, plan_after_end
+from mainspring.model.schedules.ledger import LATE, MISSED, ON_TIME, SKIPPED, Row
+from mainspring.model.schedules.times import Times, firing_id
+from mainspring.rules import Rule
+from mainspring.rules.instants import instant_text
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

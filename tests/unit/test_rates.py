@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.api.rates import Window
+from mainspring.api.middleware.rate_limit import Window, counted_as
+from mainspring.api.middleware.refused_keys import UnknownKeys
 
 
 class Time:
@@ -71,5 +72,34 @@ def test_never_many_more_in_any_minute_than_are_allowed(pauses: list[float], mos
         if not window.hit("a"):
             let_in.append(time.now)
     for start in let_in:
-        # As if they had come evenly: whoever came all at once may be forgotten a little early.
+        # As if they had come evenly: a client that came all at once may be forgotten a little early.
         assert sum(start <= at < start + 60 for at in let_in) < 2 * most
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("unix", "unix"),
+    ],
+)
+def test_an_address_is_counted_by_itself_and_one_of_ipv6_by_its_network(host: str, counted: str) -> None:
+    assert counted_as(host) == counted
+
+
+def test_a_wrong_key_is_remembered_for_a_moment_and_only_the_last_ones_are() -> None:
+    time = Time()
+    unknown = UnknownKeys(time)
+    unknown.add("wrong")
+    assert "wrong" in unknown and "other" not in unknown
+    for number in range(999):
+        unknown.add(f"n{number}")
+    assert "wrong" in unknown
+    unknown.add("one more")
+    assert "wrong" not in unknown and "n0" in unknown
+    time.now = 10.0
+    assert "n0" not in unknown

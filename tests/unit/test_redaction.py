@@ -8,23 +8,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.inside import inside
 from mainspring import Job, JobError, Scheduler
-from mainspring.cli.live import Live
+from mainspring.cli.support.live import Live
 from mainspring.errors import ConfigurationError
-from mainspring.model.redaction import (
+from mainspring.model.privacy.credentials import REDACTED
+from mainspring.model.privacy.encrypted_values import EncryptedValue
+from mainspring.model.privacy.redaction import (
     DEFAULT_REDACT,
     ENCRYPTED,
-    REDACTED,
     Redaction,
-    Veil,
+    Redactor,
     check_redact,
     sealed_values,
     without_sealed,
 )
-from mainspring.model.sealing import Sealed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -83,6 +84,7 @@ def test_the_names_are_a_list_of_names_and_paths() -> None:
 # -- values in texts -------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text(min_size=4, max_size=12), min_size=1, max_size=100),
     st.lists(st.text(max_size=8), max_size=10),
@@ -90,18 +92,18 @@ def test_the_names_are_a_list_of_names_and_paths() -> None:
 )
 def test_no_value_is_left_in_a_text(secrets: list[str], others: list[str], draw: Any) -> None:
     text = "".join(draw.draw(st.permutations([*secrets, *others])))
-    left = Veil(secrets).text(text)
+    left = Redactor(secrets).text(text)
     # What is left of the text stands between the words that were put in; no part of it has a value.
     assert not any(secret in part for part in left.split(REDACTED) for secret in secrets)
 
 
 def test_values_that_overlap_are_gone_entirely() -> None:
-    assert Veil(["abcdef", "defghi"]).text("x abcdefghi y abcdefabcdef") == f"x {REDACTED} y {REDACTED}"
+    assert Redactor(["abcdef", "defghi"]).text("x abcdefghi y abcdefabcdef") == f"x {REDACTED} y {REDACTED}"
 
 
 def test_where_there_are_many_values_they_are_found_all_the_same() -> None:
     secrets = [f"secret-{number:04}" for number in range(500)]
-    assert Veil(secrets).text("it was secret-0123, secret-9999 and secret-0499") == (
+    assert Redactor(secrets).text("it was secret-0123, secret-9999 and secret-0499") == (
         f"it was {REDACTED}, secret-9999 and {REDACTED}"
     )
 
@@ -123,33 +125,33 @@ def test_where_there_are_many_values_they_are_found_all_the_same() -> None:
     ],
 )
 def test_a_value_is_found_as_it_is_usually_written(value: Any, text: str) -> None:
-    left = Veil([value]).text(text)
+    left = Redactor([value]).text(text)
     assert REDACTED in left and left != text
 
 
 @pytest.mark.parametrize("value", ["abc", "", 12345, True, None, 1.5])
 def test_a_short_value_is_too_common_to_be_looked_for(value: Any) -> None:
-    assert not Veil([value])
-    assert Veil([value]).text("abc 12345 True None 1.5") == "abc 12345 True None 1.5"
+    assert not Redactor([value])
+    assert Redactor([value]).text("abc 12345 True None 1.5") == "abc 12345 True None 1.5"
 
 
 def test_an_error_is_covered_with_its_type_and_stack() -> None:
-    error = Veil(["hunter2"]).error(JobError("app.hunter2", "bad hunter2", "File x\n  hunter2\n"))
+    error = Redactor(["hunter2"]).error(JobError("app.hunter2", "bad hunter2", "File x\n  hunter2\n"))
     assert error == JobError(f"app.{REDACTED}", f"bad {REDACTED}", f"File x\n  {REDACTED}\n")
 
 
 def test_a_veil_survives_a_pipe_to_another_process() -> None:
-    assert pickle.loads(pickle.dumps(Veil(["hunter2"]))).text("x hunter2") == f"x {REDACTED}"
+    assert pickle.loads(pickle.dumps(Redactor(["hunter2"]))).text("x hunter2") == f"x {REDACTED}"
 
 
 # -- encrypted values ------------------------------------------------------------------------------------------------
 
 
 def test_an_encrypted_value_is_shown_as_a_word() -> None:
-    kept = {"a": Sealed("k"), "b": [1, Sealed("k")]}
+    kept = {"a": EncryptedValue("k"), "b": [1, EncryptedValue("k")]}
     assert without_sealed(kept) == {"a": ENCRYPTED, "b": [1, ENCRYPTED]}
     assert list(sealed_values(kept, {"a": "x", "b": [1, "y"]})) == ["x", "y"]
-    assert list(sealed_values({"*": Sealed("k")}, {"a": 1})) == [{"a": 1}]
+    assert list(sealed_values({"*": EncryptedValue("k")}, {"a": 1})) == [{"a": 1}]
     assert list(sealed_values(kept, kept)) == []
 
 
@@ -164,5 +166,5 @@ def test_the_live_view_of_events_shows_no_redacted_value(capsys: pytest.CaptureF
     Live(scheduler, lambda: None)
     error = JobError("ValueError", "x" * 150 + "hunter2-secret")
     job = Job("1", "login", {"password": "hunter2-secret"}, "failed", "default", 5, NOW, NOW, error=error)
-    scheduler._events.emit("job:fail", job)
+    inside(scheduler).events.emit("job:fail", job)
     assert "hunt" not in capsys.readouterr().out

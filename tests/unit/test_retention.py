@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mainspring import ConfigurationError, Keep, Scheduler
-from mainspring.model.job import FINISHED
-from mainspring.model.retention import Retention, check_retention
+from mainspring.model.jobs.job import FINISHED
+from mainspring.model.jobs.retention import Retention, check_retention
 
 LOCAL = "mongodb://127.0.0.1:1/x"
 
@@ -98,17 +98,17 @@ def test_an_age_is_a_text_a_timedelta_or_seconds(age: Any, seconds: float) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state": "pending"}, "Keep is about finished jobs, and 'pending' is no finished state"),
+        ({"state": "pending"}, "Keep is about finished jobs, and 'pending' is not a finished state"),
         ({"state": "complete"}, "Did you mean 'completed'"),
         ({"state": []}, "state in Keep must be a finished state, a list of them or 'all'"),
         ({"state": 5}, "state in Keep must be a finished state"),
-        ({"state": ["completed", None]}, "None is no finished state"),
+        ({"state": ["completed", None]}, "None is not a finished state"),
         ({"name": ""}, "the name in Keep must be printable text"),
         ({"queue": 5}, "the queue in Keep must be printable text"),
         ({"age": "soon"}, "In Keep: age='soon' is no duration"),
         ({"age": -1}, "age in Keep must be between 0 seconds and ten years"),
         ({"age": True}, "In Keep: age must be a duration"),
-        ({"count": -1}, "count in Keep must be a whole number up to 1,000,000, not -1"),
+        ({"count": -1}, "count in Keep must be a whole number from 0 to 1,000,000, not -1"),
         ({"count": True}, "count in Keep must be a whole number"),
         ({"count": 1.5}, "count in Keep must be a whole number"),
         ({"count": 2_000_000}, "count in Keep must be a whole number"),

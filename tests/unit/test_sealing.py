@@ -1,4 +1,4 @@
-"""Sealed values: what is encrypted, what opens it again and where, and the keys."""
+"""EncryptedValue values: what is encrypted, what opens it again and where, and the keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import os
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,30 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from mainspring.cli.app import app
+from mainspring.client.link import Link
+from mainspring.clock import ManualClock
+from mainspring.config.settings import Settings
 from mainspring.errors import ConfigurationError, InvalidJob
-from mainspring.keyring import FILE_VARIABLE, KEYS_VARIABLE, Keyring, check_keys, find_keys, new_key
-from mainspring.model.sealing import (
+from mainspring.model.privacy.encrypted_values import (
     Encrypt,
-    Sealed,
+    EncryptedValue,
     check_encrypt,
     encrypt_like,
-    kids_in,
+    key_ids_in,
     parsed,
     parsed_data,
     refuse_keys,
 )
-from mainspring.store.sealing import DATA, KeyMissing, Sealer, Unopenable
+from mainspring.store.privacy.cipher import DATA, Cipher, KeyMissing, Undecryptable
+from mainspring.store.privacy.keyring import (
+    FILE_VARIABLE,
+    KEYS_VARIABLE,
+    Keyring,
+    check_keys,
+    find_keys,
+    kept_keys,
+    new_key,
+)
 
 OLD, NEW = b"o" * 32, b"n" * 32
 JOB: dict[str, Any] = {"_id": ObjectId(), "name": "pay"}
@@ -53,19 +65,19 @@ values = st.recursive(
 data = st.dictionaries(names, values, max_size=5)
 
 
-def sealer(**keys: bytes) -> Sealer:
-    return Sealer(Keyring(keys or {"new": NEW}))
+def cipher(**keys: bytes) -> Cipher:
+    return Cipher(Keyring(keys or {"new": NEW}))
 
 
-def sealed_job(content: dict[str, Any], encrypt: Encrypt, by: Sealer | None = None, **fields: Any) -> dict[str, Any]:
-    return (by or sealer()).sealed({**JOB, **fields, "data": content, "sealed": encrypt})
+def sealed_job(content: dict[str, Any], encrypt: Encrypt, by: Cipher | None = None, **fields: Any) -> dict[str, Any]:
+    return (by or cipher()).encrypted({**JOB, **fields, "data": content, "sealed": encrypt})
 
 
 @given(data)
 def test_all_data_sealed_as_a_whole_opens_to_what_it_was(content: dict[str, Any]) -> None:
     stored = sealed_job(content, Encrypt())
     assert set(stored["data"]) == {"__sealed__", "kid", "n", "c"} and stored["sealed"] == ["new"]
-    assert sealer().open_data(stored) == content
+    assert cipher().decrypt_data(stored) == content
 
 
 @given(data, st.data())
@@ -77,8 +89,8 @@ def test_chosen_fields_sealed_open_to_what_they_were_and_the_others_stay(content
     assert {name: value for name, value in stored["data"].items() if name not in plain} == {
         name: value for name, value in content.items() if name not in plain
     }
-    assert all(isinstance(parsed(stored["data"][name]), Sealed) for name in plain)
-    assert sealer().open_data(stored) == content
+    assert all(isinstance(parsed(stored["data"][name]), EncryptedValue) for name in plain)
+    assert cipher().decrypt_data(stored) == content
     assert ("sealed" in stored) == bool(plain)
 
 
@@ -87,14 +99,14 @@ def test_a_path_goes_through_documents_and_lists() -> None:
     stored = sealed_job(content, Encrypt(("cards.number", "tags.*", "not.there")))
     shown = parsed_data(stored["data"])
     assert shown["cards"][0]["name"] == "Ann" and shown["other"] == 1
-    assert [type(card["number"]) for card in shown["cards"]] == [Sealed, Sealed]
-    assert [type(tag) for tag in shown["tags"]] == [Sealed, Sealed]
-    assert sealer().open_data(stored) == content
+    assert [type(card["number"]) for card in shown["cards"]] == [EncryptedValue, EncryptedValue]
+    assert [type(tag) for tag in shown["tags"]] == [EncryptedValue, EncryptedValue]
+    assert cipher().decrypt_data(stored) == content
 
 
 @pytest.mark.parametrize("value", [ObjectId(), Decimal128("1.5"), b"\0\1", datetime(2026, 1, 2, tzinfo=UTC), None])
 def test_the_types_of_values_survive(value: Any) -> None:
-    opened = sealer().open_data(sealed_job({"x": value}, Encrypt(("x",))))["x"]
+    opened = cipher().decrypt_data(sealed_job({"x": value}, Encrypt(("x",))))["x"]
     assert opened == value and type(opened) is type(value)
 
 
@@ -155,47 +167,47 @@ def cut_short(stored: dict[str, Any]) -> None:
     ],
 )
 def test_a_value_does_not_open_when_it_was(tamper: Callable[[dict[str, Any]], None]) -> None:
-    keys = sealer(new=NEW, old=NEW)
+    keys = cipher(new=NEW, old=NEW)
     stored = sealed_job({"x": "secret"}, Encrypt(("x",)), keys)
     tamper(stored)
-    with pytest.raises(Unopenable) as caught:
-        keys.open_data(stored)
+    with pytest.raises(Undecryptable) as caught:
+        keys.decrypt_data(stored)
     assert "secret" not in str(caught.value)
 
 
 def test_another_key_under_the_same_id_does_not_open_it() -> None:
-    with pytest.raises(Unopenable, match="'new' is not the one that it was sealed with"):
-        sealer(new=OLD).open_data(sealed_job({"x": "secret"}, Encrypt(("x",))))
+    with pytest.raises(Undecryptable, match="its key is not the 'new' of this process"):
+        cipher(new=OLD).decrypt_data(sealed_job({"x": "secret"}, Encrypt(("x",))))
 
 
 def test_without_its_key_a_value_says_which_one_it_needs_and_shows_nothing() -> None:
     stored = sealed_job({"x": "secret", "y": 1}, Encrypt(("x",)))
     with pytest.raises(KeyMissing, match="'new'"):
-        sealer(old=OLD).open_data(stored)
-    job = sealer(old=OLD).decode({**stored, "state": "pending"})
-    assert repr(job.data) == "{'x': Sealed('new'), 'y': 1}"
+        cipher(old=OLD).decrypt_data(stored)
+    job = cipher(old=OLD).decode({**stored, "state": "pending"})
+    assert repr(job.data) == "{'x': EncryptedValue('new'), 'y': 1}"
     assert job.encrypted and job.key_ids == ("new",)
-    whole = sealer(old=OLD).decode({**sealed_job({"x": "secret"}, Encrypt()), "state": "pending"})
-    assert repr(whole.data) == "{'*': Sealed('new')}"
+    whole = cipher(old=OLD).decode({**sealed_job({"x": "secret"}, Encrypt()), "state": "pending"})
+    assert repr(whole.data) == "{'*': EncryptedValue('new')}"
 
 
 def test_the_first_key_seals_and_all_of_them_open() -> None:
-    before = sealed_job({"x": 1}, Encrypt(("x",)), sealer(old=OLD))
-    both = sealer(new=NEW, old=OLD)
-    assert both.open_data(before) == {"x": 1}
-    assert kids_in(sealed_job({"x": 1}, Encrypt(("x",)), both)["data"]) == {"new"}
+    before = sealed_job({"x": 1}, Encrypt(("x",)), cipher(old=OLD))
+    both = cipher(new=NEW, old=OLD)
+    assert both.decrypt_data(before) == {"x": 1}
+    assert key_ids_in(sealed_job({"x": 1}, Encrypt(("x",)), both)["data"]) == {"new"}
 
 
 def test_a_schedules_data_opens_in_its_jobs_and_in_no_others() -> None:
     job = {"name": "pay", "data": {"x": "secret"}, "sealed": Encrypt(("x",))}
-    template = sealer().template("nightly", job, None)
+    template = cipher().encrypt_template("nightly", job, None)
     made = {**template, "_id": "nightly@1", "schedule_id": "nightly"}
-    assert sealer().open_data(made) == {"x": "secret"}
-    with pytest.raises(Unopenable):
-        sealer().open_data({**made, "schedule_id": "weekly"})
-    assert sealer().template("nightly", job, template) == template
-    changed = sealer().template("nightly", {**job, "data": {"x": "other"}}, template)
-    assert sealer().open_data({**changed, "schedule_id": "nightly"}) == {"x": "other"}
+    assert cipher().decrypt_data(made) == {"x": "secret"}
+    with pytest.raises(Undecryptable):
+        cipher().decrypt_data({**made, "schedule_id": "weekly"})
+    assert cipher().encrypt_template("nightly", job, template) == template
+    changed = cipher().encrypt_template("nightly", {**job, "data": {"x": "other"}}, template)
+    assert cipher().decrypt_data({**changed, "schedule_id": "nightly"}) == {"x": "other"}
 
 
 def test_data_that_carries_the_mark_of_sealed_values_is_refused() -> None:
@@ -253,8 +265,8 @@ def test_what_is_to_be_encrypted_is_true_or_a_list_of_paths() -> None:
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
-def line(kid: str, key: bytes) -> str:
-    return f"{kid}:{base64.b64encode(key).decode()}"
+def line(key_id: str, key: bytes) -> str:
+    return f"{key_id}:{base64.b64encode(key).decode()}"
 
 
 def test_keys_come_from_the_environment_in_their_order() -> None:
@@ -312,7 +324,7 @@ def test_a_keyring_shows_its_ids_only() -> None:
 
 def test_a_file_of_keys_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("mainspring.keyring.monotonic", lambda: now[0])
+    monkeypatch.setattr("mainspring.store.privacy.keyring.monotonic", lambda: now[0])
     file = tmp_path / "keys"
     file.write_text(f"# the keys\n{line('old', OLD)}\n\n")
     ring = find_keys(None, {FILE_VARIABLE: str(file)})
@@ -334,14 +346,35 @@ def test_a_file_of_keys_that_is_not_there_at_the_start_is_an_error(tmp_path: Pat
         find_keys(None, {FILE_VARIABLE: str(tmp_path / "none")})
 
 
+def test_a_file_of_keys_that_is_made_is_its_owners_alone_and_has_one_key(tmp_path: Path) -> None:
+    file = tmp_path / "audit.key"
+    with ThreadPoolExecutor(8) as pool:
+        rings = [*pool.map(lambda _: kept_keys(file), range(16))]
+    assert len({str(ring.keys) for ring in rings}) == 1
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["audit.key"]
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        kept_keys(tmp_path / "none" / "audit.key")
+
+
+async def test_an_embedded_server_has_a_key_for_its_audit_log_unless_one_is_given(tmp_path: Path) -> None:
+    settings, clock = Settings(), ManualClock()
+    made = await Link(f"embedded:{tmp_path}", None, settings, clock)._keys_of_audit()
+    again = await Link(f"embedded:{tmp_path}", None, settings, clock)._keys_of_audit()
+    assert made.keys == again.keys != {}
+    given = Link(f"embedded:{tmp_path}", None, settings, clock, audit_keys=Keyring({"a": OLD}))
+    assert (await given._keys_of_audit()).ids == ("a",)
+    assert (await Link("mongodb://127.0.0.1:9", None, settings, clock)._keys_of_audit()).ids == ()
+
+
 def test_the_library_is_asked_for_by_its_extra_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.ciphers", None)
     with pytest.raises(InvalidJob, match=r'pip install "mainspring\[encryption\]"'):
-        sealer().check({**JOB, "data": {}, "sealed": Encrypt()})
+        cipher().check({**JOB, "data": {}, "sealed": Encrypt()})
 
 
 def test_a_sealed_value_survives_a_pipe_to_another_process() -> None:
-    sealed = sealer().seal(JOB, (DATA, "x"), 1)
+    sealed = cipher().encrypt(JOB, (DATA, "x"), 1)
     assert pickle.loads(pickle.dumps(sealed)) == sealed
 
 

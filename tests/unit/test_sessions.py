@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError
-from mainspring.model.sessions import (
+from mainspring.model.access.sessions import (
     Session,
     csrf_matches,
     csrf_token,
@@ -30,7 +30,9 @@ def opened(key: str = "abc123") -> str:
 
 def test_a_session_stands_for_its_key_until_its_end() -> None:
     text = opened()
-    assert read_session([SECRET], text, NOW) == Session("abc123", NOW, NOW + HOUR)
+    session = read_session([SECRET], text, NOW)
+    assert session is not None
+    assert session == Session(session.id, "abc123", NOW, NOW + HOUR)
     assert read_session([SECRET], text, NOW + HOUR - timedelta(milliseconds=1)) is not None
     assert read_session([SECRET], text, NOW + HOUR) is None
 
@@ -48,7 +50,10 @@ def test_while_secrets_are_rotated_both_count() -> None:
 
 
 def test_two_sessions_of_one_key_differ() -> None:
-    assert opened() != opened()
+    texts = [opened(), opened()]
+    found = [read_session([SECRET], text, NOW) for text in texts]
+    assert len(set(texts)) == len({one and one.id for one in found}) == 2
+    assert not [one for one in found if one is None or one.id in str(texts)], "an id opens nothing"
 
 
 @given(st.data())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError
-from mainspring.model.statistics import (
+from mainspring.model.views.statistics import (
     BOUNDS,
     MOST_POINTS,
     OTHERS,
@@ -93,7 +93,7 @@ def test_a_window_is_widened_to_whole_steps() -> None:
         (NOON, NOON - HOUR, HOUR, "end must be after start"),
         (NOON, NOON + HOUR, 0, "step must be a whole number of minutes"),
         (NOON, NOON + HOUR, 90, "step must be a whole number of minutes"),
-        (NOON, NOON + HOUR, "1h", "step must be seconds or a timedelta"),
+        (NOON, NOON + HOUR, "1", "step='1' lacks a unit"),
         (NOON, NOON + (MOST_POINTS + 1) * MINUTE, MINUTE, "Use longer steps"),
         (NOON.replace(tzinfo=None), NOON, HOUR, "has no time zone"),
         ("noon", NOON, HOUR, "must be an aware datetime"),

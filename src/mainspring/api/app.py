@@ -1,85 +1,100 @@
-"""The HTTP service as an ASGI application: endpoints, who may call them, and what surrounds every request."""
+"""The HTTP service as an ASGI application: endpoints, authentication, and the middleware."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
-from pathlib import Path
 
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse
-from starlette.staticfiles import StaticFiles
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api import problems
-from mainspring.api.armor import BoundedBodies, SecurityHeaders
-from mainspring.api.endpoints import ROUTERS, STREAMED
-from mainspring.api.principals import Principal, key_in
+from mainspring.api.dependencies import Service
+from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED
+from mainspring.api.middleware.authentication import Principal, brings_key
+from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
+from mainspring.api.middleware.parameters import check_parameters
+from mainspring.api.middleware.rate_limit import RateLimits, address_of
+from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxies
+from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
-from mainspring.api.proxies import TrustedProxies, read_proxies
-from mainspring.api.rates import RateLimits
-from mainspring.api.service import Service
 from mainspring.api.settings import ServiceSettings
-from mainspring.api.specification import specification
+from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError
-from mainspring.scheduler import Scheduler
 
-STATIC = Path(__file__).parent / "static"
-OPEN_PATHS = ("/healthz",)
-"""What is answered without knowing who asks."""
 _TYPES = ("application/json", "application/x-ndjson")
 _ABOUT = (
     "Jobs that run once, on time, survive any crash, and explain themselves. "
-    "Durations are milliseconds, instants end in Z; every create takes an Idempotency-Key."
+    "Durations are text such as 5m, instants end in Z; every create takes an Idempotency-Key."
 )
 
 
-class Door:
-    """Recognises who makes each request before any endpoint is reached, and keeps count of his requests."""
+class Authentication:
+    """Recognises the caller of each request by its headers alone, before anything of its body is read."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._rates = RateLimits(service.settings.requests_a_minute)
+        self._rates = RateLimits(service.settings.requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
+        if scope["type"] != "http" or is_open(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
             return
-        try:
-            principal = await self._recognise(Request(scope))
-        except Problem as problem:
-            await problems.answer(problem)(scope, receive, send)
-            return
-        except MainspringError as error:
-            await problems.answer(problems.as_problem(error))(scope, receive, send)
-            return
-        scope.setdefault("state", {})["principal"] = principal
-        await self._app(scope, receive, send)
+        with ExitStack() as places:
+            try:
+                principal = await self._recognise(Request(scope))
+                places.enter_context(self._place(principal, Request(scope)))
+            except Problem as problem:
+                await problems.answer(problem)(scope, receive, send)
+                return
+            except MainspringError as error:
+                await problems.answer(problems.as_problem(error))(scope, receive, send)
+                return
+            scope.setdefault("state", {})["principal"] = principal
+            await self._app(scope, receive, send)
+
+    def _place(self, principal: Principal, request: Request) -> AbstractContextManager[None]:
+        return self._service.crowd.place(principal.actor, address_of(request), request.url.path in LIVE)
 
     async def _recognise(self, request: Request) -> Principal:
-        with_key = key_in(request) is not None
-        self._rates.check_address(request, with_key)
+        """The caller of a request. Only refused requests are counted by address."""
         try:
-            principal = await self._service.doorkeeper.recognise(request)
+            principal = await self._service.authenticator.recognise(request)
         except Problem as problem:
+            with_key = brings_key(request)
             if with_key and problem.status == HTTPStatus.UNAUTHORIZED:
-                self._rates.count_wrong_key(request)
+                await self._service.trail.note_refused_key(request)
+            self._rates.count_refused(request, with_key)
             raise
         self._rates.check_actor(principal.actor)
         return principal
 
 
-def make_app(scheduler: Scheduler, settings: ServiceSettings) -> FastAPI:
-    """The application that serves a scheduler. It connects by itself; whoever runs a worker beside it starts that."""
-    service = Service(scheduler, settings)
+@cache
+def _routes() -> list[BaseRoute]:
+    """The routes of all endpoints. FastAPI prepares each of them at its first request, which takes a tenth of a
+    second for all: every application of this process uses the same ones."""
+    joined = APIRouter()
+    for router in ROUTERS:
+        joined.include_router(router, dependencies=[Depends(check_parameters)])
+    return joined.routes
+
+
+def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False) -> FastAPI:
+    """The application that serves a scheduler. It connects by itself; it starts no worker. With `keyless`, this user on
+    this machine needs no API key while there is none."""
+    service = Service(scheduler, settings, keyless=keyless)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await scheduler.connect()
-        yield
+        async with service.trail.kept():
+            yield
 
     app = FastAPI(
         title="Mainspring",
@@ -93,28 +108,13 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings) -> FastAPI:
     )
     app.state.service = service
     problems.add_handlers(app)
-    for router in ROUTERS:
-        app.include_router(router)
-    _add_pages(app)
-    app.add_middleware(Door, service=service)
+    app.router.routes.extend(_routes())
+    add_pages(app, scheduler)
+    # The last one stands outermost.
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)
+    app.add_middleware(Authentication, service=service)
+    app.add_middleware(CheckedHeaders)
+    app.add_middleware(Faults)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(TrustedProxies, trusted=read_proxies(settings.trusted_proxies))
     return app
-
-
-def _add_pages(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> FileResponse:
-        return FileResponse(STATIC / "docs.html")
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> JSONResponse:
-        return JSONResponse(specification(app))
-
-    @app.get("/healthz", include_in_schema=False)
-    async def healthz() -> JSONResponse:
-        """Whether this process answers at all."""
-        return JSONResponse({"status": "alive"})

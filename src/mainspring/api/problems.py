@@ -6,9 +6,7 @@ paths that come from the seeds also carry `success: false`, which their clients 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -19,12 +17,14 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from mainspring.errors import (
+    AuditKeyMissing,
     CalendarNotFound,
     ConfigurationError,
     JobNotFound,
     JobStateError,
     KeyNotFound,
     MainspringError,
+    MalformedDocument,
     QueueFull,
     RedriveNotFound,
     ScheduleNotFound,
@@ -33,8 +33,7 @@ from mainspring.errors import (
     Unavailable,
     UnsupportedServer,
 )
-
-logger = logging.getLogger("mainspring.api")
+from mainspring.spelling import meant_by
 
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
@@ -48,10 +47,12 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (SecretNotFound, 404),
     (KeyNotFound, 404),
     (JobStateError, 409),
+    (MalformedDocument, 409),
     (ScheduleStateError, 409),
     (QueueFull, 429),
     (Unavailable, 503),
     (UnsupportedServer, 501),
+    (AuditKeyMissing, 500),
     (ConfigurationError, 422),
 )
 
@@ -73,7 +74,7 @@ def document(status: int, detail: str, errors: Sequence[Mapping[str, Any]] = ())
     """The body of a problem."""
     title = HTTPStatus(status).phrase
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    # What clients of the seeds look at.
+    # The fields that clients of the older services read.
     body |= {"success": False, "error": detail}
     return body | ({"errors": list(errors)} if errors else {})
 
@@ -87,7 +88,7 @@ def answer(problem: Problem) -> JSONResponse:
 
 
 def as_problem(error: MainspringError) -> Problem:
-    """What an error of the library is to a client."""
+    """The problem that a client gets for an error of the library."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     soon = {"Retry-After": str(_BACK_SOON)} if status in (429, 503) else {}
     if status == 503:
@@ -96,7 +97,7 @@ def as_problem(error: MainspringError) -> Problem:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let every error of an app be answered as a problem."""
+    """Let every foreseen error of an app be answered as a problem; `Faults` answers the others."""
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, error: Problem) -> JSONResponse:
@@ -114,14 +115,9 @@ def add_handlers(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         return answer(Problem(error.status_code, str(error.detail), headers=error.headers))
 
-    @app.exception_handler(Exception)
-    async def _bug(request: Request, error: Exception) -> JSONResponse:
-        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return answer(Problem(500, "This is a fault of Mainspring's; its log says more."))
-
 
 def _body_of(request: Request) -> type[BaseModel] | None:
-    """What the body of a request ought to be, where its endpoint takes one."""
+    """The expected body of a request, where its endpoint takes one."""
     field = getattr(request.scope.get("route"), "body_field", None)
     annotation = None if field is None else field.field_info.annotation
     kinds = (annotation, *get_args(annotation))
@@ -129,10 +125,12 @@ def _body_of(request: Request) -> type[BaseModel] | None:
 
 
 def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSONResponse:
-    """What is wrong with a request, field by field. The values are not repeated: they may be secrets."""
+    """The faults of a request, field by field. The values are not repeated: they may be secrets."""
+    broken = next((one for one in error.errors() if one["type"] == "json_invalid"), None)
+    if broken is not None:
+        why = f"The body is not valid JSON, at character {broken['loc'][-1]}: {broken['ctx']['error']}."
+        return JSONResponse(document(400, why), 400, media_type=MEDIA_TYPE)
     errors = [{"field": place(one["loc"]), "detail": cure(one, body)} for one in error.errors()]
-    if any(one["type"] == "json_invalid" for one in error.errors()):
-        return JSONResponse(document(400, "The body is no valid JSON.", errors), 400, media_type=MEDIA_TYPE)
     first = errors[0] if errors else {"field": "", "detail": "The request cannot be read."}
     detail = f"{first['field']}: {first['detail']}" if first["field"] else str(first["detail"])
     return JSONResponse(document(422, detail, errors), 422, media_type=MEDIA_TYPE)
@@ -144,7 +142,7 @@ def place(location: Sequence[Any]) -> str:
 
 
 def cure(error: Mapping[str, Any], body: type[BaseModel] | None = None) -> str:
-    """What is wrong with a field, and what to do about it. `body` is what the whole ought to be."""
+    """The fault of a field, and its cure. `body` is the expected body."""
     if error["type"] != "extra_forbidden":
         return str(error["msg"]).removeprefix("Value error, ")
     meant = _meant(error["loc"], body)
@@ -158,5 +156,4 @@ def _meant(location: Sequence[Any], body: type[BaseModel] | None) -> str | None:
     steps = [step for step in location if step != "body"]
     if body is None or len(steps) != 1:
         return None
-    names = [field.alias or name for name, field in body.model_fields.items()]
-    return next(iter(get_close_matches(str(steps[0]), names, 1)), None)
+    return meant_by(str(steps[0]), [field.alias or name for name, field in body.model_fields.items()])

@@ -1,7 +1,7 @@
 """One HTTP server over a scheduler: bound to an address, answering, stopped. Used by the commands.
 
-Only an address of this machine is bound while there is no API key. The server runs on the event loop of whoever starts
-it, beside a worker or alone, and leaves signals and logs to the command.
+Only an address of this machine is bound while there is no API key. The server runs on the event loop of the code that
+starts it, beside a worker or alone, and leaves signals and logs to the command.
 """
 
 from __future__ import annotations
@@ -11,47 +11,52 @@ import contextlib
 import errno
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import uvicorn
 
 from mainspring.api.app import make_app
-from mainspring.api.principals import is_loopback
-from mainspring.api.service import Service
+from mainspring.api.dependencies import Service
+from mainspring.api.middleware.connections import ConnectionLimits, GuardedConfig
+from mainspring.api.middleware.trusted_proxies import read_proxies
 from mainspring.api.settings import ServiceSettings
+from mainspring.client.scheduler import Scheduler
 from mainspring.errors import ConfigurationError
-from mainspring.scheduler import Scheduler
+from mainspring.model.networks import is_loopback
 
 # How long requests that are under way may take when the server stops.
 _GRACE = 10
 
 
 class Server:
-    """The server of one process."""
+    """The server of one process. With `keyless`, this user on this machine needs no API key while there is none."""
 
-    def __init__(self, scheduler: Scheduler, settings: ServiceSettings) -> None:
+    def __init__(self, scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False) -> None:
         self._scheduler = scheduler
         self._settings = settings
-        app = make_app(scheduler, settings)
+        self._keyless = keyless
+        app = make_app(scheduler, settings, keyless=keyless)
         self._service: Service = app.state.service
-        self._server = _Uvicorn(_configure(app))
+        self._server = _Uvicorn(_configure(app, settings))
         self._running: asyncio.Task[None] | None = None
         self.url = ""
         """Where it answers, once it is started."""
         self.keyed = False
         """Whether there was an API key when it was started."""
 
-    async def start(self) -> None:
-        """Connect, bind and answer; returns once that is so. ConfigurationError says what stands in the way."""
+    async def start(self, make_key: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Connect, bind and answer; returns once that is so. ConfigurationError says what stands in the way.
+        `make_key` makes the first API key, where one is needed and there is none."""
         await self._scheduler.connect()
-        self.keyed = await self._scheduler.any_api_key()
         bound = _bind(self._settings.host, self._settings.port)
         try:
-            self._check_open(bound)
-        except ConfigurationError:
+            standing = await self._service.trail.check()  # the first key is a change, too
+            await self._see_to_key(bound, make_key)
+        except BaseException:
             bound.close()
             raise
+        self._service.trail.warn(standing)
         self.url = _url(bound)
         self._running = asyncio.create_task(self._server.serve(sockets=[bound]))
         answering = asyncio.create_task(self._server.answering.wait())
@@ -67,16 +72,22 @@ class Server:
             self._server.should_exit = True
             await self._running
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """Let the stop not wait for requests."""
         self._server.force_exit = True
 
-    def _check_open(self, bound: socket.socket) -> None:
-        if not self.keyed and not is_loopback(bound.getsockname()[0]):
+    async def _see_to_key(self, bound: socket.socket, make_key: Callable[[], Awaitable[object]] | None) -> None:
+        """Have an API key, unless the service may do without: on loopback, and if that was asked for."""
+        self.keyed = await self._service.backend.any_api_key()
+        if self.keyed or (self._keyless and is_loopback(bound.getsockname()[0])):
+            return
+        if self._keyless or make_key is None:
             raise ConfigurationError(
-                f"There is no API key yet, so that anybody who reaches {self._settings.host} could do anything here. "
+                f"There is no API key yet, and without one only this machine may be served, not {self._settings.host}. "
                 "Make one first: mainspring api-key create NAME --role admin (on the same database); or bind 127.0.0.1."
             )
+        await make_key()
+        self.keyed = True
 
 
 class _Uvicorn(uvicorn.Server):
@@ -94,16 +105,22 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def _configure(app: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def _configure(app: Any, settings: ServiceSettings) -> uvicorn.Config:
+    guard = ConnectionLimits(
+        settings.connections,
+        settings.connections_per_address,
+        settings.header_seconds,
+        settings.body_seconds,
+        read_proxies(settings.trusted_proxies),
+    )
+    return GuardedConfig(
         app,
+        guard,
         lifespan="on",
         ws="none",
-        # It bounds the headers of a request, which the other one does not, and is as fast behind a database.
-        http="h11",
         log_config=None,
         access_log=False,
-        # What headers say about who connects is believed by `TrustedProxies` alone.
+        # Only `TrustedProxies` reads the client's address from headers.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE,
@@ -111,12 +128,12 @@ def _configure(app: Any) -> uvicorn.Config:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket that is bound there; connections wait until somebody answers."""
+    """A socket that is bound there; connections wait until the server accepts them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise ConfigurationError(
-            f"{host!r} is no address of this machine; use --host 127.0.0.1 or a name of it."
+            f"{host!r} is not an address of this machine; use --host 127.0.0.1 or a name of it."
         ) from None
     family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] is not socket.AF_INET)[0]
     bound = socket.socket(family, kind, protocol)

@@ -1,4 +1,4 @@
-"""What the service is told by the environment and a file `.env`, validated once.
+"""The settings of the service, from the environment and a file `.env`, validated once.
 
 Each setting has a name of Mainspring's own, and where an older service used another one, that is accepted too.
 """
@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mainspring.api.proxies import read_proxies
+from mainspring.api.middleware.trusted_proxies import read_proxies
 from mainspring.errors import ConfigurationError
-from mainspring.model.limits import Rate
+from mainspring.jobtypes.http.statuses import read_statuses
+from mainspring.model.limits.limits import Rate
 
 _PORTS = 65_535
 _SHORTEST_SECRET = 32
@@ -25,7 +26,8 @@ def _named(*names: str) -> Any:
 
 
 class ServiceSettings(BaseSettings):
-    """The settings of `mainspring serve` and `mainspring up`. Durations in milliseconds end with `_ms`."""
+    """The settings of `mainspring serve` and `mainspring up`, beside those of their worker
+    (`cli/support/environment.py`). Durations in milliseconds end with `_ms`."""
 
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, hide_input_in_errors=True)
 
@@ -34,25 +36,29 @@ class ServiceSettings(BaseSettings):
     timezone: str = Field("UTC", validation_alias=_named("MAINSPRING_TIMEZONE"))
     hosts: Annotated[str, Field(validation_alias=_named("MAINSPRING_HOSTS"))] = ""
     trusted_proxies: str = Field("", validation_alias=_named("MAINSPRING_TRUSTED_PROXIES"))
-    concurrency: int | None = Field(
-        None, ge=1, validation_alias=_named("MAINSPRING_CONCURRENCY", "MAX_CONCURRENT_JOBS")
-    )
-    poll_interval_ms: int | None = Field(
-        None, ge=10, validation_alias=_named("MAINSPRING_POLL_INTERVAL_MS", "SCHEDULER_POLL_INTERVAL")
-    )
     retry_attempts: int = Field(
         3, ge=0, le=1000, validation_alias=_named("MAINSPRING_RETRY_ATTEMPTS", "JOB_RETRY_ATTEMPTS")
     )
     retry_delay_ms: int = Field(5000, ge=0, validation_alias=_named("MAINSPRING_RETRY_DELAY_MS", "JOB_RETRY_DELAY"))
+    retry_on: str = Field("", validation_alias=_named("MAINSPRING_RETRY_ON", "JOB_RETRY_ON"))
     http_allow: str = Field("", validation_alias=_named("MAINSPRING_HTTP_ALLOW"))
     target_concurrency: int = Field(20, ge=0, le=1_000_000, validation_alias=_named("MAINSPRING_TARGET_CONCURRENCY"))
     target_rate: str = Field("", validation_alias=_named("MAINSPRING_TARGET_RATE"))
     target_breaker: bool = Field(True, validation_alias=_named("MAINSPRING_TARGET_BREAKER"))
     smtp_url: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_URL"))
     smtp_from: str | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_FROM"))
+    smtp_senders: str = Field("", validation_alias=_named("MAINSPRING_SMTP_SENDERS"))
     session_secret: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SESSION_SECRET"))
     session_hours: float = Field(12, gt=0, le=24 * 90, validation_alias=_named("MAINSPRING_SESSION_HOURS"))
-    requests_a_minute: int = Field(6000, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_A_MINUTE"))
+    requests_per_minute: int = Field(6000, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_PER_MINUTE"))
+    requests_at_once: int = Field(100, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_AT_ONCE"))
+    streams: int = Field(100, ge=1, validation_alias=_named("MAINSPRING_STREAMS"))
+    streams_per_key: int = Field(20, ge=1, validation_alias=_named("MAINSPRING_STREAMS_PER_KEY"))
+    streams_per_address: int = Field(50, ge=1, validation_alias=_named("MAINSPRING_STREAMS_PER_ADDRESS"))
+    connections: int = Field(500, ge=1, validation_alias=_named("MAINSPRING_CONNECTIONS"))
+    connections_per_address: int = Field(200, ge=1, validation_alias=_named("MAINSPRING_CONNECTIONS_PER_ADDRESS"))
+    header_seconds: float = Field(10, gt=0, le=3600, validation_alias=_named("MAINSPRING_HEADER_SECONDS"))
+    body_seconds: float = Field(30, gt=0, le=3600, validation_alias=_named("MAINSPRING_BODY_SECONDS"))
     max_body: int = Field(1024 * 1024, ge=1024, validation_alias=_named("MAINSPRING_MAX_BODY"))
 
     @field_validator("timezone")
@@ -76,6 +82,12 @@ class ServiceSettings(BaseSettings):
         if value.strip():
             Rate(value)
         return value.strip()
+
+    @field_validator("retry_on")
+    @classmethod
+    def _known_statuses(cls, value: str) -> str:
+        read_statuses(value)
+        return value
 
     @field_validator("session_secret")
     @classmethod

@@ -11,18 +11,18 @@ from mainspring.api.problems import MEDIA_TYPE
 
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _ERRORS = {
-    "400": "The body is no valid JSON.",
-    "401": "An API key is needed, or this one does not count.",
-    "403": "The key's role or reach does not allow it, or the request comes from another site.",
-    "404": "It is not there, or not for this key.",
+    "400": "The body is not valid JSON.",
+    "401": "No API key was sent, or it is unknown, expired or revoked.",
+    "403": "The key's role or scope does not allow it, or the request comes from another site.",
+    "404": "It does not exist, or is out of the key's scope.",
     "405": "This path has no such method.",
     "409": "It is in a state that does not allow this.",
     "413": "The body is too large.",
     "415": "The body is of another type than JSON.",
     "422": "A field is wrong; `errors` names it, and the cure.",
-    "429": "Too many requests, or a full queue; `Retry-After` says when to come back.",
+    "429": "Too many requests, or a full queue; `Retry-After` says when to try again.",
     "501": "The database cannot do this.",
-    "503": "MongoDB is away; `Retry-After` says when to come back.",
+    "503": "MongoDB is unreachable; `Retry-After` says when to try again.",
 }
 _TEXT = {"type": "string"}
 _SCHEMA: dict[str, Any] = {
@@ -34,7 +34,7 @@ _SCHEMA: dict[str, Any] = {
         "type": _TEXT,
         "title": _TEXT,
         "status": {"type": "integer"},
-        "detail": {**_TEXT, "description": "What is wrong, and what to do."},
+        "detail": {**_TEXT, "description": "The cause and the cure."},
         "success": {"const": False},
         "error": {**_TEXT, "description": "The detail once more."},
         "errors": {

@@ -1,33 +1,42 @@
-"""`mainspring api-key`: the keys of the HTTP service, made and ended by whoever reaches the database."""
+"""`mainspring api-key`: makes and ends the keys of the HTTP service, for an operator that reaches the database."""
 
 from __future__ import annotations
 
-import asyncio
-import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Annotated, TypeVar
+from functools import partial
+from typing import Annotated, cast
 
 import typer
 
-from mainspring.cli.failures import say
-from mainspring.cli.printable import printable
-from mainspring.cli.service import Data, Uri, place
-from mainspring.model.access import Key
-from mainspring.model.audit import Entry
-from mainspring.model.rules.durations import duration_ms
-from mainspring.scheduler import Scheduler
+from mainspring.cli.support.database import actor, on_database
+from mainspring.cli.support.exit_codes import say
+from mainspring.cli.support.key_files import find_key, forget_key, replace_key
+from mainspring.cli.support.logs import logged
+from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.support.tables import print_table
+from mainspring.client.namespaces.api_keys import FIRST_KEY
+from mainspring.client.scheduler import Scheduler
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.durations import duration_ms
+from mainspring.errors import ConfigurationError
+from mainspring.model.access.api_keys import ADMIN, Key, Role
+from mainspring.model.access.audit import Entry
+from mainspring.model.printable import printable
 
 api_key = typer.Typer(help="API keys of the HTTP service.", no_args_is_help=True, add_completion=False)
 
-T = TypeVar("T")
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")]
 
 
 @api_key.command()
+@logged
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it.")],
-    role: Annotated[str, typer.Option("--role", help="viewer, operator or admin.")] = "operator",
+    role: Annotated[
+        str | None,
+        typer.Option("--role", help="viewer, operator or admin; by default admin for the first key, then operator."),
+    ] = None,
     queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")] = None,
     prefix: Annotated[
         list[str] | None, typer.Option("--prefix", help="Only jobs whose names begin so; may be repeated.")
@@ -40,46 +49,57 @@ def create(
     lasts = None if expires_in is None else _duration(expires_in, "--expires-in")
 
     async def make(scheduler: Scheduler) -> tuple[str, Key]:
-        await scheduler.connect()  # its clock counts
+        await scheduler.audit.check()
+        if (role not in (None, ADMIN) or queue or prefix) and not await ServiceBackend(scheduler).any_api_key():
+            raise ConfigurationError(FIRST_KEY)
         end = None if lasts is None else scheduler.now() + lasts
-        made = await scheduler.create_api_key(
-            name, role, queues=queue or None, prefixes=prefix or None, expires_at=end, actor=_actor()
+        made = await scheduler.api_keys.create(
+            name, cast(Role | None, role), queues=queue or None, prefixes=prefix or None, expires_at=end, actor=actor()
         )
-        await scheduler.note_change(_entry("key.create", made.key, after=_facts(made.key)))
+        await ServiceBackend(scheduler).note_change(_entry("key.create", made.key, after=facts(made.key)))
         return made.text, made.key
 
-    text, key = _on(place(data, uri), make)
+    text, key = on_database(place(data, uri), make)
     print(text)
     say(f"This is the {key.role} key {key.id}; it is not shown again.")
 
 
 @api_key.command("list")
+@logged
 def list_keys(data: Data = None, uri: Uri = None) -> None:
     """List the API keys, without their secrets."""
 
     async def find(scheduler: Scheduler) -> tuple[list[Key], datetime]:
-        return await scheduler.api_keys(), scheduler.now()
+        return await scheduler.api_keys.all(), scheduler.now()
 
-    keys, now = _on(place(data, uri), find)
-    rows = [("ID", "NAME", "ROLE", "REACHES", "LAST USED", "STATE"), *(_row(key, now) for key in keys)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+    keys, now = on_database(place(data, uri), find)
+    print_table(("ID", "NAME", "ROLE", "REACHES", "LAST USED", "STATE"), (_row(key, now) for key in keys))
 
 
 @api_key.command()
-def revoke(key_id: KeyId, data: Data = None, uri: Uri = None) -> None:
-    """End an API key at once, and the sessions that stand for it."""
+@logged
+def revoke(
+    key_id: KeyId,
+    made: Annotated[bool, typer.Option("--made", help="Also the keys that were made with it, and with those.")] = False,
+    data: Data = None,
+    uri: Uri = None,
+) -> None:
+    """End an API key at once, and the sessions and streams that stand for it."""
 
-    async def end(scheduler: Scheduler) -> Key:
-        key = await scheduler.revoke_api_key(key_id)
-        await scheduler.note_change(_entry("key.revoke", key, after=_facts(key)))
-        return key
+    async def end(scheduler: Scheduler) -> list[Key]:
+        await scheduler.audit.check()
+        keys = [await scheduler.api_keys.revoke(key_id)]
+        keys += await scheduler.api_keys.revoke_made_with(key_id) if made else ()
+        await ServiceBackend(scheduler).note_change(*(_entry("key.revoke", key, after=facts(key)) for key in keys))
+        return keys
 
-    say(f"The key {_on(place(data, uri), end).id} is revoked.")
+    for key in on_database(place(data, uri), end):
+        _in_files(partial(forget_key, key.id))
+        say(f"The key {key.id} is revoked.")
 
 
 @api_key.command()
+@logged
 def rotate(
     key_id: KeyId,
     grace: Annotated[str, typer.Option("--grace", help="For how long the old secret counts too, such as 1h.")] = "0s",
@@ -90,44 +110,52 @@ def rotate(
     lasts = _duration(grace, "--grace")
 
     async def renew(scheduler: Scheduler) -> str:
-        rotated = await scheduler.rotate_api_key(key_id, lasts)
-        await scheduler.note_change(_entry("key.rotate", rotated.key, after=_facts(rotated.key)))
+        await scheduler.audit.check()
+        rotated = await scheduler.api_keys.rotate(key_id, lasts)
+        await ServiceBackend(scheduler).note_change(_entry("key.rotate", rotated.key, after=facts(rotated.key)))
         return rotated.text
 
-    print(_on(place(data, uri), renew))
+    text = on_database(place(data, uri), renew)
+    print(text)
+    _in_files(partial(replace_key, text))
     say(f"The key {key_id} has a new secret; it is not shown again.")
 
 
-def _on(uri: str | None, work: Callable[[Scheduler], Awaitable[T]]) -> T:
-    """Do something on a database, and let go of it."""
+@api_key.command()
+@logged
+def show(data: Data = None, uri: Uri = None) -> None:
+    """Print the API key that is stored on this machine for you, as `mainspring serve` does with the first one."""
 
-    async def run() -> T:
-        scheduler = Scheduler(uri)
-        try:
-            return await work(scheduler)
-        finally:
-            await scheduler.stop()
+    async def find(scheduler: Scheduler) -> str | None:
+        keys = await scheduler.api_keys.all()
+        return find_key(keys, scheduler.now())
 
-    return asyncio.run(run())
+    text = on_database(place(data, uri), find)
+    if text is None:
+        raise ConfigurationError(
+            "No key of this database that counts is stored here for this user; "
+            "make one: mainspring api-key create NAME --role admin"
+        )
+    print(text)
+
+
+def _in_files(change: Callable[[], None]) -> None:
+    """Bring the stored keys of this user up to date; they are a convenience, and no reason to fail."""
+    try:
+        change()
+    except (OSError, RuntimeError) as error:
+        say(f"The file of the key could not be brought up to date: {error}")
 
 
 def _duration(text: str, option: str) -> timedelta:
-    return timedelta(milliseconds=duration_ms(text, option))
-
-
-def _actor() -> str:
-    """Whoever has a shell on this machine, by the name that he has here."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (OSError, KeyError, ImportError):
-        return "cli"
+    return timedelta(milliseconds=duration_ms(text, option, ConfigurationError))
 
 
 def _entry(action: str, key: Key, after: dict[str, object]) -> Entry:
-    return Entry(_actor(), action, key.id, after=after)
+    return Entry(actor(), action, key.id, after=after)
 
 
-def _facts(key: Key) -> dict[str, object]:
+def facts(key: Key) -> dict[str, object]:
     """A key as the audit log has it."""
     facts = {one: getattr(key, one) for one in ("name", "role", "expires_at", "rotated_at", "old_until", "revoked_at")}
     facts["scope"] = key.scope.to_document()

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from dotenv import load_dotenv
 
 from mainspring.cli.api_keys import api_key
-from mainspring.cli.failures import exit_code, report
-from mainspring.cli.keys import keys
+from mainspring.cli.audit import audit
+from mainspring.cli.encryption_keys import keys
 from mainspring.cli.serve import serve
+from mainspring.cli.support.dot_env import read_dot_env
+from mainspring.cli.support.exit_codes import exit_code, report
+from mainspring.cli.support.logs import logged
 from mainspring.cli.up import up
 from mainspring.cli.version import describe_versions, version
 from mainspring.cli.worker import worker
@@ -21,7 +23,7 @@ from mainspring.cli.worker import worker
 app = typer.Typer(
     name="mainspring",
     help="A distributed job scheduler for Python on MongoDB.",
-    epilog="A file .env in the current folder is read; what the environment already has counts more.",
+    epilog="A file .env in the current folder is read; variables of the environment win.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,11 +47,12 @@ def _options(
     pass
 
 
-app.command()(up)
-app.command()(serve)
-app.command()(worker)
-app.command()(version)
+app.command()(logged(up, "error"))
+app.command()(logged(serve, "warning"))
+app.command()(logged(worker, "info"))
+app.command()(logged(version))
 app.add_typer(api_key, name="api-key")
+app.add_typer(audit, name="audit")
 app.add_typer(keys, name="keys")
 
 
@@ -58,7 +61,7 @@ def run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a job's name must not end a command on a poor terminal
-    load_dotenv(Path.cwd() / ".env", override=False)
+    read_dot_env(Path.cwd() / ".env")
     try:
         app()
     except SystemExit as end:

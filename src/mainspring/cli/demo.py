@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mainspring.config import DEFAULT_FOLDER, EMBEDDED
-from mainspring.engine.context import BlockingJobContext, JobContext
-from mainspring.model.retry import Retry
-from mainspring.scheduler import Scheduler
+from mainspring.client.scheduler import Scheduler
+from mainspring.config.settings import DEFAULT_FOLDER, EMBEDDED
+from mainspring.engine.run.context import BlockingJobContext, JobContext
+from mainspring.model.jobs.retry import Retry
 
 # Never the database that the environment names: playing there should be decided, not happen.
 scheduler = Scheduler(EMBEDDED + DEFAULT_FOLDER, keep_finished=86_400)

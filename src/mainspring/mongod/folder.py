@@ -1,16 +1,19 @@
-"""What lies in the folder of an embedded server, and who writes it.
+"""The files in the folder of an embedded server, and which process writes each.
 
     users.lock      shared by every user; the guardian takes it exclusively, for good, when it closes
     guardian.lock   held by the guardian for as long as it lives
-    setup.lock      held by the user who initiates or reconfigures the replica set
-    state.json      what the guardian says of itself; written by whoever holds guardian.lock
+    setup.lock      held by the user that initiates or reconfigures the replica set
+    state.json      the guardian's state; written by the process that holds guardian.lock
     guardian.log    empty, unless the guardian itself failed
     mongod.log      mongod's log, with one predecessor (mongod.log.1)
-    mongod.out      what mongod's latest start printed before it had a log
+    mongod.out      the output of mongod's latest start before it had a log
+    mongod.key      the key of the server, made by the guardian; the password is derived from it (`credentials.py`)
+    uri             the URI with the password, for mongosh and the like; written by every user that finds it outdated
+    audit.key       the key that the audit log is signed with; made by the first user
     data/           MongoDB's own files
 
-The state is believed only while guardian.lock is held, and "running" only once mongod confirmed it: a file left
-behind by a crash proves nothing. Standard library only, since the guardian imports this.
+Users rely on the state only while guardian.lock is held, and on "running" only once mongod confirmed it: a file left
+behind by a crash proves nothing. Standard library only, since the guardian imports this module.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from mainspring.config.private_files import OTHERS, is_private, owner_only
 from mainspring.errors import EmbeddedError
 
 Phase = Literal["none", "starting", "running", "restarting", "failing", "failed", "stopping"]
@@ -29,10 +35,10 @@ Phase = Literal["none", "starting", "running", "restarting", "failing", "failed"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the guardian tells the users.
+    """The guardian's state, which the users read.
 
-    `run` names one guardian's life. `port` outlives it, so that the next one can use it again. `detail` is what is
-    being waited for, or, in the phases `restarting`, `failing` and `failed`, the sentence that explains the failure.
+    `run` identifies one guardian process. `port` outlives it, so that the next one can use it again. `detail` says what
+    the users wait for, or, in the phases `restarting`, `failing` and `failed`, explains the failure.
     """
 
     phase: Phase = "none"
@@ -43,6 +49,11 @@ class State:
     detail: str = ""
 
 
+_NAMES = {
+    *("users.lock", "guardian.lock", "setup.lock", "state.json", "state.new", "guardian.log"),
+    *("mongod.log", "mongod.log.1", "mongod.out", "mongod.key", "uri", "audit.key", "data"),
+}
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FIELDS = {field.name for field in dataclasses.fields(State)}
 
 
@@ -58,6 +69,8 @@ class Folder:
         self.guardian_log = path / "guardian.log"
         self.log = path / "mongod.log"
         self.output = path / "mongod.out"
+        self.key = path / "mongod.key"
+        self.uri = path / "uri"
         self.mongod_lock = self.data / "mongod.lock"
         self._state = path / "state.json"
 
@@ -65,6 +78,29 @@ class Folder:
         """Make the folder, readable by its owner only. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.data.mkdir(mode=0o700, exist_ok=True)
+
+    def close_to_others(self) -> str | None:
+        """Remove the rights of other users of the machine on a folder that existed before. A folder with other files in
+        it keeps its rights: then a warning is returned, or raised if others may write. Raises OSError."""
+        if is_private(self.path):
+            return None
+        if self._is_ours_alone():
+            self.path.chmod(self.path.stat().st_mode & ~OTHERS)
+            return None
+        if self.path.stat().st_mode & _WRITABLE_BY_OTHERS:
+            raise EmbeddedError(
+                f"Others may write in {self.path}, so that they could replace the files of the embedded MongoDB; "
+                f"choose a folder of its own, or run: chmod go-w '{self.path}'"
+            )
+        return (
+            f"Others may look into {self.path}, which holds other files as well; they can read nothing of the embedded "
+            "MongoDB in it, but a folder of its own is safer"
+        )
+
+    def _is_ours_alone(self) -> bool:
+        """Whether the folder has only files of the embedded server, and this process may change its mode."""
+        names = {path.name for path in self.path.iterdir()}
+        return names <= _NAMES and self.path.stat().st_uid == os.geteuid()
 
     def read_state(self) -> State:
         """The state last written, or an empty one when there is none that can be read."""
@@ -75,11 +111,12 @@ class Folder:
             return State()
 
     def write_state(self, state: State) -> None:
-        """Replace the state in one step, or, on a full disk, write over it, which needs no space. Raises OSError."""
+        """Replace the state in one step, or, on a full disk, overwrite it, which needs no space. Raises OSError."""
         text = json.dumps(dataclasses.asdict(state))
         new = self._state.with_suffix(".new")
         try:
-            new.write_text(text, "ascii")
+            with open(new, "w", encoding="ascii", opener=owner_only) as file:
+                file.write(text)
             new.replace(self._state)
         except OSError:
             with self._state.open("r+", encoding="ascii") as file:

@@ -1,14 +1,14 @@
 """The guardian: a small process, in a session of its own, that owns the mongod of one folder.
 
-It is started by a user (`launch.py`), who hands it the lock `guardian.lock`, and belongs to none: it serves while
-anybody holds `users.lock`, restarts a mongod that dies, and stops it when nobody is left. What it keeps true:
+A user starts it (`launch.py`) and hands it the lock `guardian.lock`. It belongs to no user: it serves while any process
+holds `users.lock`, restarts a mongod that dies, and stops it when no user is left. It keeps true:
 
-- one guardian a folder, because the lock goes from hand to hand and is never free in between;
-- once it has begun to stop it holds `users.lock` alone, so a newcomer waits until it is gone, and one who got in
-  before keeps it from stopping;
-- it lets go of `guardian.lock` before `users.lock`: who gets in never takes a leaving guardian for a living one.
+- one guardian per folder, because the starter hands the lock over and it is never free in between;
+- once the guardian has begun to stop it holds `users.lock` exclusively: a new user waits until it is gone, and a user
+  that took the lock before keeps it from stopping;
+- it releases `guardian.lock` before `users.lock`: a new user never mistakes a stopping guardian for a running one.
 
-Standard library only, and not even the rest of Mainspring: it starts in 50 ms and takes about 10 MB.
+It imports the standard library only, and nothing else of Mainspring: it starts in 50 ms and takes about 10 MB.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class CannotStart(Exception):
 
 
 class PortTaken(CannotStart):
-    """mongod cannot be started on this port; another may do."""
+    """mongod cannot be started on this port; another port may work."""
 
 
 class _TimeToStop(Exception):
-    """Nobody is left, the folder is gone, or this process was told to stop."""
+    """No user is left, the folder is gone, or this process received SIGTERM."""
 
 
 class Guardian:
@@ -97,7 +97,7 @@ class Guardian:
     # Starting
 
     def _await_previous(self) -> None:
-        """Wait for a mongod whose guardian was killed, and which is still on its way out."""
+        """Wait for a mongod whose guardian was killed, and which is still stopping."""
         if sys.platform == "win32":
             return
         started = time.monotonic()
@@ -122,7 +122,7 @@ class Guardian:
             lock.close()
 
     def _start(self) -> None:
-        """Bring mongod up, on the port of last time if it is free."""
+        """Start mongod, on the port of the last run if it is free."""
         self._await_port()
         for tries_left in reversed(range(PORT_TRIES)):
             self._port = ports.choose_port(self._port)
@@ -140,7 +140,7 @@ class Guardian:
                     raise
 
     def _await_port(self) -> None:
-        """Give the port of last time a moment to become free: living users may know it."""
+        """Give the port of the last run a moment to become free: running users may be connected to it."""
         until = time.monotonic() + PORT_PATIENCE
         while self._port and not ports.is_free(self._port) and time.monotonic() < until:
             self._pause(START_TICK)
@@ -156,7 +156,7 @@ class Guardian:
         while not ports.answers(port):
             self._pause(START_TICK)
             self._check_alive(mongod)
-        # Whoever answered may be a stranger, and mongod about to end because of it.
+        # Another program may have answered on that port, and mongod may be about to end because of it.
         self._check_alive(mongod)
         self._say("running")
 
@@ -172,7 +172,7 @@ class Guardian:
     # Serving
 
     def _serve(self) -> NoReturn:
-        """Watch over mongod, and start it again on its port, later and later, each time it dies."""
+        """Watch mongod, and restart it on its port, after a growing pause, each time it dies."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -182,7 +182,7 @@ class Guardian:
             self._wait(min(TICK * 2**failures, LONGEST_DELAY))
 
     def _watch(self) -> str:
-        """Have mongod run until it dies; return the sentence that says why."""
+        """Run mongod until it dies; return the sentence that says why."""
         try:
             if self._mongod is None or self._mongod.ended():
                 assert self._port is not None
@@ -206,11 +206,11 @@ class Guardian:
     def _pause(self, seconds: float) -> None:
         """Sleep, and raise when it is time to stop."""
         time.sleep(seconds)
-        if self._told_to_stop or self._lock.orphaned or self._nobody_left():
+        if self._told_to_stop or self._lock.orphaned or self._is_unused():
             raise _TimeToStop
 
-    def _nobody_left(self) -> bool:
-        """Whether there has been no user for a while; if so, no other can come in from now on."""
+    def _is_unused(self) -> bool:
+        """Whether there has been no user for a while; if so, no user can join from now on."""
         if not self._users.try_exclusive():
             self._empty_since = None
             return False
@@ -229,10 +229,10 @@ class Guardian:
         try:
             self._folder.write_state(state)
         except OSError:
-            pass  # A full disk or a vanished folder: the users find out by themselves.
+            pass  # A full disk or a removed folder: the users notice it by themselves.
 
     def _let_users_read(self) -> None:
-        """Stay for a moment, so that all who wait learn why it failed before one of them tries again."""
+        """Stay for a moment, so that all waiting users read why it failed before one of them tries again."""
         until = time.monotonic() + FAILED_LINGER
         while time.monotonic() < until and not self._users.try_exclusive():
             time.sleep(START_TICK)

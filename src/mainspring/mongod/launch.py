@@ -1,7 +1,7 @@
-"""Starting a guardian, by a user who found none and has its lock.
+"""Start a guardian, for a user that found none and has taken its lock.
 
-The lock is handed over as an open file: it is never free between the starter and the guardian, so that no second
-guardian can be started, and it is dropped by the system if either dies.
+The starter hands the lock over as an open file: it is never free between the starter and the guardian, so that no
+second guardian can be started, and the system releases it if either dies.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import uuid
 from pathlib import Path
 
+from mainspring.config.private_files import owner_only
 from mainspring.errors import EmbeddedError
 from mainspring.mongod.folder import Folder, State
 from mainspring.mongod.locks import FileLock
@@ -32,7 +33,7 @@ def start_guardian(folder: Folder, binary: Path, lock: FileLock) -> None:
     try:
         code = _run(folder, arguments, (lock.fileno(),) if hand_over else ())
     finally:
-        # Whatever happened, an interrupt included: unlocking here would take the lock from a guardian that has it.
+        # Also after an interrupt: unlocking here would take the lock from a guardian that has it.
         lock.forget()
     if code != 0:
         raise EmbeddedError(
@@ -42,7 +43,7 @@ def start_guardian(folder: Folder, binary: Path, lock: FileLock) -> None:
 
 
 def _run(folder: Folder, arguments: list[str], inherited: tuple[int, ...]) -> int:
-    with folder.guardian_log.open("wb") as log:
+    with open(folder.guardian_log, "wb", opener=owner_only) as log:
         script = str(Path(__file__).with_name("run_guardian.py"))
         return subprocess.run(
             [_python(), "-I", "-S", script, *arguments],
@@ -71,7 +72,7 @@ def cache_gb() -> str:
 def _python() -> str:
     if not sys.executable:
         raise EmbeddedError(
-            "The embedded MongoDB needs a Python program to run its guardian, and this process knows of none; "
+            "The embedded MongoDB needs a Python program to run its guardian, and sys.executable names none; "
             "give the URI of a MongoDB server."
         )
     return sys.executable

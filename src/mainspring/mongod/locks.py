@@ -1,12 +1,12 @@
-"""Locks on files, which the system drops when their holder dies, kill -9 included.
+"""Locks on files, which the system releases when their holder dies, kill -9 included.
 
-Both sides use them: users hold `users.lock` shared, and the guardian tries it exclusively to learn that nobody is
-left; the guardian holds `guardian.lock` exclusively, and a user who can take it knows that there is none.
+Both sides use them. Users hold `users.lock` shared, and the guardian tries it exclusively to learn that no user is
+left. The guardian holds `guardian.lock` exclusively, and a user that can take it knows that there is no guardian.
 
-A child made by `os.fork` holds nothing: its copies of the files are closed at birth. Left open, they would keep the
-parent's lock alive after the parent's death; unlocked, they would take it from a living parent.
+A child made by `os.fork` holds no lock: its copies of the files are closed right after the fork. Left open, they would
+keep the parent's lock alive after the parent's death; unlocked, they would take it from a living parent.
 
-Standard library only, since the guardian imports this.
+Standard library only, since the guardian imports this module.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FileLock:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the open file was removed from its folder, so that no newcomer can meet its lock."""
+        """Whether the open file was removed from its folder, so that no other process can meet its lock."""
         return self._fd is not None and os.fstat(self._fd).st_nlink == 0
 
     def fileno(self) -> int:

@@ -1,7 +1,7 @@
-"""Choosing the port of the embedded server, below the range from which systems take ports for outgoing connections.
+"""Choose the port of the embedded server, below the range from which systems take ports for outgoing connections.
 
-A port from that range could be lent to any client while mongod is down for a moment, and the users' URI with it.
-Called by the guardian; standard library only.
+The system could give a port of that range to any client while mongod is down for a moment, and users would connect to
+that client. Called by the guardian; standard library only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOWEST, _HIGHEST = 20000, 32000
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on the port."""
+    """Whether no program listens on the port."""
     with socket.socket() as probe:
         if sys.platform != "win32":  # as mongod does: connections of the past, in TIME_WAIT, are no obstacle
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,7 +27,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether somebody accepts connections on the port."""
+    """Whether a program accepts connections on the port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((HOST, port)) == 0

@@ -1,8 +1,8 @@
-"""One mongod: its command line, its start as a child of the guardian, its words and its end.
+"""One mongod: its command line, its start as a child of the guardian, its output and its end.
 
 It never outlives the guardian: on Linux the kernel sends it SIGTERM when its parent dies; on other POSIX systems a
 shell waits on a pipe that closes with the guardian, and sends the same signal then. (On Windows nothing does that:
-the next guardian finds the data in use.) Standard library only, since the guardian imports this.
+the next guardian finds the data in use.) Standard library only, since the guardian imports this module.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from mainspring.config.private_files import owner_only
 from mainspring.mongod import ports
-from mainspring.mongod.failures import Ending
+from mainspring.mongod.credentials import ensure_key
+from mainspring.mongod.failures import Outcome
 from mainspring.mongod.folder import Folder
 
 SET_NAME = "mainspring"
@@ -27,18 +29,21 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command_line(folder: Folder, binary: str, port: int, cache_gb: str) -> list[str]:
-    """The command that runs mongod on the folder's data, on loopback only."""
+    """The command that runs mongod on the folder's data, on loopback only and with a password."""
     return [
         *(binary, "--dbpath", str(folder.data), "--replSet", SET_NAME),
         *("--bind_ip", ports.HOST, "--port", str(port)),
-        # Its network compressors had a hole (CVE-2025-14847), and loopback needs none.
+        # Every user of the machine can reach loopback: mongod requires a password from its first moment on.
+        *("--keyFile", str(folder.key), "--setParameter", "enableLocalhostAuthBypass=false"),
+        "--noscripting",
+        # Its network compressors had a vulnerability (CVE-2025-14847), and loopback needs none.
         *("--networkMessageCompressors", "disabled"),
         *("--oplogSize", str(OPLOG_MB), "--wiredTigerCacheSizeGB", cache_gb),
         # Journal files of 32 MB: the usual three of 100 MB take a third of a second to make at every start.
         *("--wiredTigerEngineConfigString", "log=(file_max=32MB)"),
         *("--logpath", str(folder.log), "--logappend", "--logRotate", "reopen", "--quiet", "--slowms", "1000"),
         *("--setParameter", "diagnosticDataCollectionEnabled=false"),
-        # A lone node has nobody to hand over to, so there is no reason to wait 15 s before stopping.
+        # A single node has no other node to hand over to, so waiting 15 s before it stops would be of no use.
         *("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=0"),
         *(() if sys.platform == "win32" else ("--nounixsocket",)),
     ]
@@ -52,10 +57,11 @@ class Mongod:
         self.port = port
         self._folder = folder
         self._binary = binary
+        ensure_key(folder.key)
         limit_log(folder)
         self._log_start = folder.log.stat().st_size if folder.log.exists() else 0
         tie = _tie_to_this_process()
-        with folder.output.open("wb") as output:
+        with open(folder.output, "wb", opener=owner_only) as output:
             self._process = subprocess.Popen(
                 command_line(folder, binary, port, cache_gb),
                 stdin=subprocess.DEVNULL,
@@ -75,12 +81,12 @@ class Mongod:
         """Whether it is gone."""
         return self._process.poll() is not None
 
-    def ending(self) -> Ending:
+    def ending(self) -> Outcome:
         """How it ended."""
         code = self._process.wait()
         self._unleash()
         words = _tail(self._folder.output, 0) + "\n" + _tail(self._folder.log, self._log_start)
-        return Ending(self._binary, self._folder.data, self._folder.log, code, words)
+        return Outcome(self._binary, self._folder.data, self._folder.log, code, words)
 
     def stop(self) -> None:
         """Stop it cleanly, or by force if that takes too long."""

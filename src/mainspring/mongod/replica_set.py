@@ -1,55 +1,108 @@
-"""Making the mongod that the guardian started a replica set of one, whose primary takes writes.
+"""Configure the mongod that the guardian started: a one-node replica set that takes writes, with an account to log in.
 
-Called by every user who opens a server. Most find all done; the first one on new data initiates the set, and the
-first one after a change of port corrects the member's address. A user who dies half-way leaves it to the next.
+Called by every user that opens a server. Most find all of it done. The first user on new data initiates the set and
+creates the account; the first one after a change of port or key corrects the member's address or the password. Users do
+that as the server's own account, whose password is the key file, so that mongod never accepts a client without a
+password. If a user dies half-way, the next one completes the work.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import ConnectionFailure, ExecutionTimeout, OperationFailure, PyMongoError
 
+from mainspring.config.private_files import write_private
 from mainspring.errors import EmbeddedError
+from mainspring.mongod.credentials import USER, password_of, read_key
 from mainspring.mongod.folder import Folder
 from mainspring.mongod.locks import FileLock
 from mainspring.mongod.ports import HOST
 from mainspring.mongod.process import SET_NAME
 
 _NOT_YET_INITIALIZED = 94
-_ALREADY_DONE = {23, 109}  # AlreadyInitialized, ConfigurationInProgress: somebody else is at it
+_ALREADY_DONE = {23, 109}  # AlreadyInitialized, ConfigurationInProgress: another user does it
+_AUTHENTICATION_FAILED = 18
+_USER_EXISTS = 51003
 _OLDEST_WIRE_VERSION = 17  # MongoDB 6.0
+_POLL_INTERVAL = 0.01
+
+_ROLES = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
+"""Rights on all data and on the server's status, but neither on its accounts nor on its settings."""
 
 _NOT_THE_SERVER = (ConnectionFailure, ExecutionTimeout)
-"""What a mongod that is just ending, or a stranger on its port, makes the driver raise."""
+"""The errors of the driver when mongod is just ending, or when another program has its port."""
+
+Client = MongoClient[dict[str, Any]]
 
 
-def uri_of(port: int) -> str:
-    """The URI for the users. Named as a replica set, so that drivers wait for its primary after a restart."""
-    return f"mongodb://{HOST}:{port}/?replicaSet={SET_NAME}"
-
-
-def make_writable(folder: Folder, port: int, pid: int, patience: float) -> bool:
-    """Bring the set to a writable primary; False when this is not the server, or it is not ready in time."""
-    client: MongoClient[dict[str, Any]] = MongoClient(
-        HOST, port, directConnection=True, serverSelectionTimeoutMS=1000, timeoutMS=5000
-    )
+def make_writable(folder: Folder, port: int, pid: int, patience: float) -> str | None:
+    """Bring the set to a writable primary; returns the URI to connect to. None when this is not the server, or it is
+    not ready in time."""
+    key = read_key(folder.key)
+    if key is None:
+        raise EmbeddedError(
+            f"The embedded MongoDB in {folder.path} runs without its password: "
+            f"{folder.key.name} was removed; stop all processes that use the folder, and start them again."
+        )
     try:
-        return _is_writable(client, port, pid) or _set_up(client, folder, port, pid, patience)
+        with _client(port, username=USER, password=password_of(key), authSource="admin") as client:
+            if not _is_ready(client, port, pid) and not _set_up(client, folder, key, port, pid, patience):
+                return None
     except _NOT_THE_SERVER:
-        return False
+        return None
     except PyMongoError as error:
         raise EmbeddedError(
             f"The embedded mongod does not work as a replica set ({error}); see {folder.log}, or choose another folder."
         ) from error
-    finally:
-        client.close()
+    return _publish(folder, uri_of(port, key))
 
 
-def _is_writable(client: MongoClient[dict[str, Any]], port: int, pid: int) -> bool:
+def uri_of(port: int, key: str) -> str:
+    """The URI for the users. Named as a replica set, so that drivers wait for its primary after a restart."""
+    return f"mongodb://{USER}:{password_of(key)}@{HOST}:{port}/?replicaSet={SET_NAME}&authSource=admin"
+
+
+def server_client(port: int, key: str) -> Client:
+    """A client with all rights there are: mongod takes a process that knows its key for a member of its set."""
+    return _client(port, username="__system", password=key, authSource="local")
+
+
+def _client(port: int, **credentials: Any) -> Client:
+    return MongoClient(
+        HOST,
+        port,
+        directConnection=True,
+        serverSelectionTimeoutMS=1000,
+        timeoutMS=5000,
+        authMechanism="SCRAM-SHA-256",
+        **credentials,
+    )
+
+
+def _publish(folder: Folder, uri: str) -> str:
+    """Write the URI to its file. Only people read that file, so a full disk is no obstacle."""
+    with suppress(OSError):
+        if not folder.uri.exists() or folder.uri.read_text("ascii").strip() != uri:
+            write_private(folder.uri, f"{uri}\n")
+    return uri
+
+
+def _is_ready(client: Client, port: int, pid: int) -> bool:
+    """Whether this is the server, takes writes and accepts this client."""
+    try:
+        return _is_writable(client, port, pid)
+    except OperationFailure as error:
+        if error.code == _AUTHENTICATION_FAILED:
+            return False
+        raise
+
+
+def _is_writable(client: Client, port: int, pid: int) -> bool:
     hello = client.admin.command("hello")
     if hello["maxWireVersion"] < _OLDEST_WIRE_VERSION:
         raise EmbeddedError(
@@ -60,25 +113,43 @@ def _is_writable(client: MongoClient[dict[str, Any]], port: int, pid: int) -> bo
     return bool(mine and hello["isWritablePrimary"] and _process_of(client) == pid)
 
 
-def _process_of(client: MongoClient[dict[str, Any]]) -> int:
+def _process_of(client: Client) -> int:
     without: dict[str, Any] = dict.fromkeys(("metrics", "repl", "locks", "wiredTiger", "tcmalloc"), 0)
     return int(client.admin.command("serverStatus", **without)["pid"])
 
 
-def _set_up(client: MongoClient[dict[str, Any]], folder: Folder, port: int, pid: int, patience: float) -> bool:
-    """Configure the set if that is needed and nobody else does it; wait for its primary."""
-    if _process_of(client) != pid:
-        return False
+def _set_up(client: Client, folder: Folder, key: str, port: int, pid: int, patience: float) -> bool:
+    """Configure the set and its account if needed, unless another user does it; wait until the client can log in."""
+    until = time.monotonic() + patience
     lock = FileLock(folder.setup_lock)
     try:
         if lock.try_exclusive():
-            _configure(client, port)
-        return _wait_until(lambda: _is_writable(client, port, pid), patience)
+            _configure_as_server(key, port, pid, until)
+        return _wait_until(lambda: _is_ready(client, port, pid), until)
     finally:
         lock.close()
 
 
-def _configure(client: MongoClient[dict[str, Any]], port: int) -> None:
+def _configure_as_server(key: str, port: int, pid: int, until: float) -> None:
+    with server_client(port, key) as client:
+        if not _is_server(client, pid):
+            return
+        _configure(client, port)
+        if _wait_until(lambda: _is_writable(client, port, pid), until):
+            _provide_user(client, password_of(key))
+
+
+def _is_server(client: Client, pid: int) -> bool:
+    """Whether this is the mongod of the folder: no other program on its port knows the key."""
+    try:
+        return _process_of(client) == pid
+    except OperationFailure as error:
+        if error.code == _AUTHENTICATION_FAILED:
+            return False
+        raise
+
+
+def _configure(client: Client, port: int) -> None:
     address = f"{HOST}:{port}"
     config = _config(client)
     try:
@@ -92,7 +163,7 @@ def _configure(client: MongoClient[dict[str, Any]], port: int) -> None:
             raise
 
 
-def _config(client: MongoClient[dict[str, Any]]) -> dict[str, Any] | None:
+def _config(client: Client) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = client.admin.command("replSetGetConfig")["config"]
     except OperationFailure as error:
@@ -102,10 +173,20 @@ def _config(client: MongoClient[dict[str, Any]]) -> dict[str, Any] | None:
     return found
 
 
-def _wait_until(done: Callable[[], bool], patience: float) -> bool:
-    until = time.monotonic() + patience
+def _provide_user(client: Client, password: str) -> None:
+    """Create the account that programs log in as, or set its password."""
+    user: dict[str, Any] = {"pwd": password, "roles": list(_ROLES), "mechanisms": ["SCRAM-SHA-256"]}
+    try:
+        client.admin.command("createUser", USER, **user)
+    except OperationFailure as error:
+        if error.code != _USER_EXISTS:
+            raise
+        client.admin.command("updateUser", USER, **user)
+
+
+def _wait_until(done: Callable[[], bool], until: float) -> bool:
     while not done():
         if time.monotonic() >= until:
             return False
-        time.sleep(0.01)
+        time.sleep(_POLL_INTERVAL)
     return True

@@ -1,4 +1,4 @@
-"""The script that becomes the guardian. It is run by its path, and imported by nobody.
+"""The script that becomes the guardian. It is run by its path, and never imported.
 
 It detaches itself (the starter reaps only a short-lived parent, so no zombie is left and no child of its own is
 watched), and loads `mainspring.mongod.guardian` without running the package's `__init__`: that would import pydantic
@@ -12,7 +12,7 @@ import types
 
 
 def detach() -> None:
-    """Go on in a process that is nobody's child."""
+    """Go on in a process that is no child of the starter."""
     if sys.platform == "win32":
         if "--detached" in sys.argv:
             sys.argv.remove("--detached")

@@ -1,4 +1,4 @@
-"""The user's side of the embedded server: `open_server` and what it returns.
+"""The user's side of the embedded server: `open_server` and the `EmbeddedServer` that it returns.
 
 A user takes a shared lock on the folder, starts a guardian if there is none, and waits until the server takes
 writes. The lock is all that ties users and server together: it goes when the user closes the server or dies.
@@ -6,6 +6,7 @@ writes. The lock is all that ties users and server together: it goes when the us
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -19,7 +20,9 @@ from mainspring.mongod.binary import find_mongod
 from mainspring.mongod.folder import Folder, State, folder_error
 from mainspring.mongod.launch import start_guardian
 from mainspring.mongod.locks import FileLock
-from mainspring.mongod.replica_set import make_writable, uri_of
+from mainspring.mongod.replica_set import make_writable
+
+logger = logging.getLogger("mainspring")
 
 Progress = Callable[[str], None]
 
@@ -51,7 +54,7 @@ class EmbeddedServer:
 
     It holds the server until `close()` or the end of the process, whichever way that comes. A child made by
     `os.fork` does not hold it: there, `close()` does nothing to the parent's use, and `ensure()` joins the server
-    for the child itself. A child that only connects to `uri` loses the server when all who hold it are gone.
+    for the child itself. A child that only connects to `uri` loses the server when all its users are gone.
     """
 
     def __init__(self, folder: Path, *, binary: str | None = None, progress: Progress | None = None) -> None:
@@ -61,6 +64,7 @@ class EmbeddedServer:
         self._progress = progress
         self._lock = FileLock(self._folder.users_lock)
         self._state = State()
+        self._uri = ""
         self._closed = False
         self._process = os.getpid()
         self._mutex = threading.Lock()
@@ -72,8 +76,9 @@ class EmbeddedServer:
 
     @property
     def uri(self) -> str:
-        """What to connect to. It stays the same while anybody uses the server, and as a rule ever after."""
-        return uri_of(self.port)
+        """The URI to connect to, password included. It stays the same while the server has a user, and mostly also
+        later."""
+        return self._uri
 
     @property
     def port(self) -> int:
@@ -91,10 +96,10 @@ class EmbeddedServer:
         return self._state.guardian or 0
 
     def ensure(self, timeout: float = 60) -> bool:
-        """See to it that the server runs; say whether it had to be waited for.
+        """Make sure that the server runs; return whether this call had to wait for it.
 
-        A dead mongod is restarted by its guardian; a dead guardian is restarted here. Costs next to nothing when all
-        is well, so call it whenever MongoDB does not answer. Raises EmbeddedError.
+        The guardian restarts a dead mongod; this method restarts a dead guardian. It costs next to nothing when the
+        server runs, so call it whenever MongoDB does not answer. Raises EmbeddedError.
         """
         if self._process != os.getpid():
             self._process, self._mutex = os.getpid(), threading.Lock()
@@ -110,7 +115,7 @@ class EmbeddedServer:
                     self._lock.close()
 
     def close(self) -> None:
-        """Stop using the server; it ends when nobody uses it. Calling it again does nothing."""
+        """Stop using the server; it ends when it has no user left. Calling it again does nothing."""
         self._closed = True
         self._lock.close()
 
@@ -126,11 +131,13 @@ class EmbeddedServer:
         self._folder.prepare()
         if self._lock.held and _guardian_lives(self._folder) and self._folder.read_state() == self._state:
             return False
+        if warning := self._folder.close_to_others():
+            logger.warning("%s", warning)
         wait = _Wait(self._folder, timeout, self._progress)
         before = self._folder.read_state()
         stale = before.run if before.phase == "failed" else None
         self._join(wait)
-        self._state = self._bring_up(wait, stale)
+        self._state, self._uri = self._bring_up(wait, stale)
         return True
 
     def _join(self, wait: _Wait) -> None:
@@ -141,8 +148,9 @@ class EmbeddedServer:
         while not self._lock.try_shared():
             wait.pause("the previous server is still stopping")
 
-    def _bring_up(self, wait: _Wait, stale: str | None) -> State:
-        """Start what does not run, and wait until it takes writes. `stale` is a failed run that is no news."""
+    def _bring_up(self, wait: _Wait, stale: str | None) -> tuple[State, str]:
+        """Start the guardian if none runs, and wait until mongod takes writes; return its state and URI. `stale` is a
+        failed run of before, which is not an error of this one."""
         guardians = 0
         while True:
             if self._start_guardian():
@@ -152,8 +160,9 @@ class EmbeddedServer:
             if state.phase in ("failed", "failing") and state.run != stale:
                 raise EmbeddedError(state.detail)
             if state.phase == "running" and state.port and state.mongod:
-                if make_writable(self._folder, state.port, state.mongod, _PRIMARY_PATIENCE):
-                    return state
+                uri = make_writable(self._folder, state.port, state.mongod, _PRIMARY_PATIENCE)
+                if uri is not None:
+                    return state, uri
                 wait.pause("it becomes ready for writes")
             else:
                 wait.pause(state.detail)
@@ -171,7 +180,7 @@ class EmbeddedServer:
 
 
 class _Wait:
-    """The patience of one user: what is left of it, and what was said about it."""
+    """The waiting of one user: how much time is left, and which reason was reported last."""
 
     def __init__(self, folder: Folder, timeout: float, progress: Progress | None) -> None:
         self._folder = folder
@@ -181,7 +190,7 @@ class _Wait:
         self._said: str | None = None
 
     def pause(self, reason: str) -> None:
-        """Sleep a little; tell the user why if it has been long, and give up if it has been too long."""
+        """Sleep a little; report the reason after a while, and raise after the timeout."""
         waited = time.monotonic() - self._began
         if waited >= self._timeout:
             raise EmbeddedError(
@@ -203,9 +212,9 @@ def _guardian_lives(folder: Folder) -> bool:
 
 
 def _check_guardians(folder: Folder, started: int) -> None:
-    """Give up when guardian after guardian ends without a word."""
+    """Raise when several guardians in a row have ended without an explanation."""
     if started > _MOST_GUARDIANS:
         raise EmbeddedError(
-            f"The guardian of the embedded MongoDB in {folder.path} ended {_MOST_GUARDIANS} times without a word; "
+            f"The guardian of the embedded MongoDB in {folder.path} ended {_MOST_GUARDIANS} times without a reason; "
             f"see {folder.guardian_log} and {folder.log}, or choose another folder."
         )

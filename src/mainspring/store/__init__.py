@@ -2,102 +2,114 @@
 
 from __future__ import annotations
 
-from mainspring.keyring import Keyring
-from mainspring.model.audit import mask_secrets
-from mainspring.store.access import Access
-from mainspring.store.aging import Aging
-from mainspring.store.alerts import Alerts
-from mainspring.store.audit import Audit
-from mainspring.store.calendars import Calendars
-from mainspring.store.checkpoints import Checkpoints
-from mainspring.store.claim import Claims
+from mainspring.model.privacy.credentials import mask_credentials
+from mainspring.store.access.api_keys import ApiKeys
+from mainspring.store.access.audit import Audit
+from mainspring.store.access.closed_sessions import ClosedSessions
+from mainspring.store.access.idempotency import IdempotencyRecords
+from mainspring.store.access.service_secrets import ServiceSecrets
 from mainspring.store.connection import Connection
-from mainspring.store.controls import Controls
-from mainspring.store.creations import Creations
-from mainspring.store.dead_letters import DeadLetters
-from mainspring.store.events import Events
-from mainspring.store.explaining import Explaining
-from mainspring.store.failures import Failures
-from mainspring.store.finish import Finishing
-from mainspring.store.firing import Firing
-from mainspring.store.gates import Gates
-from mainspring.store.inserts import Inserts
-from mainspring.store.jobs import Jobs
-from mainspring.store.keys import Keys
-from mainspring.store.leases import Notes, Renewals, Rescues
-from mainspring.store.ledger import Ledger
-from mainspring.store.lining import Lining
-from mainspring.store.overview import Overview
-from mainspring.store.progress import Progress
-from mainspring.store.redrives import Redrives
-from mainspring.store.removal import Removal
-from mainspring.store.replies import Replies
-from mainspring.store.resealing import Resealing
-from mainspring.store.schedules import Schedules
-from mainspring.store.sealing import Sealer
-from mainspring.store.searching import Searching
-from mainspring.store.secrets import Secrets
-from mainspring.store.statistics import Statistics
-from mainspring.store.tending import Tending
-from mainspring.store.transaction import Transactions
-from mainspring.store.watch import Watch
+from mainspring.store.dead_letters.alerts import Alerts
+from mainspring.store.dead_letters.dead_letters import DeadLetters
+from mainspring.store.dead_letters.recent_failures import RecentFailures
+from mainspring.store.dead_letters.redrives import Redrives
+from mainspring.store.foreign.foreign import Foreign
+from mainspring.store.foreign.mapped import Mapped
+from mainspring.store.jobs.aging import Aging
+from mainspring.store.jobs.claim import Claims
+from mainspring.store.jobs.dedupe import DedupeKeys
+from mainspring.store.jobs.edit import Jobs
+from mainspring.store.jobs.finish import Finishing
+from mainspring.store.jobs.hints import Hints
+from mainspring.store.jobs.insert import Inserts
+from mainspring.store.jobs.leases import ProgressUpdates, Renewals, Rescues
+from mainspring.store.jobs.retention import Removal
+from mainspring.store.jobs.steps import StoredSteps
+from mainspring.store.jobs.transactions import Transactions
+from mainspring.store.jobs.upkeep import Upkeep
+from mainspring.store.limits.controls import Controls
+from mainspring.store.limits.gates import Gates
+from mainspring.store.limits.repair import WaitListRepair
+from mainspring.store.limits.wait_on_insert import WaitOnInsert
+from mainspring.store.privacy.cipher import Cipher
+from mainspring.store.privacy.keyring import Keyring
+from mainspring.store.privacy.reencrypt import Reencryption
+from mainspring.store.privacy.secrets import Secrets
+from mainspring.store.schedules.calendars import Calendars
+from mainspring.store.schedules.firing import Firing
+from mainspring.store.schedules.ledger import Ledger
+from mainspring.store.schedules.schedules import Schedules
+from mainspring.store.views.change_stream import ChangeStream
+from mainspring.store.views.created import Created
+from mainspring.store.views.explain import Explaining
+from mainspring.store.views.health import Progress
+from mainspring.store.views.overview import Overview
+from mainspring.store.views.search import Searching
+from mainspring.store.views.statistics import Statistics
 from mainspring.store.workers import Workers
 
 __all__ = ["Store"]
 
-# How long what nobody waits for may hold up the end of a program, in seconds.
+# How long writes that no caller waits for may hold up the end of a program, in seconds.
 _SETTLE = 2.0
 
 
 class Store:
     """The verbs, by subject, over one connection."""
 
-    def __init__(self, connection: Connection, sealer: Sealer | None = None) -> None:
+    def __init__(self, connection: Connection, cipher: Cipher | None = None, audit_keys: Keyring | None = None) -> None:
         self.connection = connection
-        self.sealer = sealer or Sealer(Keyring())
+        self.cipher = cipher or Cipher(Keyring())
         self.clock = connection.clock
-        self.keys = Keys(connection)
+        self.dedupe_keys = DedupeKeys(connection)
         self.gates = Gates(connection)
-        self.inserts = Inserts(connection, self.keys, Lining(self.gates), self.sealer)
-        self.jobs = Jobs(connection, self.keys)
+        self.repair = WaitListRepair(connection, self.gates)
+        self.inserts = Inserts(connection, self.dedupe_keys, WaitOnInsert(self.gates), self.cipher)
+        self.mapped = Mapped(connection)
+        self.jobs = Jobs(connection, self.dedupe_keys, self.mapped.follow_one)
         self.claims = Claims(connection)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
-        self.notes = Notes(connection)
-        self.checkpoints = Checkpoints(connection)
-        self.tending = Tending(connection)
+        self.progress_updates = ProgressUpdates(connection)
+        self.steps = StoredSteps(connection)
+        self.upkeep = Upkeep(connection)
+        self.foreign = Foreign(connection)
         self.removal = Removal(connection)
         self.aging = Aging(connection)
-        self.resealing = Resealing(connection, self.sealer)
+        self.reencryption = Reencryption(connection, self.cipher)
         self.workers = Workers(connection)
         self.controls = Controls(connection)
         self.searching = Searching(connection)
-        self.failures = Failures(self.searching)
-        self.creations = Creations(self.searching)
+        self.recent_failures = RecentFailures(self.searching)
+        self.created = Created(self.searching)
         self.overview = Overview(connection, self.claims, self.workers)
         self.calendars = Calendars(connection)
-        self.firing = Firing(connection, self.inserts, self.jobs, self.tending, self.calendars)
-        self.schedules = Schedules(connection, self.inserts, self.firing, self.tending, self.calendars, self.sealer)
+        self.firing = Firing(connection, self.inserts, self.jobs, self.upkeep, self.calendars)
+        self.schedules = Schedules(connection, self.inserts, self.firing, self.upkeep, self.calendars, self.cipher)
         self.ledger = Ledger(connection, self.inserts, self.calendars)
-        self.watch = Watch(connection)
-        self.events = Events(connection)
+        self.hints = Hints(connection)
+        self.change_stream = ChangeStream(connection)
         self.transactions = Transactions(connection)
         self.dead_letters = DeadLetters(connection)
-        self.redrives = Redrives(connection, self.keys, self.dead_letters)
+        self.redrives = Redrives(connection, self.dedupe_keys, self.dead_letters)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
-        self.replies = Replies(connection)
-        self.access = Access(connection)
-        self.secrets = Secrets(connection, self.sealer)
+        self.idempotency = IdempotencyRecords(connection)
+        self.service_secrets = ServiceSecrets(connection)
+        self.api_keys = ApiKeys(connection)
+        self.closed_sessions = ClosedSessions(connection)
+        self.secrets = Secrets(connection, self.cipher)
         self.statistics = Statistics(connection)
-        self.progress = Progress(connection, self.claims)
-        self.audit = Audit(connection, mask_secrets)
+        self.health = Progress(connection, self.claims)
+        self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())
 
     def renewals(self) -> Renewals:
         """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""
         return Renewals(self.connection)
 
     async def close(self) -> None:
-        """Finish what nobody waits for, and close the connection."""
-        await self.audit.settle(_SETTLE)
-        await self.connection.close()
+        """Finish the writes that no caller waits for, and close the connection."""
+        try:
+            await self.audit.settle(_SETTLE)
+        finally:
+            await self.connection.close()

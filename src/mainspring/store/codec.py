@@ -7,59 +7,68 @@ unbounded size is stored: what was cut says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import bson
 from bson import ObjectId
-from bson.errors import BSONError, InvalidDocument
 from bson.raw_bson import RawBSONDocument
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
-from mainspring.config import check_name
+from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidJob, StepError
-from mainspring.model.fingerprint import fingerprint
-from mainspring.model.guarantee import AT_LEAST_ONCE, GUARANTEES
-from mainspring.model.job import (
+from mainspring.model.access.namespaces import dedupe_key_shown
+from mainspring.model.dead_letters.fingerprint import fingerprint
+from mainspring.model.jobs.guarantee import AT_LEAST_ONCE, GUARANTEES
+from mainspring.model.jobs.job import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
     FIRST_PRIORITY,
     LAST_PRIORITY,
     Attempt,
-    Held,
     Job,
     JobError,
     Kept,
     Progress,
     Step,
+    WaitingFor,
 )
-from mainspring.model.retry import LONGEST, Retry
-from mainspring.model.sealing import Encrypt, marked_data, parsed, parsed_data
-from mainspring.model.versions import FIRST_VERSION, is_version
+from mainspring.model.jobs.payload_versions import FIRST_VERSION, is_version
+from mainspring.model.jobs.retry import LONGEST, Retry
+from mainspring.model.privacy.encrypted_values import Encrypt, marked_data, parsed, parsed_data
 from mainspring.store.connection import CODEC, Document
+from mainspring.store.fitting import Fitted, fit
+from mainspring.store.schema import LAYOUT
+from mainspring.store.shapes import JOB
 
 DocumentId = ObjectId | str
 
 MAX_ATTEMPTS_KEPT = 100
-# Of attempts with logs so long that all of them together would come near what a document may hold, fewer are kept.
-MAX_ATTEMPTS_SIZE, FEW_ATTEMPTS_KEPT = 4 * 1024 * 1024, 20
+# Of attempts with long logs fewer are kept: so many bytes of earlier ones, beside the last one's half a MiB at most.
+MAX_EARLIER_ATTEMPTS = 5 * 1024 * 1024 // 2
 MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
 MAX_DETAILS, MAX_DETAIL = 16_384, 2_000
-MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000
+MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000  # lines, and bytes of a line
 MAX_STEPS, MAX_STEPS_SIZE = 1_000, 1_048_576
 
 _RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
 _PLAIN = (type(None), bool, float)
 _NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
-# How many fields a new job has that nobody gave options for.
+# How many fields a new job without options has.
 _PLAIN_DOCUMENT = 13
 _SMALL_DATA, _SMALL_TEXT = 16, 256
 _DETAILS_KEPT = 6
 # MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
-_DEEPEST = 100
+DEEPEST = 100
 _LEAST_PER_LEVEL = 8
+
+
+UNDECODABLE = "Undecodable"
+"""The type of the error of a job that cannot be read."""
 
 
 class Undecodable(ValueError):
@@ -74,14 +83,14 @@ def document_id(job_id: str) -> DocumentId:
 
 
 def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]:
-    """The arguments as they are stored, encoded once; refused when they cannot be stored or are too large."""
+    """Plain data (`store/plain_data.py`) as it is stored; refused when it cannot be stored or is too large."""
     if data is None:
         return {}
-    if type(data) is dict and limit >= _SMALL_DATA * 2 * _SMALL_TEXT and _is_small_and_plain(data):
+    if type(data) is dict and limit >= _SMALL_DATA * 2 * _SMALL_TEXT and is_small_and_plain(data):
         return data
     if not isinstance(data, Mapping):
         raise InvalidJob(f"data must be a mapping of argument names to values, not {type(data).__name__}.")
-    encoded = _encode(dict(data))
+    encoded = _encode_exactly(dict(data))
     if len(encoded) > limit:
         raise InvalidJob(
             f"data takes {len(encoded):,} bytes, over the limit of {limit:,}; store the bulk elsewhere and pass a "
@@ -90,7 +99,7 @@ def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]
     return RawBSONDocument(encoded, _RAW)
 
 
-def _is_small_and_plain(data: dict[str, Any]) -> bool:
+def is_small_and_plain(data: dict[str, Any]) -> bool:
     """Whether data surely can be stored and surely is small, so that it need not be encoded to find out."""
     if len(data) > _SMALL_DATA:
         return False
@@ -110,17 +119,52 @@ def _is_small_and_plain(data: dict[str, Any]) -> bool:
 
 
 def _encode(value: dict[str, Any]) -> bytes:
+    """A value as BSON; where it holds what BSON does not, as pydantic would write it in JSON."""
+    try:
+        return _encode_exactly(value)
+    except InvalidJob as refused:
+        try:
+            if not _has_iterator(value):
+                return _encode_exactly(to_jsonable_python(value))
+        except Exception:  # whatever code of the value itself raises: properties, computed fields, its repr
+            raise refused from refused.__cause__
+        raise InvalidJob("data cannot be stored: it holds an iterator; make a list of it.") from None
+
+
+def _encode_exactly(value: dict[str, Any]) -> bytes:
     try:
         encoded = bson.encode(value, check_keys=False, codec_options=CODEC)
-    except (InvalidDocument, OverflowError, BSONError, TypeError, ValueError, RecursionError) as error:
-        try:
-            value = to_jsonable_python(value)
-            encoded = bson.encode(value, codec_options=CODEC)
-        except (PydanticSerializationError, BSONError, OverflowError, TypeError, ValueError, RecursionError):
-            raise InvalidJob(f"data cannot be stored: {error}") from error
-    if len(encoded) > _DEEPEST * _LEAST_PER_LEVEL and _is_deeper(value, _DEEPEST):
-        raise InvalidJob(f"data cannot be stored: it is nested deeper than {_DEEPEST} levels.")
+    except Exception as error:
+        raise InvalidJob(f"data cannot be stored: {_said(error)}") from error
+    if len(encoded) > DEEPEST * _LEAST_PER_LEVEL and _is_deeper(value, DEEPEST):
+        raise InvalidJob(f"data cannot be stored: it is nested deeper than {DEEPEST} levels.")
     return encoded
+
+
+def _said(error: Exception) -> str:
+    """The message of an error, which may be one that a value has raised itself."""
+    try:
+        return str(error)
+    except Exception:
+        return type(error).__name__
+
+
+def _has_iterator(value: Any, levels: int = DEEPEST) -> bool:
+    """Whether a value holds an iterator, which pydantic would run to its end; it may have none."""
+    if hasattr(type(value), "__next__"):
+        return True
+    return levels == 0 or any(_has_iterator(one, levels - 1) for one in _parts(value))
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """The values that pydantic writes for one that holds others."""
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in fields(value)]
+    return vars(value).values() if hasattr(type(value), "__pydantic_serializer__") else ()
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -132,16 +176,21 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
-    """What is kept of a handler's return value, and a note where that is not all of it."""
-    if isinstance(result, _PLAIN) or (isinstance(result, str) and len(result) <= limit and result.isascii()):
+    """A handler's return value as it is stored, and a note where that is not all of it. Never raises."""
+    if type(result) in _PLAIN or (type(result) is str and len(result) <= limit and result.isascii()):
         return result, None
     try:
         encoded = _encode({"r": result})
-    except InvalidJob:
+        if len(encoded) <= limit:
+            return bson.decode(encoded, CODEC)["r"], None
+    except Exception:
+        if hasattr(type(result), "__next__"):
+            return None, (
+                f"The result, of type {type(result).__name__}, is an iterator: it was not run and was not kept. "
+                "Return a list."
+            )
         return None, f"The result, of type {type(result).__name__}, cannot be stored and was not kept."
-    if len(encoded) > limit:
-        return None, f"The result of {len(encoded):,} bytes is over the limit of {limit:,} and was not kept."
-    return bson.decode(encoded, CODEC)["r"], None
+    return None, f"The result of {len(encoded):,} bytes is over the limit of {limit:,} and was not kept."
 
 
 def encode_step(name: str, result: Any, limit: int) -> tuple[Any, int]:
@@ -170,27 +219,35 @@ def size_of_steps(entries: list[Any]) -> int:
 
 
 def encode_error(error: JobError) -> Document:
-    """An error as it is stored: the beginning of its message, the end of its stack."""
+    """An error as it is stored: the beginning of its message, the end of its stack. Never raises."""
     document: Document = {"type": cut(error.type, MAX_TYPE), "message": cut(error.message, MAX_MESSAGE)}
     if error.stack:
-        stack = error.stack
-        document["stack"] = _storable(stack if len(stack) <= MAX_STACK else "… (cut)\n" + stack[-MAX_STACK:])
+        document["stack"] = _cut_before(error.stack, MAX_STACK)
     if error.details:
         document["details"] = encode_details(error.details)
     return document
 
 
-def encode_details(details: Mapping[str, Any]) -> Document:
-    """What an error tells beside its message, as it is stored: all of it, or as much as there is room for."""
+def plain_details(details: Mapping[str, Any]) -> Document:
+    """The details of an error in plain values, whatever they are; not cut yet."""
     try:
-        encoded = _encode(dict(details))
-        if len(encoded) > MAX_DETAILS:
-            encoded = _encode({str(key): _shortened(value) for key, value in list(details.items())[:_DETAILS_KEPT]})
-    except InvalidJob:
+        return bson.decode(_encode(dict(details)), CODEC)
+    except Exception:
         return {"note": "The details cannot be stored and were not kept."}
-    if len(encoded) > MAX_DETAILS:
+
+
+def encode_details(details: Mapping[str, Any]) -> Document:
+    """The details of an error as they are stored: all of them, or as much as there is room for."""
+    plain = plain_details(details)
+    if _size(plain) > MAX_DETAILS:
+        plain = {cut(str(key), MAX_TYPE): _shortened(value) for key, value in list(plain.items())[:_DETAILS_KEPT]}
+    if _size(plain) > MAX_DETAILS:
         return {"note": f"The details are over the limit of {MAX_DETAILS:,} bytes and were not kept."}
-    return bson.decode(encoded, CODEC)
+    return plain
+
+
+def _size(document: Mapping[str, Any]) -> int:
+    return len(bson.encode(document, codec_options=CODEC))
 
 
 def _shortened(value: Any) -> Any:
@@ -200,7 +257,7 @@ def _shortened(value: Any) -> Any:
 
 
 def fingerprint_of(name: Any, error: Any) -> str:
-    """The print of a stored error of a job; whatever is stored, there is one."""
+    """The fingerprint of a stored error of a job; any stored value has one."""
     known = _decode_error(error) or JobError("", "")
     return fingerprint(str(name or ""), known.type, known.message, known.stack)
 
@@ -211,14 +268,24 @@ def encode_progress(percent: float, note: str | None) -> Document:
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters of a text, fit to be stored, saying so when something was cut."""
-    kept = text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters cut)"
-    return _storable(kept)
+    """At most `limit` bytes of a text, in whole characters, saying so when something was cut."""
+    # A character takes at least a byte: of a text beyond all measure no more than this is looked at.
+    encoded = _utf8(text[: limit + 1])
+    if len(encoded) <= limit:
+        return encoded.decode()
+    kept = encoded[:limit].decode("utf-8", "ignore")
+    return f"{kept}… ({len(text) - len(kept):,} more characters cut)"
 
 
-def _storable(text: str) -> str:
-    """A text without the lone surrogates that file names bring along: UTF-8, and so MongoDB, has none."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def _cut_before(text: str, limit: int) -> str:
+    """At most the last `limit` bytes of a text, in whole characters, saying so when something was cut."""
+    encoded = _utf8(text[-limit - 1 :])
+    return encoded.decode() if len(encoded) <= limit else "… (cut)\n" + encoded[-limit:].decode("utf-8", "ignore")
+
+
+def _utf8(text: str) -> bytes:
+    """A text as it is stored, without the lone surrogates that file names bring along: UTF-8 has none."""
+    return text.encode("utf-8", "replace")
 
 
 def new_job(document: Document, data: Mapping[str, Any]) -> Job:
@@ -234,14 +301,16 @@ def new_job(document: Document, data: Mapping[str, Any]) -> Job:
 
 
 def _add_rare(fields: dict[str, Any], document: Document) -> None:
-    for key in ("expires_at", "executes", "dedupe_key", "parent_id", "schedule_id", "scheduled_for"):
+    for key in ("expires_at", "guarantee", "parent_id", "schedule_id", "scheduled_for"):
         if key in document:
             fields[key] = document[key]
+    if "dedupe_key" in document:
+        fields["dedupe_key"] = dedupe_key_shown(document["dedupe_key"])
     for key in ("start_within", "timeout"):
         fields[key] = _duration(document.get(key))
     fields["data_version"] = document.get("data_v", FIRST_VERSION)
     fields["tags"] = tuple(document.get("tags", ()))
-    fields["retry"] = decode_retry(document.get("retry"))
+    fields["retry_policy"] = decode_retry(document.get("retry"))
     if isinstance(document.get("sealed"), Encrypt):
         fields["kept"] = Kept(marked_data(fields["data"], document["sealed"]))
 
@@ -249,69 +318,73 @@ def _add_rare(fields: dict[str, Any], document: Document) -> None:
 def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Job:
     """A stored document as a Job; whatever is missing has its default, so that any document can be shown.
 
-    What is encrypted in it is not opened: `store/sealing.py` does that.
+    Encrypted values stay encrypted: `store/privacy/cipher.py` decrypts them.
     """
-    cancel = document.get("cancel")
+    fitted = fit(document, JOB)
+    document = fitted.document
     if document.get("sealed"):
         document = {**document, **_parsed(document)}
     return Job(
         id=str(document["_id"]),
-        name=str(document.get("name", "")),
+        name=document.get("name") or "",
         data=document.get("data") or {},
-        state=str(document.get("state", "")),
-        queue=str(document.get("queue", DEFAULT_QUEUE)),
-        priority=document.get("priority", 5),
-        run_at=_instant(document.get("run_at")),  # type: ignore[arg-type]
-        created_at=_instant(document.get("created_at")),  # type: ignore[arg-type]
-        attempts=tuple(_decode_attempt(entry) for entry in _entries(document.get("attempts"))),
+        state=document.get("state") or "",
+        queue=document.get("queue", DEFAULT_QUEUE),
+        priority=document.get("priority", DEFAULT_PRIORITY),
+        run_at=document.get("run_at"),  # type: ignore[arg-type]
+        created_at=document.get("created_at"),  # type: ignore[arg-type]
+        attempts=tuple(_decode_attempt(entry) for entry in document.get("attempts") or ()),
         attempts_cut=document.get("attempts_cut", 0),
         tries=document.get("tries", 0),
         token=document.get("token", 0),
         result=document.get("result"),
         result_note=document.get("result_note"),
-        error=_decode_error(document.get("error")),
-        tags=_entries(document.get("tags")),
+        error=_decode_error(document.get("error")) or _malformed(document, fitted),
+        tags=tuple(document.get("tags") or ()),
         progress=_decode_progress(document.get("progress")),
         log=_decode_log(document),
-        log_cut=_log_cut(document),
-        held=_decode_held(document.get("held")),
+        log_cut=document.get("log_cut") or 0,
+        waiting_for=_decode_held(document.get("waiting_for")),
         worker=document.get("worker"),
-        lease_until=_instant(document.get("lease_until")),
-        started_at=_instant(document.get("claimed_at")),
-        finished_at=_instant(document.get("finished_at")),
-        expires_at=_instant(document.get("expires_at")),
+        lease_until=document.get("lease_until"),
+        started_at=document.get("claimed_at"),
+        finished_at=document.get("finished_at"),
+        edited_at=document.get("edited_at"),
+        expires_at=document.get("expires_at"),
         start_within=_duration(document.get("start_within")),
         timeout=_duration(document.get("timeout")),
-        retry=decode_retry(document.get("retry")),
-        executes=document.get("executes"),
-        dedupe_key=document.get("dedupe_key"),
-        cancel_requested=cancel is not None,
+        retry_policy=decode_retry(document.get("retry")),
+        guarantee=document.get("guarantee"),
+        dedupe_key=dedupe_key_shown(document.get("dedupe_key")),
+        cancel_requested=document.get("cancel") is not None,
         suspect=bool(document.get("suspect")),
         parent_id=document.get("parent_id"),
         schedule_id=document.get("schedule_id"),
-        scheduled_for=_instant(document.get("scheduled_for")),
+        scheduled_for=document.get("scheduled_for"),
         fingerprint=document.get("fingerprint"),
         asked_priority=document.get("asked_priority"),
-        steps=tuple(_decode_step(entry) for entry in _entries(document.get("steps"))),
+        steps=tuple(_decode_step(entry) for entry in document.get("steps") or ()),
         data_version=document.get("data_v") or FIRST_VERSION,
         deduplicated=deduplicated,
         kept=document.get("kept"),
     )
 
 
+def _malformed(document: Document, fitted: Fitted) -> JobError | None:
+    """The error in a document that another program, or a newer version, has written."""
+    if (document.get("v") or LAYOUT) > LAYOUT:
+        return JobError(UNDECODABLE, f"Its layout {document['v']} is newer than the layouts that this version reads.")
+    return None if fitted.error is None else JobError(UNDECODABLE, fitted.error)
+
+
 def _parsed(document: Mapping[str, Any]) -> Document:
-    """The parts of a document in which values may be sealed, with `Sealed` in their place."""
+    """The parts of a document in which values may be encrypted, with `EncryptedValue` in their place."""
     data, result = parsed_data(document.get("data") or {}), parsed(document.get("result"))
     steps = parsed(document.get("steps") or [])
     if isinstance(document["sealed"], Encrypt):  # it is not stored yet
         return {"kept": Kept(marked_data(data, document["sealed"]))}
-    kids = tuple(map(str, _entries(document["sealed"])))
-    kept = Kept(data, result, tuple(_decode_step(entry) for entry in _entries(steps)), kids)
+    kept = Kept(data, result, tuple(_decode_step(entry) for entry in steps), tuple(document["sealed"]))
     return {"data": data, "result": result, "steps": steps, "kept": kept}
-
-
-def _instant(value: Any) -> datetime | None:
-    return value if isinstance(value, datetime) else None
 
 
 def _duration(value: Any) -> timedelta | None:
@@ -322,58 +395,46 @@ def _is_duration(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST
 
 
-def _entries(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list | tuple) else ()
-
-
-def _decode_attempt(entry: Any) -> Attempt:
-    if not isinstance(entry, Mapping):
-        entry = {}
+def _decode_attempt(entry: Mapping[str, Any]) -> Attempt:
     return Attempt(
         number=entry.get("n", 0),
         token=entry.get("token", 0),
         outcome=entry.get("outcome", ""),
         worker=entry.get("worker"),
-        started_at=_instant(entry.get("started_at")),
-        ended_at=_instant(entry.get("ended_at")),
+        started_at=entry.get("started_at"),
+        ended_at=entry.get("ended_at"),
         error=_decode_error(entry.get("error")),
         log=_decode_log(entry),
-        log_cut=_log_cut(entry),
-        run_at=_instant(entry.get("run_at")),
+        log_cut=entry.get("log_cut") or 0,
+        run_at=entry.get("run_at"),
     )
 
 
-def _decode_step(entry: Any) -> Step:
-    if not isinstance(entry, Mapping):
-        entry = {}
-    return Step(str(entry.get("name", "")), _instant(entry.get("at")), entry.get("attempt", 0), entry.get("result"))
+def _decode_step(entry: Mapping[str, Any]) -> Step:
+    return Step(entry.get("name", ""), entry.get("at"), entry.get("attempt", 0), entry.get("result"))
 
 
-def _decode_log(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _decode_log(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """The lines of a log that were kept, after one that tells of those that were not."""
-    lines, cut_before = _entries(entry.get("log")), _log_cut(entry)
+    lines, cut_before = tuple(entry.get("log") or ()), entry.get("log_cut")
     return (f"… ({cut_before:,} earlier lines cut)", *lines) if cut_before else lines
-
-
-def _log_cut(entry: Mapping[str, Any]) -> int:
-    number: Any = entry.get("log_cut")
-    return int(number) if _is_whole(number) else 0
 
 
 def _decode_error(error: Any) -> JobError | None:
     if not isinstance(error, Mapping):
         return None
     details = error.get("details")
-    return JobError(
-        str(error.get("type", "")),
-        str(error.get("message", "")),
+    decoded = JobError(
+        str(error.get("type") or ""),
+        str(error.get("message") or ""),
         error.get("stack"),
         details if isinstance(details, Mapping) else None,
     )
+    return decoded if str(decoded) or decoded.stack else None
 
 
 def decode_retry(stored: Any) -> Retry | None:
-    """A stored retry policy; None where there is none, or where somebody else wrote what is none."""
+    """A stored retry policy; None where there is none, or where another program has stored an invalid one."""
     if not isinstance(stored, Mapping):
         return None
     try:
@@ -382,24 +443,21 @@ def decode_retry(stored: Any) -> Retry | None:
         return None
 
 
-def _decode_progress(progress: Any) -> Progress | None:
-    percent = progress.get("percent", 0) if isinstance(progress, Mapping) else None
-    return Progress(float(percent), progress.get("note")) if isinstance(percent, int | float) else None
+def _decode_progress(progress: Mapping[str, Any] | None) -> Progress | None:
+    return None if progress is None else Progress(float(progress.get("percent", 0)), progress.get("note"))
 
 
-def _decode_held(held: Any) -> Held | None:
-    if not isinstance(held, Mapping):
-        return None
-    return Held(str(held.get("by", "")), str(held.get("note", "")), _instant(held.get("since")))
+def _decode_held(held: Mapping[str, Any] | None) -> WaitingFor | None:
+    return None if held is None else WaitingFor(held.get("by", ""), held.get("note", ""), held.get("since"))
 
 
 def cancel_reason(cancel: Any) -> str:
-    """The reason in a request to cancel; somebody else may have written the request, in whatever form."""
+    """The reason in a request to cancel; another program may have written the request, in any form."""
     return str(cancel.get("reason") or "") if isinstance(cancel, Mapping) else ""
 
 
 def undecodable(document: Mapping[str, Any]) -> str | None:
-    """What keeps a stored document from being run, if anything. Most were checked when they were stored or adopted."""
+    """Why a stored document cannot be run; None where it can. Most were checked when they were stored or adopted."""
     for key in ("rev", "token", "tries"):
         if not _is_whole(document.get(key)):
             return f"{key} must be a whole number, not {document.get(key)!r}."
@@ -413,8 +471,8 @@ def undecodable(document: Mapping[str, Any]) -> str | None:
     for key, required in (("run_at", True), ("start_by", False)):
         if not isinstance(document.get(key), datetime) and (required or document.get(key) is not None):
             return f"{key} must be a date, not {document.get(key)!r}."
-    if (document.get("executes") or AT_LEAST_ONCE) not in GUARANTEES:
-        return f"executes must be one of {', '.join(GUARANTEES)}, not {document['executes']!r}."
+    if (document.get("guarantee") or AT_LEAST_ONCE) not in GUARANTEES:
+        return f"guarantee must be one of {', '.join(GUARANTEES)}, not {document['guarantee']!r}."
     if "sealed" in document and not _is_texts(document["sealed"]):
         return "sealed must be a list of the ids of keys."
     if "data_v" in document and not _is_whole(document["data_v"]):
@@ -433,7 +491,7 @@ def _undecodable_history(document: Mapping[str, Any]) -> str | None:
 
 
 def check_fields(document: Mapping[str, Any]) -> None:
-    """Raise `Undecodable` when a document that somebody else wrote cannot be run as a job. Null means missing."""
+    """Raise `Undecodable` when a document of another program cannot be run as a job. Null means missing."""
     given = {key: value for key, value in document.items() if value is not None}
     _check_id(document.get("_id", "unknown"))
     try:
@@ -452,8 +510,8 @@ def check_fields(document: Mapping[str, Any]) -> None:
     for key in ("timeout", "start_within"):
         if key in given and not _is_duration(given[key]):
             raise Undecodable(f"{key} must be seconds, not {given[key]!r}.")
-    if given.get("executes", AT_LEAST_ONCE) not in GUARANTEES:
-        raise Undecodable(f"executes must be one of {', '.join(GUARANTEES)}, not {given['executes']!r}.")
+    if given.get("guarantee", AT_LEAST_ONCE) not in GUARANTEES:
+        raise Undecodable(f"guarantee must be one of {', '.join(GUARANTEES)}, not {given['guarantee']!r}.")
     if not is_version(given.get("data_v", FIRST_VERSION)):
         raise Undecodable(f"data_v must be a whole number from 1 on, not {given['data_v']!r}.")
     problem = _undecodable_history(document)
@@ -462,7 +520,7 @@ def check_fields(document: Mapping[str, Any]) -> None:
 
 
 def _check_id(identity: Any) -> None:
-    """An id under which nobody could ask for the job is refused: what `document_id` can name is what may be used."""
+    """Refuse an id that `document_id` cannot name: no caller could ask for the job."""
     if not isinstance(identity, ObjectId | str) or identity == "":
         raise Undecodable(f"_id must be an ObjectId or a string, not {identity!r}.")
     if isinstance(identity, str) and _HEX_ID.fullmatch(identity):

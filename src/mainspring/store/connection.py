@@ -2,16 +2,14 @@
 
 Made by the Scheduler, once per process and event loop (the driver's client belongs to both). Keeps true: every handle
 writes with `w: "majority", j: true` and reads from the primary, whatever the URI or the server says; every operation
-has a deadline; the server is 6.0 or newer; the indexes exist.
+has a deadline; the server is 6.0 or newer; the indexes exist, or are being built (`store/indexes.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,33 +17,31 @@ import pymongo
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
-from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.collection import Collection
+from pymongo.collection import Collection as BlockingCollection
 from pymongo.errors import (
     ConfigurationError as DriverConfigurationError,
 )
 from pymongo.errors import (
-    ConnectionFailure,
-    ExecutionTimeout,
     InvalidURI,
-    NetworkTimeout,
-    NotPrimaryError,
     OperationFailure,
     PyMongoError,
-    ServerSelectionTimeoutError,
-    WaitQueueTimeoutError,
-    WriteConcernError,
 )
-from pymongo.operations import IndexModel
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from mainspring import clock as clocks
 from mainspring.clock import Clock, ServerClock
-from mainspring.config import DEFAULT_DATABASE, Settings
+from mainspring.config.settings import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
-from mainspring.store.collections import (
+from mainspring.store.collection import Collection
+from mainspring.store.collection import Document as Document
+from mainspring.store.deadlines import UNAUTHORIZED, deadline
+from mainspring.store.foreign.mirror import Mirror
+from mainspring.store.indexes import Indexes
+from mainspring.store.locks import Locks
+from mainspring.store.schema import (
     AUDIT_INDEXES,
     GATE_INDEXES,
     JOB_INDEXES,
@@ -54,17 +50,18 @@ from mainspring.store.collections import (
     REDRIVE_INDEXES,
     REPLY_INDEXES,
     SCHEDULE_INDEXES,
+    SESSION_INDEXES,
     STAT_INDEXES,
     WORKER_INDEXES,
+    map_indexes,
 )
 
-Document = dict[str, Any]
 logger = logging.getLogger("mainspring")
 
 OLDEST_SERVER = (6, 0)
 DURABLE = WriteConcern("majority", j=True)
-# Whatever another program has stored can be read: one date of the year 300,000, or one text that is no UTF-8, must not
-# keep a whole batch from being decoded.
+# Any value of another program can be read: one date of the year 300,000, or one text that is no UTF-8, must not keep a
+# whole batch from being decoded.
 CODEC: CodecOptions[Document] = CodecOptions(
     tz_aware=True,
     tzinfo=UTC,
@@ -78,59 +75,10 @@ _HANDLE: dict[str, Any] = {
     "read_preference": ReadPreference.PRIMARY,
     "read_concern": ReadConcern("local"),
 }
-_OUTAGE = (
-    ConnectionFailure,
-    NetworkTimeout,
-    NotPrimaryError,
-    ServerSelectionTimeoutError,
-    WaitQueueTimeoutError,
-    ExecutionTimeout,
-    WriteConcernError,
-)
-# Codes of errors that pass by themselves: an unreachable or changing primary, a killed or conflicting operation.
-_PASSING = {
-    *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 246, 262),
-    *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436),
-}
 # A server that changes says so at once, and an error makes the driver look again; in between it need not ask often.
 _LOOK_AT_SERVERS = 30_000
 # How often the server's clock is asked at most, until the answer comes within so many seconds.
 _READINGS, _GOOD_READING = 3, 0.1
-DUPLICATE, _UNAUTHORIZED, _INDEX_CONFLICTS = 11000, 13, (85, 86)
-# A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
-_NO_SUCH_INDEX = (2, 27, 291)
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Bound every operation inside, turn an outage of whatever kind into `Unavailable`, and lose no cancellation."""
-    asked = _asked_to_stop()
-    try:
-        with pymongo.timeout(seconds):
-            yield
-    except _OUTAGE as error:
-        raise Unavailable(
-            f"MongoDB did not answer within {seconds:g} s or cannot be reached: {_brief(error)}"
-        ) from error
-    except OperationFailure as error:
-        if error.has_error_label("RetryableWriteError") or error.code in _PASSING:
-            raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
-        if error.code == _UNAUTHORIZED:
-            raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
-        raise
-    # The driver waits with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes just as the
-    # answer does. Whoever asks in a loop would then go on for ever.
-    if _asked_to_stop() > asked:
-        raise asyncio.CancelledError
-
-
-def _asked_to_stop() -> int:
-    """How many cancellations of this task are under way; the heartbeat's thread has no task."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return 0
-    return 0 if task is None else task.cancelling()
 
 
 class Connection:
@@ -154,24 +102,42 @@ class Connection:
         self.replica_set = False
         self.sharded = False
         self.version: tuple[int, ...] = ()
+        self.mirror = Mirror(settings.field_map)
         self.db: AsyncDatabase[Document] = client.get_database(_database_name(client, settings), **_HANDLE)
-        base = settings.collection
-        self.jobs: AsyncCollection[Document] = self.db[base]
-        self.keys: AsyncCollection[Document] = self.db[f"{base}.keys"]
-        self.workers: AsyncCollection[Document] = self.db[f"{base}.workers"]
-        self.locks: AsyncCollection[Document] = self.db[f"{base}.locks"]
-        self.schedules: AsyncCollection[Document] = self.db[f"{base}.schedules"]
-        self.gates: AsyncCollection[Document] = self.db[f"{base}.gates"]
-        self.controls: AsyncCollection[Document] = self.db[f"{base}.controls"]
-        self.ledger: AsyncCollection[Document] = self.db[f"{base}.ledger"]
-        self.calendars: AsyncCollection[Document] = self.db[f"{base}.calendars"]
-        self.redrives: AsyncCollection[Document] = self.db[f"{base}.redrives"]
-        self.alerts: AsyncCollection[Document] = self.db[f"{base}.alerts"]
-        self.stats: AsyncCollection[Document] = self.db[f"{base}.stats"]
-        self.replies: AsyncCollection[Document] = self.db[f"{base}.replies"]
-        self.access: AsyncCollection[Document] = self.db[f"{base}.access"]
-        self.audit: AsyncCollection[Document] = self.db[f"{base}.audit"]
-        self.audit_head: AsyncCollection[Document] = self.db[f"{base}.audit.head"]
+        self.jobs = self._collection()
+        self.keys = self._collection("keys")
+        self.workers = self._collection("workers")
+        self.locks = self._collection("locks")
+        self.schedules = self._collection("schedules")
+        self.gates = self._collection("gates")
+        self.controls = self._collection("controls")
+        self.ledger = self._collection("ledger")
+        self.calendars = self._collection("calendars")
+        self.redrives = self._collection("redrives")
+        self.alerts = self._collection("alerts")
+        self.stats = self._collection("stats")
+        self.replies = self._collection("replies")
+        self.service = self._collection("service")
+        self.access = self._collection("access")
+        self.sessions = self._collection("sessions")
+        self.audit = self._collection("audit")
+        self.audit_head = self._collection("audit.head")
+        self.secrets = self._collection("secrets")
+        wanted = [
+            (self.jobs, JOB_INDEXES),
+            (self.keys, KEY_INDEXES),
+            (self.workers, WORKER_INDEXES),
+            (self.schedules, SCHEDULE_INDEXES),
+            (self.ledger, LEDGER_INDEXES),
+            (self.gates, GATE_INDEXES),
+            (self.redrives, REDRIVE_INDEXES),
+            (self.stats, STAT_INDEXES),
+            (self.audit, AUDIT_INDEXES),
+            (self.replies, REPLY_INDEXES),
+            (self.sessions, SESSION_INDEXES),
+            *((self.jobs, map_indexes(map)) for map in (settings.field_map,) if map is not None),
+        ]
+        self.indexes = Indexes(wanted, Locks(self.locks, clock), settings.operation_timeout)
 
     @classmethod
     async def open(
@@ -190,7 +156,7 @@ class Connection:
         try:
             with deadline(settings.operation_timeout):
                 await self._check_server()
-                await self._make_indexes()
+            await self.indexes.ensure()
         except PyMongoError as error:
             await self.close()
             raise _explain(error) from error
@@ -204,20 +170,22 @@ class Connection:
 
     async def close(self) -> None:
         """Close what this connection opened; a client that was handed in stays open."""
+        await self.indexes.close()
         if self._beat_client is not None:
             self._beat_client.close()
             self._beat_client = None
         if self._owned:
             await self.client.close()
 
-    def deadline(self) -> Any:
-        """The deadline of an ordinary operation."""
-        return deadline(self.settings.operation_timeout)
+    def deadline(self, session: AsyncClientSession | None = None) -> AbstractContextManager[None]:
+        """The deadline of an operation, or of several that share it. In a transaction the driver's errors are raised as
+        they are: their labels say what to run again."""
+        timeout = self.settings.operation_timeout
+        return deadline(timeout, self.indexes.missing) if session is None else pymongo.timeout(timeout)
 
-    def deadline_in_transaction(self) -> Any:
-        """The same for an operation in a transaction: whoever runs it wants the driver's errors, by whose labels it is
-        known what to run again."""
-        return pymongo.timeout(self.settings.operation_timeout)
+    def _collection(self, suffix: str = "") -> Collection:
+        name = ".".join(filter(None, (self.settings.collection, suffix)))
+        return Collection(self.db[name], self.deadline)
 
     @property
     def supports_transactions(self) -> bool:
@@ -235,7 +203,7 @@ class Connection:
             if clocks.monotonic() - sent < _GOOD_READING:
                 break
 
-    def beat_handles(self) -> tuple[Collection[Document], Collection[Document]]:
+    def beat_handles(self) -> tuple[BlockingCollection[Document], BlockingCollection[Document]]:
         """The jobs and workers collections on a client of the heartbeat's own, for use in its thread."""
         if self._beat_client is None:
             self._beat_client = self._make_beat_client()
@@ -284,60 +252,6 @@ class Connection:
             with self.deadline():
                 await self.read_clock()
 
-    async def mend(self, error: Exception) -> None:
-        """Make the indexes anew when an error tells that somebody has dropped them, or the collection, meanwhile."""
-        if isinstance(error, OperationFailure) and error.code in _NO_SUCH_INDEX:
-            try:
-                with self.deadline():
-                    await self._make_indexes()
-            except Exception as another:
-                logger.warning("The indexes could not be made anew: %s", another)
-
-    async def _make_indexes(self) -> None:
-        for collection, indexes in (
-            (self.jobs, JOB_INDEXES),
-            (self.keys, KEY_INDEXES),
-            (self.workers, WORKER_INDEXES),
-            (self.schedules, SCHEDULE_INDEXES),
-            (self.ledger, LEDGER_INDEXES),
-            (self.gates, GATE_INDEXES),
-            (self.redrives, REDRIVE_INDEXES),
-            (self.stats, STAT_INDEXES),
-            (self.audit, AUDIT_INDEXES),
-            (self.replies, REPLY_INDEXES),
-        ):
-            await self.make_indexes(collection, indexes)
-
-    async def make_indexes(self, collection: AsyncCollection[Document], indexes: list[IndexModel]) -> None:
-        """Make sure of these indexes."""
-        try:
-            await collection.create_indexes(indexes)
-        except OperationFailure as error:
-            await self._excuse(collection, indexes, error)
-
-    async def _excuse(
-        self, collection: AsyncCollection[Document], indexes: list[IndexModel], error: OperationFailure
-    ) -> None:
-        """Without the right to make indexes it is enough that they are there."""
-        if error.code == _UNAUTHORIZED:
-            try:
-                present = await collection.index_information()
-            except OperationFailure:
-                present = {}
-            missing = [index.document["name"] for index in indexes if index.document["name"] not in present]
-            if not missing:
-                return
-            raise ConfigurationError(
-                f"This MongoDB user may not create indexes, and {collection.name} lacks {', '.join(missing)}; "
-                "grant createIndex on it, or let an administrator start Mainspring once."
-            ) from error
-        if error.code in _INDEX_CONFLICTS:
-            raise ConfigurationError(
-                f"{collection.full_name} has an index of the same name as one of Mainspring's but of another shape; "
-                f"drop it, or choose another collection: {error.details and error.details.get('errmsg')}"
-            ) from error
-        raise error
-
 
 def check_client(client: Any) -> None:
     """Refuse a client that cannot be used, before anything is asked of it."""
@@ -370,15 +284,10 @@ def _database_name(client: AsyncMongoClient[Document], settings: Settings) -> st
     return client.get_default_database(DEFAULT_DATABASE).name
 
 
-def _brief(error: Exception) -> str:
-    """What the driver says, without its picture of the whole deployment and the timeouts that it was given."""
-    return re.split(r" \(configured timeouts:|, Timeout: ", str(error), maxsplit=1)[0]
-
-
 def _explain(error: PyMongoError) -> Exception:
     if isinstance(error, OperationFailure) and error.code in (18, 8000):
         return ConfigurationError(f"MongoDB refused the user name or password in the URI: {error}")
-    if isinstance(error, OperationFailure) and error.code == _UNAUTHORIZED:
+    if isinstance(error, OperationFailure) and error.code == UNAUTHORIZED:
         return ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs (readWrite): {error}")
     if isinstance(error, DriverConfigurationError) and "wire version" in str(error):
         return UnsupportedServer(str(error))

@@ -1,48 +1,26 @@
-"""Who is alive, and who does a chore that one worker is enough for."""
+"""The registry of live workers, and the locks of chores for which one worker is enough."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
-from pymongo.errors import DuplicateKeyError
-
-from mainspring.clock import EPOCH, truncate
-from mainspring.model.versions import takes
-from mainspring.store.connection import Connection
+from mainspring.clock import truncate
+from mainspring.model.jobs.declared_defaults import JobDefaults, Registered, told_defaults
+from mainspring.model.limits.reported_limits import reported_breakers, reported_limits
+from mainspring.model.workers import WorkerStatus
+from mainspring.store.connection import Connection, Document
+from mainspring.store.fitting import fit
+from mainspring.store.locks import Locks
+from mainspring.store.schema import BEAT_AT, BY_ID, HANDLERS
+from mainspring.store.shapes import WORKER
 
 BEAT_EVERY = 8.0
 _DEAD_AFTER = 3 * BEAT_EVERY
 _FORGOTTEN_AFTER = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A live worker process, as its last beat described it. `handlers` None: it takes jobs of any name."""
-
-    id: str
-    queues: frozenset[str] | None
-    handlers: frozenset[str] | None
-    concurrency: int
-    running: int
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """The versions of its handlers, where it tells them: the others are of the first."""
-
-    def serves(self, queue: str, name: str) -> bool:
-        return (self.queues is None or queue in self.queues) and (self.handlers is None or name in self.handlers)
-
-    keys: frozenset[str] = frozenset()
-    """The ids of the keys that it has for encrypted jobs."""
-
-    def opens(self, kids: Sequence[str]) -> bool:
-        """Whether it has these keys; where none is named, whether it has any."""
-        return self.keys.issuperset(kids) if kids else bool(self.keys)
-
-    def takes(self, name: str, version: int) -> bool:
-        """Whether its handler for a name is new enough for data of this version."""
-        return takes(self.versions, name, version, any_name=self.handlers is None)
+_ROOM = ("queues", "concurrency", "running")
+_ABLE = ("queues", "handlers", "versions", "keys")
+_REGISTERED = ("handlers", "versions", "defaults", "started_at")
 
 
 class Workers:
@@ -50,98 +28,111 @@ class Workers:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._made: set[str] = set()
+        self._locks = Locks(connection.locks, connection.clock)
 
-    async def live(self) -> list[Peer]:
-        """The workers whose last beat is recent, in the order of their ids."""
-        return sorted((_peer(document) for document in await self.live_documents()), key=lambda peer: peer.id)
+    async def live(self) -> list[WorkerStatus]:
+        """The workers whose last beat is recent, in the order of their ids, without what they can run: every busy
+        worker asks for this every other second."""
+        found = await self._find(self._alive(), BEAT_AT, _ROOM)
+        return sorted(found, key=lambda worker: worker.id)
 
-    async def live_documents(self) -> list[dict[str, Any]]:
-        """What the workers whose last beat is recent have told of themselves."""
-        since = truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))
-        with self._connection.deadline():
-            cursor = self._connection.workers.find({"beat_at": {"$gt": since}}, hint="beat_at")
-            return await cursor.to_list(1000)
+    async def live_in_full(self) -> list[WorkerStatus]:
+        """The workers whose last heartbeat is recent, with all that they report."""
+        return await self._find(self._alive(), BEAT_AT)
+
+    async def registered(self) -> Registered:
+        """The handlers of live workers with their defaults. Where workers disagree, as during a deploy, the one that
+        was started last counts."""
+        found = await self._find(self._alive(), BEAT_AT, _REGISTERED)
+        defaults: dict[str, JobDefaults] = {}
+        for worker in sorted(found, key=_start_of):
+            defaults |= worker.defaults
+        return Registered(defaults, any(worker.handlers is None for worker in found))
+
+    async def with_handler(self, name: str, queue: str | None = None) -> list[WorkerStatus]:
+        """The live workers that have a handler for a name, or take any; those that serve a queue, if one is given."""
+        able: Document = {"handlers": {"$in": [name, None]}, **self._alive()}
+        if queue is not None:
+            able["queues"] = {"$in": [queue, None]}
+        return await self._find(able, HANDLERS, _ABLE)
+
+    def _alive(self) -> Document:
+        return {"beat_at": {"$gt": truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))}}
+
+    async def _find(self, filter: Document, hint: str, fields: Sequence[str] | None = None) -> list[WorkerStatus]:
+        return [
+            read_worker(document) for document in await self._connection.workers.find_all(filter, fields, hint=hint)
+        ]
 
     async def gone(self, workers: Sequence[str]) -> list[str]:
-        """Those of these workers whose lease has run out, or that have left."""
+        """The workers among these whose lease has run out, or that have left."""
         if not workers:
             return []
         grace = int(self._connection.settings.rescue_grace * 1000)
         since = {"$subtract": [self._connection.clock.expression(), grace]}
-        with self._connection.deadline():
-            cursor = self._connection.workers.find(
-                {"_id": {"$in": list(workers)}, "$expr": {"$gt": ["$lease_until", since]}}, {"_id": 1}, hint="_id_"
+        alive = set(
+            await self._connection.workers.find_ids(
+                {"_id": {"$in": list(workers)}, "$expr": {"$gt": ["$lease_until", since]}}, hint=BY_ID
             )
-            alive = {document["_id"] for document in await cursor.to_list(len(workers))}
+        )
         return [worker for worker in workers if worker not in alive]
 
     async def leave(self, worker: str) -> None:
         """Take a worker out of the registry."""
-        with self._connection.deadline():
-            await self._connection.workers.delete_one({"_id": worker})
+        await self._connection.workers.delete_one({"_id": worker})
 
     async def forget_dead(self) -> int:
         """Drop workers that have not been heard of for long."""
         before = truncate(self._connection.clock.now() - _FORGOTTEN_AFTER)
-        with self._connection.deadline():
-            cursor = self._connection.workers.find({"beat_at": {"$lt": before}}, {"_id": 1}, hint="beat_at", limit=100)
-            ids = [document["_id"] for document in await cursor.to_list(100)]
-            for worker in ids:
-                await self._connection.workers.delete_one({"_id": worker, "beat_at": {"$lt": before}})
-        return len(ids)
+        return await self._connection.workers.delete_some({"beat_at": {"$lt": before}}, hint=BEAT_AT, limit=100)
 
     async def lock(self, chore: str, owner: str, seconds: float) -> bool:
-        """Whether this owner may do a chore now; it is its own for `seconds`, and nobody else's until then."""
-        now: Any = self._connection.clock.expression()
-        free = {"$or": [{"$eq": ["$owner", owner]}, {"$lt": ["$until", now]}]}
-        mine = {"owner": owner, "until": {"$add": [now, int(seconds * 1000)]}}
-        with self._connection.deadline():
-            if chore not in self._made:
-                await self._make(chore)
-            taken = await self._connection.locks.update_one({"_id": chore, "$expr": free}, [{"$set": mine}])
-        return taken.matched_count == 1
+        """Take the lock of a chore for `seconds`; whether this owner has it."""
+        return await self._locks.take(chore, owner, seconds)
 
     async def unlock(self, chore: str, owner: str) -> None:
         """Give a lock back before its time, if it is this owner's."""
-        with self._connection.deadline():
-            await self._connection.locks.update_one({"_id": chore, "owner": owner}, {"$set": {"until": EPOCH}})
+        await self._locks.give_up(chore, owner)
 
     async def locked(self, chore: str) -> bool:
-        """Whether somebody has this lock now."""
-        with self._connection.deadline():
-            found = await self._connection.locks.find_one({"_id": chore}, {"until": 1})
-        return found is not None and found["until"] > self._connection.clock.now()
-
-    async def _make(self, chore: str) -> None:
-        """The lock's document, free; once per process, so that taking it costs one write."""
-        try:
-            await self._connection.locks.insert_one({"_id": chore, "owner": None, "until": EPOCH})
-        except DuplicateKeyError:
-            pass
-        self._made.add(chore)
+        """Whether this lock is taken now."""
+        return await self._locks.is_taken(chore)
 
 
-def versions_of(document: Mapping[str, Any]) -> dict[str, int]:
-    """The versions that a worker tells of its handlers."""
-    told = document.get("versions")
-    return {entry["name"]: entry["version"] for entry in told} if isinstance(told, list) else {}
+def _start_of(worker: WorkerStatus) -> tuple[float, str]:
+    return (0.0 if worker.started_at is None else worker.started_at.timestamp()), worker.id
 
 
-def keys_of(document: Mapping[str, Any]) -> frozenset[str]:
-    """The ids of the keys that a worker tells of."""
-    told = document.get("keys")
-    return frozenset(str(kid) for kid in told) if isinstance(told, list) else frozenset()
-
-
-def _peer(document: dict[str, Any]) -> Peer:
-    queues, handlers = document.get("queues"), document.get("handlers")
-    return Peer(
+def read_worker(stored: Document, *, live: bool = True) -> WorkerStatus:
+    """A worker, from its document in the registry."""
+    fitted = fit(stored, WORKER)
+    document = fitted.document
+    return WorkerStatus(
         id=str(document["_id"]),
-        queues=None if queues is None else frozenset(queues),
-        handlers=None if handlers is None else frozenset(handlers),
+        host=document.get("host", ""),
+        pid=document.get("pid", 0),
+        queues=_texts(document.get("queues")),
+        handlers=_texts(document.get("handlers")),
         concurrency=document.get("concurrency", 0),
         running=document.get("running", 0),
-        versions=versions_of(document),
-        keys=keys_of(document),
+        live=live,
+        started_at=document.get("started_at"),
+        beat_at=document.get("beat_at"),
+        lease_until=document.get("lease_until"),
+        version=document.get("version"),
+        versions=_versions(document),
+        keys=frozenset(document.get("keys") or ()),
+        limits=reported_limits(document),
+        breakers=reported_breakers(document),
+        defaults=told_defaults(document),
+        error=fitted.error,
     )
+
+
+def _versions(document: Document) -> dict[str, int]:
+    entries = document.get("versions") or ()
+    return {entry["name"]: int(entry["version"]) for entry in entries if "name" in entry and "version" in entry}
+
+
+def _texts(value: list[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)

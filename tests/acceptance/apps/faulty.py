@@ -25,7 +25,7 @@ def fail() -> None:
     raise RuntimeError("the cache is not there")
 
 
-hasty = Scheduler(handler=print, operation_timeout=0.3)
+hasty = Scheduler(handler=lambda ctx: None, operation_timeout=0.3)
 
 misconfigured = Scheduler()
 

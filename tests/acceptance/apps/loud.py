@@ -16,4 +16,4 @@ async def _fault(*given: Any, **options: Any) -> None:
     raise RuntimeError("a fault of the service")
 
 
-setattr(scheduler, "put_calendar", _fault)  # noqa: B010 - a method is replaced on purpose
+setattr(scheduler.calendars, "put", _fault)  # noqa: B010 - a method is replaced on purpose

@@ -43,7 +43,7 @@ async def login(ctx: JobContext, user: str, password: str) -> None:
 
 @scheduler.job("fetch", retry=1)
 async def fetch(ctx: JobContext, name: str) -> int:
-    return len(await scheduler.secret_value(name))
+    return len(await scheduler.secrets.value(name))
 
 
 @scheduler.job("shout")

@@ -6,7 +6,7 @@ import threading
 
 
 class Unsendable(Exception):
-    """It holds a lock, which nobody can pickle."""
+    """It holds a lock, which cannot be pickled."""
 
     def __init__(self) -> None:
         super().__init__("cannot be sent over")

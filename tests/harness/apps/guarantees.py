@@ -13,7 +13,7 @@ from mainspring import JobContext
 __all__ = ["scheduler"]
 
 
-@scheduler.job("pay", executes="exactly_once")
+@scheduler.job("pay", guarantee="exactly_once")
 async def pay(ctx: JobContext) -> None:
     """Two effects that would show that it was done twice: a document of its own each time, and a sum."""
     record("run", job=ctx.id)
@@ -24,7 +24,7 @@ async def pay(ctx: JobContext) -> None:
         await tx.db["sums"].update_one({"_id": account}, {"$inc": {"n": 1}}, upsert=True, session=tx.session)
 
 
-@scheduler.job("shout", executes="at_most_once")
+@scheduler.job("shout", guarantee="at_most_once")
 async def shout(ctx: JobContext) -> None:
     """Writes down that it was started, first of all."""
     record("shouted", job=ctx.id)

@@ -25,6 +25,24 @@ class Unpicklable(Exception):
         super().__init__(f"{first} and {second}")
 
 
+def stop_iterating() -> None:
+    next(iter(()))
+
+
+def schedule_unpicklable(ctx: BlockingJobContext) -> None:
+    ctx.schedule("add", {"error": Unpicklable("a", "b")})
+
+
+def babble(ctx: BlockingJobContext) -> None:
+    """Sends its worker what cannot be read there, and goes on."""
+    ctx._agent.send("log", Unpicklable("a", "b"))  # type: ignore[attr-defined]
+    time.sleep(600)
+
+
+def begin_only() -> Any:
+    return add_async(1, 2)
+
+
 def add(a: int, b: int) -> int:
     return a + b
 
@@ -36,6 +54,10 @@ async def add_async(a: int, b: int) -> int:
 
 def where() -> int:
     return os.getpid()
+
+
+def measure(text: str) -> int:
+    return len(text)
 
 
 def large(size: int) -> str:

@@ -17,7 +17,7 @@ from harness.history import Recorder
 from harness.processes import HISTORY_VARIABLE, OPTIONS_VARIABLE, SKEW_VARIABLE
 from mainspring import JobContext, Limit, Rate, Retry, Scheduler
 from mainspring.clock import ServerClock
-from mainspring.model.job import Job
+from mainspring.model.jobs.job import Job
 
 record = Recorder(os.environ[HISTORY_VARIABLE])
 

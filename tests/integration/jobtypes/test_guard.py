@@ -20,7 +20,7 @@ from harness.ssrf import HOSTS, Book, urls
 from harness.webhooks import Answers, call, local_session
 from mainspring import InvalidJob
 from mainspring.jobtypes.http.addresses import Allow
-from mainspring.jobtypes.http.guard import Guard, GuardedConnector, TargetRefused, open_session
+from mainspring.jobtypes.http.guard import GuardedConnector, SsrfGuard, TargetRefused, open_session
 from mainspring.jobtypes.http.webhook import WebhookFailed, WebhookRejected
 
 
@@ -65,7 +65,7 @@ async def test_the_canaries_are_there_to_be_called(canaries: list[Sink]) -> None
 
 
 async def test_a_socket_is_refused_whatever_a_resolver_said(canaries: list[Sink]) -> None:
-    connector = TCPConnector(resolver=Answers(["127.0.0.1", "::1"]), socket_factory=Guard().make_socket)
+    connector = TCPConnector(resolver=Answers(["127.0.0.1", "::1"]), socket_factory=SsrfGuard().make_socket)
     async with ClientSession(connector=connector) as session:
         for url in (f"http://name.example:{canaries[0].port}", canaries[0].url, canaries[1].url):
             with pytest.raises(ClientConnectorError):
@@ -73,7 +73,7 @@ async def test_a_socket_is_refused_whatever_a_resolver_said(canaries: list[Sink]
     assert calls(canaries) == 0
 
 
-class Blind(Guard):
+class Blind(SsrfGuard):
     """A guard that sees nothing in URLs."""
 
     def check_origin(self, origin: URL) -> None:

@@ -17,9 +17,9 @@ from yarl import URL
 
 from harness.sinks import Received, Sink, free_port, reply
 from harness.waiting import eventually
-from harness.webhooks import NOW, SECRETS, call, facts, local_session, secret
+from harness.webhooks import NOW, SECRETS, VAULT, Vault, call, facts, local_session
 from mainspring.jobtypes.http import webhook
-from mainspring.jobtypes.http.scrubbing import MASK, Scrubber
+from mainspring.jobtypes.http.secret_references import MASK, Scrubber
 from mainspring.jobtypes.http.webhook import (
     WebhookError,
     WebhookFailed,
@@ -28,6 +28,7 @@ from mainspring.jobtypes.http.webhook import (
     parse_request,
     send,
 )
+from mainspring.model.privacy.secrets import Lent
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ async def test_the_bytes_that_are_sent_are_signed_with_every_secret_and_one_id(
 ) -> None:
     request = parse_request({"url": sink.url, "body": {"at": "{{timestamp}}"}, "sign_with": ["next", "signer"]})
     for attempt in (1, 2):
-        await send(session, request, facts(attempt=attempt), secret)
+        await send(session, request, facts(attempt=attempt), VAULT)
     assert [verifies(name, one) for one in sink.received for name in ("next", "signer")] == [True] * 4
     assert len({one.header("webhook-id") for one in sink.received}) == 1
 
@@ -109,12 +110,9 @@ async def test_the_bytes_that_are_sent_are_signed_with_every_secret_and_one_id(
 async def test_while_a_secret_is_being_replaced_both_of_its_values_sign_and_neither_is_kept(
     session: ClientSession, sink: Sink
 ) -> None:
-    async def both(name: str) -> list[str]:
-        return [SECRETS["next"], SECRETS["signer"]]
-
     sink.answers = [reply(200, "\n".join((SECRETS["signer"], SECRETS["next"][6:])).encode())]
     request = parse_request({"url": sink.url, "body": {}, "sign_with": ["renewed"]})
-    kept = await send(session, request, facts(), secret, both)
+    kept = await send(session, request, facts(), Vault({"renewed": [SECRETS["next"], SECRETS["signer"]]}))
     assert [verifies(name, sink.received[0]) for name in ("next", "signer")] == [True] * 2
     assert kept.body == f"{MASK}\n{MASK}"
 
@@ -153,7 +151,7 @@ async def test_no_answer_at_all_is_an_outage_and_no_request_at_all_is_not(sessio
 async def test_the_trace_is_passed_on_when_it_is_one(session: ClientSession, sink: Sink) -> None:
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     for given in (trace, "00-x\r\nX-Evil: 1"):
-        await send(session, parse_request({"url": sink.url}), facts(traceparent=given), secret)
+        await send(session, parse_request({"url": sink.url}), facts(traceparent=given), VAULT)
     assert [one.header("traceparent") for one in sink.received] == [trace, None]
 
 
@@ -327,7 +325,7 @@ async def test_on_another_server_no_credential_arrives(session: ClientSession, s
 
 def test_no_redirect_leads_from_https_to_http() -> None:
     kept = WebhookResponse(307, {}, None, None, 1, "")
-    there = webhook._Call("POST", URL("https://a.example/"), {}, b"", Scrubber())
+    there = webhook._Call("POST", URL("https://a.example/"), {}, b"", Scrubber(), {})
     with pytest.raises(WebhookRejected, match="from https to http"):
         webhook._redirected(there, webhook._Answer(kept, "http://a.example/", None))
     assert webhook._redirected(there, webhook._Answer(kept, "/x", None)).url == URL("https://a.example/x")
@@ -378,7 +376,7 @@ async def test_no_credential_or_hidden_value_that_a_template_put_in_is_kept(sess
         "body": {"p": "{{data.pin}}"},
     }
     request = parse_request({"url": sink.url, **asked})
-    kept = await send(session, request, facts({"key": "k3y-value", "pin": "p1n-value"}), secret, hidden=["p1n-value"])
+    kept = await send(session, request, facts({"key": "k3y-value", "pin": "p1n-value"}), VAULT, hidden=["p1n-value"])
     assert "k3y-value" in repr(sink.received) and repr(sink.received).count("p1n-value") == 2
     assert "k3y-value" not in repr(kept) and "p1n-value" not in repr(kept)
 
@@ -425,9 +423,10 @@ async def test_the_jobs_data_cannot_ask_for_a_secret(session: ClientSession, sin
 
 
 async def test_a_failure_to_look_a_secret_up_is_not_taken_for_its_absence(session: ClientSession, sink: Sink) -> None:
-    async def away(name: str) -> str:
-        raise ConnectionError("the database is away")
+    class Away:
+        async def lend(self, name: str, origin: str) -> Lent:
+            raise ConnectionError("the database is away")
 
     with pytest.raises(ConnectionError):
-        await send(session, parse_request({"url": sink.url, "sign_with": ["a"]}), facts(), away)
+        await send(session, parse_request({"url": sink.url, "sign_with": ["a"]}), facts(), Away())
     assert sink.connections == 0

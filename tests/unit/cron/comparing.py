@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from datetime import timedelta
 
 from hypothesis import assume
 
-from mainspring.cron import Cron
+from harness.fuzzing import FULL
 from mainspring.errors import InvalidCron
+from mainspring.rules.cron import Cron
 from unit.cron.oracle import Meaning, Window
 
-EXAMPLES = int(os.environ.get("MAINSPRING_CRON_EXAMPLES", "10"))
-"""How many rules are tried at each change; more make the run longer, and surer."""
+EXAMPLES = 100 if FULL else 6
+"""How many rules are tried at each change."""
 _NEAR = 60
 _MINUTES = (-125, -65, -35, -1, 0, 1, 35, 65, 125)
 

@@ -2,7 +2,7 @@
 
 `Meaning` reads an expression by splitting text and matches a wall time field by field. `Window` steps through the real
 minutes around an instant and notes what the clock on the wall shows at each; `firings` then applies the policy in plain
-words. Nothing here is fast, and nothing here is shared with `mainspring.cron`.
+words. Nothing here is fast, and nothing here is shared with `mainspring.rules.cron`.
 """
 
 from __future__ import annotations
@@ -156,19 +156,19 @@ def _changes(zone: ZoneInfo) -> Iterator[tuple[datetime, timedelta, timedelta]]:
     moment, end = datetime(2020, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC)
     before = _offset(zone, moment)
     while moment < end:
-        later = moment + timedelta(days=3)
+        later = moment + timedelta(days=7)
         after = _offset(zone, later)
         if after != before:
-            hour = next(one for one in _steps(moment, timedelta(hours=1)) if _offset(zone, one) != before)
-            minutes = _steps(hour - timedelta(hours=1), MINUTE)
-            yield next(one for one in minutes if _offset(zone, one) != before), before, after
+            yield _first_minute(zone, moment, later, before), before, after
         moment, before = later, after
 
 
-def _steps(start: datetime, step: timedelta) -> Iterator[datetime]:
-    while True:
-        start += step
-        yield start
+def _first_minute(zone: ZoneInfo, low: datetime, high: datetime, before: timedelta) -> datetime:
+    """The first minute with another offset; at `high` the offset has changed, and it changes once from `low` on."""
+    while high - low > MINUTE:
+        middle = low + (high - low) // (2 * MINUTE) * MINUTE
+        low, high = (middle, high) if _offset(zone, middle) == before else (low, middle)
+    return high
 
 
 def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from mainspring.cron import Cron
+from mainspring.rules.cron import Cron
 from unit.cron import writing
 from unit.cron.comparing import make
 

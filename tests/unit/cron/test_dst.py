@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.cron import Cron
-from mainspring.cron.zone import find_zone
+from mainspring.rules.cron import Cron
+from mainspring.rules.zones.zone import find_zone
 from unit.cron import writing
 from unit.cron.comparing import compare, make
 from unit.cron.oracle import Meaning, Window

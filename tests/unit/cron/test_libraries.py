@@ -12,16 +12,19 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from crondst import CronDst, CronDstError
 from croniter import CroniterBadDateError, croniter  # type: ignore[import-untyped]
 from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.cron import Cron
+from mainspring.rules.cron import Cron
 from unit.cron.comparing import make
 from unit.cron.oracle import Change, changes
 from unit.cron.writing import DAYS, MONTHS
+
+pytestmark = pytest.mark.slow
 
 starts = st.datetimes(datetime(1971, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC)).map(
     lambda moment: moment.replace(microsecond=0)

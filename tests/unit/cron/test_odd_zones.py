@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.cron import Cron
+from mainspring.rules.cron import Cron
 from unit.cron import writing
 from unit.cron.comparing import EXAMPLES, compare, make
 from unit.cron.oracle import Meaning, Window

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.fuzzing import LONG
 from unit.cron import writing
 from unit.cron.comparing import EXAMPLES, compare, make
 from unit.cron.oracle import Meaning, Window, changes
 
+pytestmark = [LONG, pytest.mark.slow]
 CHUNKS = 16
 HOURS = 8.0
 

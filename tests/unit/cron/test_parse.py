@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from mainspring.cron import Cron
-from mainspring.cron.pattern import compile_pattern
 from mainspring.errors import ConfigurationError, InvalidCron, InvalidSchedule
+from mainspring.rules.cron import Cron
+from mainspring.rules.cron.pattern import compile_pattern
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def refusal(expression: Any) -> InvalidCron:
@@ -17,8 +20,9 @@ def refusal(expression: Any) -> InvalidCron:
     return caught.value
 
 
-def bits(mask: int) -> set[int]:
-    return {place for place in range(mask.bit_length()) if mask >> place & 1}
+def fires(expression: str, part: str, length: timedelta) -> set[int]:
+    """The minutes, seconds or months at which an expression fires within a time."""
+    return {getattr(at, part) for at in Cron(expression).between(START, START + length)}
 
 
 @pytest.mark.parametrize(
@@ -41,8 +45,8 @@ def bits(mask: int) -> set[int]:
     ],
 )
 def test_a_field_stands_for_these_values(text: str, expected: set[int]) -> None:
-    assert bits(compile_pattern(f"{text} * * * *", "").minutes) == expected
-    assert bits(compile_pattern(f"{text} * * * * *", "").seconds) == expected
+    assert fires(f"{text} * * * *", "minute", timedelta(hours=1)) == expected
+    assert fires(f"{text} * * * * *", "second", timedelta(minutes=1)) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def test_a_field_stands_for_these_values(text: str, expected: set[int]) -> None:
     ],
 )
 def test_a_month_may_be_named(text: str, expected: set[int]) -> None:
-    assert bits(compile_pattern(f"0 0 * {text} *", "").months) == expected
+    assert fires(f"0 0 * {text} *", "month", timedelta(days=366)) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,9 +89,8 @@ def test_a_month_may_be_named(text: str, expected: set[int]) -> None:
 )
 def test_a_weekday_can_be_written_in_several_ways(text: str, same: str) -> None:
     first, second = (compile_pattern(f"0 0 ? * {weekday}", "").days for weekday in (text, same))
-    for weekday in range(7):
-        for days in (28, 29, 30, 31):
-            assert first.mask(weekday, days) == second.mask(weekday, days)
+    for year in range(2000, 2028):
+        assert first.mask(year) == second.mask(year)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_spaces_and_tabs_and_line_ends_around_an_expression_do_not_matter() -> N
         ("@dayly", 0, r"found @dayly, expected one of @yearly.* Did you mean @daily\?"),
         ("@", 0, "found @, expected one of"),
         ("@daily 5", 7, "found '5', expected nothing after @daily"),
-        ("@every 5m", 0, r"found @every, which is no cron expression; use Every\(\"5m\"\) instead"),
+        ("@every 5m", 0, r"found @every, which is not a cron expression; use Every\(\"5m\"\) instead"),
         ("@reboot", 0, "found @reboot, which has no time"),
         ("0 9 * * @daily", 8, "found '@', expected 0-7"),
         ("0 9 * * *;", 9, "found ';', which no cron expression has"),

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.pages import ROOT, blocks
-from mainspring.cron import Cron
 from mainspring.errors import InvalidCron
+from mainspring.rules.cron import Cron
 
 PAGE = ROOT / "docs" / "reference" / "cron.md"
 TEXT = PAGE.read_text("utf-8")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.cron import Cron
 from mainspring.errors import InvalidSchedule
+from mainspring.rules.cron import Cron
 from unit.cron import writing
 from unit.cron.comparing import make
 

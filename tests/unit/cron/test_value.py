@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.cron import Cron
 from mainspring.errors import InvalidCron, InvalidSchedule
+from mainspring.rules.cron import Cron
 from unit.cron import writing
 from unit.cron.comparing import make
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError
-from mainspring.jobtypes.http.addresses import Allow, parse_address, refusal
+from mainspring.jobtypes.http.addresses import Allow, refusal
+from mainspring.model.networks import parse_address
 
 REFUSED_V4 = [
     "0.0.0.0",

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from mainspring import ConfigurationError
 from mainspring.jobtypes.http.response import keep_body, keep_headers
-from mainspring.jobtypes.http.scrubbing import MASK, Scrubber, fill_secrets, secret_names
+from mainspring.jobtypes.http.secret_references import MASK, Scrubber, fill_secrets, secret_names
+from mainspring.jobtypes.http.templates import Room
 
 SECRET = 's3cr"et/+ &<value>'
 
 
 def test_references_are_found_within_a_value_and_filled_once() -> None:
     assert secret_names("Bearer secret://a-b_1.x secret://c") == ["a-b_1", "c"]
-    assert fill_secrets("secret://a secret://b", {"a": "secret://b", "b": "2"}) == "secret://b 2"
+    assert fill_secrets("secret://a secret://b", {"a": "secret://b", "b": "2"}, Room("It", 100)) == "secret://b 2"
     with pytest.raises(ConfigurationError, match="followed by a secret's name"):
         secret_names("secret://")
 

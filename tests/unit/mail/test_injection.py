@@ -36,7 +36,7 @@ CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]|\r(?!\n)|(?<!\r)\
 
 
 def sent(**fields: Any) -> Message | None:
-    """The mail as whoever receives it reads it; None if it was refused."""
+    """The mail as its receiver reads it; None if it was refused."""
     try:
         request = EmailRequest.model_validate({"to": "ada@example.com", "from": "bob@example.org", **fields})
     except ValidationError:

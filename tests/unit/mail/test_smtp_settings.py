@@ -20,7 +20,8 @@ HOST = "mail.example.org"
     [
         (f"smtps://{HOST}", (465, "implicit")),
         (f"smtps://{HOST}:2465/", (2465, "implicit")),
-        (f"smtp://{HOST}", (587, "auto")),
+        (f"smtp://{HOST}", (587, "required")),
+        (f"smtp://{HOST}?starttls=auto", (587, "auto")),
         (f"smtp://bob:pass@{HOST}:25", (25, "required")),
         (f"smtp://bob:pass@{HOST}?starttls=auto", (587, "auto")),
         (f"smtp://bob:pass@{HOST}?starttls=off", (587, "off")),
@@ -33,6 +34,30 @@ def test_a_url_says_the_port_and_how_it_is_encrypted(url: str, expected: tuple[i
     assert (settings.port, settings.tls) == expected
 
 
+@pytest.mark.parametrize(("host", "tls"), [("localhost", "auto"), ("127.0.0.1", "auto"), ("[::1]", "auto")])
+def test_tls_is_optional_on_this_machine_without_a_password_only(host: str, tls: str) -> None:
+    assert SmtpSettings.parse(f"smtp://{host}:25").tls == tls
+    assert SmtpSettings.parse(f"smtp://bob:pass@{host}:25").tls == "required"
+    assert SmtpSettings.parse("smtp://10.0.0.1:25").tls == "required"
+    assert SmtpSettings.parse("smtp://localhost.example.org:25").tls == "required"
+
+
+def test_mail_may_be_from_the_configured_address_and_from_allowed_ones() -> None:
+    plain = SmtpSettings.parse(f"smtps://{HOST}", "Shop <Shop@example.org>")
+    assert plain.allows("shop@EXAMPLE.org") and not plain.allows("ceo@example.org")
+    more = SmtpSettings.parse(f"smtps://{HOST}", "shop@example.org", "a@b.test, @c.test")
+    assert all(map(more.allows, ("shop@example.org", "A@b.test", "ceo@C.test")))
+    assert not any(map(more.allows, ("x@b.test", "ceo@sub.c.test", "ceo@xc.test", "c.test@x")))
+    assert SmtpSettings.parse(f"smtps://{HOST}", None, "*").allows("anybody@bank.test")
+    assert not SmtpSettings.parse(f"smtps://{HOST}").allows("anybody@bank.test")
+
+
+@pytest.mark.parametrize("senders", ["bank", "@", "a@b.test;c@d.test", "*,a@b.test", "a@b.test\r\nx"])
+def test_senders_that_cannot_be_read_are_refused(senders: str) -> None:
+    with pytest.raises(ConfigurationError, match="MAINSPRING_SMTP_SENDERS"):
+        SmtpSettings.parse(f"smtps://{HOST}", None, senders)
+
+
 def test_a_url_says_everything_else() -> None:
     settings = SmtpSettings.parse(f"smtp://b%40x:p%2Fw@{HOST}?verify=off&timeout=5&hello=me.example.org", "A <a@x.org>")
     assert (settings.username, settings.password, settings.sender) == ("b@x", "p/w", "A <a@x.org>")
@@ -41,18 +66,26 @@ def test_a_url_says_everything_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "sender"), [("ann%40example.com", "ann@example.com"), ("ann", None), ("a%40b%40c", None), ("%40", None)]
+)
+def test_mail_is_from_the_login_where_that_is_an_address_and_nothing_else_is_set(user: str, sender: str | None) -> None:
+    assert SmtpSettings.parse(f"smtps://{user}:pass@{HOST}").sender == sender
+    assert SmtpSettings.parse(f"smtps://{user}:pass@{HOST}", "b@x.org").sender == "b@x.org"
+
+
+@pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("", "is no URL of an SMTP server"),
-        (HOST, "is no URL of an SMTP server"),
-        (f"https://{HOST}", "is no URL of an SMTP server"),
-        ("smtp://", "is no URL of an SMTP server"),
-        (f"smtp://{HOST}/inbox", "is no URL of an SMTP server"),
-        (f"smtp://{HOST}:70000", "is no URL of an SMTP server"),
-        (f"smtp://bob:hunter2/x@{HOST}", "is no URL of an SMTP server"),
-        (f"smtp://bob:hunter2#x@{HOST}", "is no URL of an SMTP server"),
-        (f"smtp://bob:hunter2 x@{HOST}", "is no URL of an SMTP server"),
-        (f"smtp://bob:hunter2?x=1@{HOST}", "no URL|an option that is not known"),
+        ("", "is not the URL of an SMTP server"),
+        (HOST, "is not the URL of an SMTP server"),
+        (f"https://{HOST}", "is not the URL of an SMTP server"),
+        ("smtp://", "is not the URL of an SMTP server"),
+        (f"smtp://{HOST}/inbox", "is not the URL of an SMTP server"),
+        (f"smtp://{HOST}:70000", "is not the URL of an SMTP server"),
+        (f"smtp://bob:hunter2/x@{HOST}", "is not the URL of an SMTP server"),
+        (f"smtp://bob:hunter2#x@{HOST}", "is not the URL of an SMTP server"),
+        (f"smtp://bob:hunter2 x@{HOST}", "is not the URL of an SMTP server"),
+        (f"smtp://bob:hunter2?x=1@{HOST}", "not the URL|an option that is not known"),
         (f"smtp://bob@{HOST}", "needs both a user and a password"),
         (f"smtp://:hunter2@{HOST}", "needs both a user and a password"),
         (f"smtp://{HOST}?startls=off", "an option that is not known; known are starttls, verify, ca, timeout, hello"),

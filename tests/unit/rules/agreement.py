@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise
 
-from mainspring.model.rules import Rule
+from mainspring.rules import Rule
 
 MOST = 2000
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import AnyOf, At, Calendar, Cron, Every, Except, InvalidSchedule, RRule, Rule
-from mainspring.model.rules import anchored
+from mainspring.rules import anchored
 from unit.rules.agreement import check, utc
 
 START = utc("2026-01-01")

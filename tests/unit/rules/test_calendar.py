@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Calendar, InvalidSchedule
-from mainspring.model.days import AnyDays
+from mainspring.rules.calendars.day_sets import AnyDays
 
 dates = st.dates(date(2023, 1, 1), date(2026, 12, 31))
 calendars = st.builds(
@@ -108,8 +108,8 @@ def test_days_that_never_end_have_no_end() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"days": ["24.12.2026"]}, r"'24\.12\.2026' is no date; write it as 2030-12-24"),
-        ({"days": ["2026-02-30"]}, "is no date"),
+        ({"days": ["24.12.2026"]}, r"'24\.12\.2026' is not a date; write it as 2030-12-24"),
+        ({"days": ["2026-02-30"]}, "is not a date"),
         ({"days": [datetime(2026, 1, 1)]}, "A calendar has dates"),
         ({"days": "2026-01-01"}, "days must be a list"),
         ({"days": 5}, "days must be a list"),

@@ -11,7 +11,7 @@ import bson
 import pytest
 
 from mainspring import AnyOf, At, Calendar, Cron, Every, Except, InvalidSchedule, RRule, Rule
-from mainspring.model.rules import rule_from_document
+from mainspring.rules import rule_from_document
 from unit.rules.agreement import utc
 
 START = utc("2026-01-01T09:30")
@@ -126,9 +126,9 @@ def deep(levels: int) -> dict[str, Any]:
     [
         (None, 'a document with a "kind"'),
         ("0 9 * * *", 'a document with a "kind"'),
-        ({}, "None is no kind of rule; known are cron, every, at, rrule, any, except"),
-        ({"kind": "lunar"}, "'lunar' is no kind of rule.*upgrade this one"),
-        ({"kind": ["cron"]}, "is no kind of rule"),
+        ({}, "None is not a kind of rule; known are cron, every, at, rrule, any, except"),
+        ({"kind": "lunar"}, "'lunar' is not a kind of rule.*upgrade this one"),
+        ({"kind": ["cron"]}, "is not a kind of rule"),
         ({"kind": "cron"}, 'needs an "expression"'),
         ({"kind": "every"}, "period must be a duration"),
         ({"kind": "every", "period": "5m", "anchor": "soon"}, "anchor must be an instant such as"),

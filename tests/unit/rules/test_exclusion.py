@@ -22,8 +22,8 @@ from mainspring import (
     RRule,
     Rule,
 )
-from mainspring.cron.zone import instants
-from mainspring.model.rules import anchored
+from mainspring.rules import anchored
+from mainspring.rules.zones.zone import instants
 from unit.rules.agreement import check, utc
 
 BEGIN = date(2026, 3, 1)
@@ -188,7 +188,7 @@ def test_it_needs_its_calendars_to_be_asked() -> None:
     rule = Except(Cron("0 9 * * *"), "holidays")
     with pytest.raises(InvalidSchedule, match="needs the calendars holidays"):
         rule.next(utc("2026-01-01"))
-    with pytest.raises(CalendarNotFound, match="'holidays'; store one with put_calendar"):
+    with pytest.raises(CalendarNotFound, match=r"'holidays'; store one with calendars\.put"):
         rule.bind("x", {"weekend": WEEKEND})
 
 
@@ -217,7 +217,7 @@ def test_an_open_anchor_inside_is_filled_and_kept() -> None:
     [
         (lambda: Except(Cron("0 9 * * *")), "names of 1 to 16 calendars"),
         (lambda: Except(Cron("0 9 * * *"), *map(str, range(17))), "names of 1 to 16 calendars"),
-        (lambda: Except(Cron("0 9 * * *"), WEEKEND), "store this one with put_calendar"),  # type: ignore[arg-type]
+        (lambda: Except(Cron("0 9 * * *"), WEEKEND), "store this one with calendars.put"),  # type: ignore[arg-type]
         (lambda: Except(Cron("0 9 * * *"), "a\nb"), "a calendar's name must be printable"),
         (lambda: Except("0 9 * * *", "off"), "must be a rule"),  # type: ignore[arg-type]
         (lambda: Except(Cron("0 9 * * *"), "off", then="later"), "then must be one of 'skip', 'next', 'previous'"),
@@ -228,7 +228,7 @@ def test_an_open_anchor_inside_is_filled_and_kept() -> None:
         (lambda: Except(RRule("FREQ=SECONDLY"), "off", then="next"), "too often to be moved"),
         (
             lambda: Except(AnyOf(Cron("0 9 * * *", "Asia/Tokyo"), Cron("0 9 * * *")), "off"),
-            "zones Asia/Tokyo, UTC; say whose days count by timezone",
+            "zones Asia/Tokyo, UTC; name the zone whose days count by timezone",
         ),
     ],
 )

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import InvalidSchedule, RRule
-from mainspring.model.recurrence.compiled import compiled
-from mainspring.model.rules import anchored
+from mainspring.rules import anchored
+from mainspring.rules.rrule.compile import compiled
 from unit.rules.agreement import check, utc
 from unit.rules.writing import texts
 
@@ -156,6 +156,48 @@ def test_until_is_the_last_instant_and_a_date_means_all_of_its_day(until: str, l
     assert rule.next(found) is None
 
 
+@pytest.mark.parametrize(("fold", "firings"), [("first", [0]), ("last", [1]), ("both", [0, 1])])
+def test_the_only_firing_is_found_from_between_its_two_passes(fold: Any, firings: list[int]) -> None:
+    text = "FREQ=YEARLY;INTERVAL=10000;BYMONTH=10;BYMONTHDAY=25;BYHOUR=2;BYMINUTE=30;BYSECOND=0"
+    rule = RRule(text, "Europe/Berlin", start=utc("2026-10-01"), fold=fold)
+    passes = [utc("2026-10-25T00:30"), utc("2026-10-25T01:30")]
+    between = utc("2026-10-25T00:40"), utc("2026-10-25T01:10")
+    assert check(rule, utc("2026-10-01"), utc("2027-01-01")) == [passes[one] for one in firings]
+    for at in between:
+        assert rule.next(at) == (passes[1] if 1 in firings else None)
+        assert rule.previous(at) == (passes[0] if 0 in firings else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "start", "after", "expected"),
+    [
+        (
+            "FREQ=HOURLY;INTERVAL=60;BYMONTH=1,9,10;BYMONTHDAY=-7",
+            "Europe/Berlin",
+            "2026-10-23T10:34:10",
+            "2026-10-23T10:34:10",
+            "2026-10-25T23:34:10+01:00",
+        ),
+        (
+            "FREQ=HOURLY;INTERVAL=10000;BYMONTHDAY=-6;BYDAY=MO,FR,SA,SU",
+            "Africa/Cairo",
+            "2026-10-09T19:59:38",
+            "2026-10-29T21:00:00",
+            "2035-11-25T05:59:38+02:00",
+        ),
+    ],
+)
+def test_hours_are_found_on_the_day_of_a_change_and_after_years(
+    text: str, zone: str, start: str, after: str, expected: str
+) -> None:
+    """On the day of a change the hours before it are others than those after it; a rare day is awaited for years."""
+    rule = RRule(text, zone, start=utc(start))
+    found = rule.next(utc(after))
+    assert found is not None
+    assert found.isoformat() == expected
+    assert rule.previous(found + timedelta(seconds=1)) == found
+
+
 def test_notes_tell_what_the_clocks_did() -> None:
     zone = "Europe/Berlin"
     early = RRule("FREQ=DAILY;BYHOUR=2;BYMINUTE=30;BYSECOND=0", zone, start=START, fold="both")
@@ -205,7 +247,7 @@ def test_notes_tell_what_the_clocks_did() -> None:
         ("FREQ=DAILY\nEXDATE:20260101T000000Z", r"no EXDATE: put these days into a calendar and use \.excluding"),
         ("FREQ=DAILY\nRDATE:20260101T000000Z", r"no RDATE: join the rule with At"),
         ("FREQ=DAILY\nEXRULE:FREQ=WEEKLY", "no EXRULE"),
-        ("DTSTART:yesterday\nRRULE:FREQ=DAILY", "is no start"),
+        ("DTSTART:yesterday\nRRULE:FREQ=DAILY", "is not a start"),
         ("DTSTART:20260101T000000Z\nDTSTART:20260101T000000Z\nRRULE:FREQ=DAILY", "two lines of DTSTART"),
         ("DTSTART;TZID=Europe/Berlin:20260101T000000Z\nRRULE:FREQ=DAILY", "names a zone and UTC"),
         ("DTSTART;TZID=Europe/Berlim:20260101T000000\nRRULE:FREQ=DAILY", "Did you mean 'Europe/Berlin'"),
@@ -304,7 +346,7 @@ def test_no_rule_makes_a_search_long(text: str) -> None:
             rule = RRule(text, "Europe/Berlin", start=START)
         except InvalidSchedule:
             return
-        for at in (START, utc("2400-01-01"), utc("9990-01-01")):
+        for at in (START, utc("2400-01-01"), utc("9990-01-01"), utc("9999-12-20")):
             rule.next(at)
             rule.previous(at)
 

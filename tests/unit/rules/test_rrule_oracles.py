@@ -13,8 +13,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mainspring import InvalidSchedule, RRule
-from mainspring.cron.zone import instants
-from mainspring.model.recurrence.parse import parse
+from mainspring.rules.rrule.parse import parse
+from mainspring.rules.zones.zone import instants
 from unit.rules.agreement import check
 from unit.rules.writing import texts
 

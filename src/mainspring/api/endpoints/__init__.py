@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.endpoints import (
-    actions,
+    api_keys,
     audit,
     bulk,
     calendars,
-    created,
     dead_letters,
     events,
-    flow,
-    keys,
+    job_actions,
+    jobs,
+    limits,
     observability,
     overview,
     schedules,
@@ -27,21 +27,23 @@ from mainspring.api.endpoints import (
 ROUTERS: list[APIRouter] = [
     bulk.router,
     search.router,
-    created.router,  # after the two: /api/jobs/{id} would take their paths
-    actions.router,
+    jobs.router,  # after the two: /api/jobs/{id} would take their paths
+    job_actions.router,
     schedules.router,
     calendars.router,
     dead_letters.router,
     dead_letters.redrives,
-    flow.router,
+    limits.router,
     overview.router,
     events.router,
     observability.router,
     v1.router,
     sessions.router,
-    keys.router,
+    api_keys.router,
     secrets.router,
     audit.router,
 ]
+LIVE: frozenset[str] = frozenset({"/api/events"})
+"""The paths whose answers go on for as long as the client listens."""
 STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk"})
 """The paths whose bodies are read piece by piece."""

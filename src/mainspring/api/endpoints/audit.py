@@ -1,4 +1,4 @@
-"""The audit log over HTTP: who changed what, and whether anybody has tampered with that."""
+"""The audit log over HTTP: changes with their actors, and a check of the chain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from mainspring.api.dependencies import Admin
 from mainspring.api.problems import Problem
-from mainspring.api.service import Admin
 from mainspring.api.wire.access import AuditRow, AuditVerdict
-from mainspring.api.wire.base import Answer
-from mainspring.model.audit import EPOCH, Link
+from mainspring.api.wire.base import Answer, ListAnswer
+from mainspring.model.access.audit_chain import EPOCH, Link
 
 router = APIRouter(tags=["audit"])
 
@@ -20,19 +20,22 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 Word = Annotated[str, Query(min_length=1, max_length=500)]
 
 
-@router.get("/api/audit", summary="Who changed what")
+@router.get("/api/audit", summary="List changes and their actors")
 async def list_changes(
     caller: Admin,
     before: Number | None = None,
     limit: Limit = 50,
     actor: Word | None = None,
     target: Word | None = None,
-) -> Answer[list[AuditRow]]:
+) -> ListAnswer[AuditRow]:
     """The audit log, newest first. `before` is the `next` of the page before; `actor` and `target` match exactly."""
     caller.check_everything()
-    rows = await caller.scheduler.changes(before=before, limit=limit, actor=actor, target=target)
-    more = str(rows[-1].n) if len(rows) == limit and rows[-1].n > 1 else None
-    return Answer(data=[AuditRow.of(row) for row in rows], next=more)
+    rows = await caller.scheduler.audit.find(before=before, limit=limit, actor=actor, target=target)
+    await caller.note_sampled(caller.service.trail.reads, "audit.read", "audit")
+    numbers = [*(row.n for row in rows), *(int(one.id) for one in rows.unreadable)]
+    answer = ListAnswer.of(rows, [AuditRow.of(row) for row in rows])
+    answer.next = str(min(numbers)) if len(numbers) == limit and min(numbers) > 1 else None
+    return answer
 
 
 @router.get("/api/audit/verify", summary="Check the audit log")
@@ -45,11 +48,14 @@ async def verify_changes(
 ) -> Answer[AuditVerdict]:
     """Follow the chain of hashes and tell the first row that was edited, removed or added, if there is one.
 
-    `knownN` and `knownHash` are the `last` of an earlier answer, kept elsewhere: whoever can write to the database can
-    write a whole new log, but not one that passes through there. A long log is best checked in parts.
+    `keyed` tells whether a key that is kept outside the database vouches for the rows; without one, a program that can
+    write to the database can write a whole new log. `knownN` and `knownHash` are the `last` of an earlier answer, kept
+    elsewhere: the log has to pass through there. A long log is best checked in parts.
     """
     caller.check_everything()
     if (known_n is None) is not (known_hash is None):
         raise Problem(422, "Give knownN and knownHash together.", field="query.knownN")
     known = None if known_n is None or known_hash is None else Link(known_n, known_hash, EPOCH)
-    return Answer(data=AuditVerdict.of(await caller.scheduler.verify_changes(first=first, last=last, known=known)))
+    verdict = await caller.scheduler.audit.verify(first=first, last=last, known=known)
+    await caller.note_sampled(caller.service.trail.reads, "audit.read", "audit")
+    return Answer(data=AuditVerdict.of(verdict))

@@ -2,7 +2,7 @@
 
 Each line of the answer tells what became of one item, so that a client knows at any moment what is stored. What is
 refused does not keep the others from being stored. An item that came twice, with the same Idempotency-Key and at the
-same place, is stored once (`api/bulk_record.py`).
+same place, is stored once (`api/jobs/bulk_record.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -19,15 +19,20 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from mainspring.api.bulk_record import Before, BulkRecord, Line, other_item, print_of
-from mainspring.api.idempotency import REPLAYED, Key
-from mainspring.api.items import BrokenArray, Entries, Item, Lines, Splitter, TooLong
+from mainspring.api.audit.bulk_tally import Tally, in_short
+from mainspring.api.dependencies import Caller, Operator
+from mainspring.api.jobs.body_splitter import BrokenArray, Entries, Item, Lines, Splitter, TooLong
+from mainspring.api.jobs.bulk_record import Before, BulkRecord, Line, other_item, print_of
+from mainspring.api.jobs.create import check_holder, check_plan, make_plan
+from mainspring.api.jobs.idempotency import REPLAYED, Key
+from mainspring.api.jobs.secret_checks import Known, check_secrets
+from mainspring.api.middleware.faults import log_fault
+from mainspring.api.middleware.revalidation import Stay, unsure
 from mainspring.api.problems import Problem, as_problem, cure, place
-from mainspring.api.resources import check_plan, make_plan
-from mainspring.api.service import Caller, Operator
-from mainspring.api.wire.resources import Creation
+from mainspring.api.wire.job_requests import Creation
 from mainspring.errors import BulkError, MainspringError, Unavailable
-from mainspring.model.job import Job
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.reserved_names import HTTP
 
 logger = logging.getLogger("mainspring.api")
 
@@ -51,7 +56,7 @@ class Entry:
     """Of an item that may have come before: what tells it from another one."""
 
 
-Outcome = Job | Problem
+ItemOutcome = Job | Problem
 
 
 @router.post(
@@ -113,33 +118,45 @@ class Bulk:
         self._record = record
         self._entries: list[Entry] = []
         self._line = 0
-        self._stored = self._refused = 0
+        self._stored = Tally()
+        self._refused = self._unknown = 0
         self._over = False
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
         """The answers, some lines at a time. At the end, or when the client leaves, it is noted what was done."""
         try:
-            async for piece in _pieces(request):
-                self._take(piece)
-                # A client that pauses, or has come to its end, is told what became of all that it has sent.
-                while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
-                    yield await self._flush()
-                if self._over:
-                    return
+            with self._caller.service.standing.stay(self._caller.principal) as stay:
+                async for piece in _pieces(request, stay):
+                    self._take(piece)
+                    # A client that pauses, or has come to its end, is told what became of all that it has sent.
+                    while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
+                        stay.check()
+                        yield await self._flush(stay.sure)
+                    if self._over:
+                        return
             if self._record is not None:
                 await self._record.close(self._line)
+        except Problem as problem:  # the caller is not recognised any more
+            yield self._cut_off(problem)
         except ClientDisconnect:
             return
         finally:
-            if self._stored:
+            if self._stored.count or self._unknown:
                 await asyncio.shield(self._note())
+
+    def _cut_off(self, problem: Problem) -> bytes:
+        """The last line of the answer, at the first item that was not stored."""
+        line = self._entries[0].line if self._entries else self._line + 1
+        detail = f"{problem.detail} Nothing from this line on was stored."
+        return _as_line(_answer(line, Problem(problem.status, detail)))
 
     async def _note(self) -> None:
         """Write down what was done. If MongoDB is away now, the answer, which says so, is not to be cut off for it."""
         try:
-            await self._caller.note("job.bulk", "bulk", after={"stored": self._stored, "refused": self._refused})
+            told = {"refused": self._refused} | ({"unknown": self._unknown} if self._unknown else {})
+            await self._caller.note("job.bulk", "bulk", after={"stored": self._stored.told(), **told})
         except Unavailable as error:
-            logger.error("A bulk has stored %d jobs, which the audit log does not tell: %s", self._stored, error)
+            logger.error("A bulk request stored %d jobs without an audit entry: %s", self._stored.count, error)
 
     def _take(self, piece: bytes | None) -> None:
         """Take in hand the items of a piece; b"" is the end, and None a pause."""
@@ -157,13 +174,17 @@ class Bulk:
                 self._entries.append(Entry(self._line, self._checked(item), print))
 
     def _checked(self, item: Item) -> dict[str, Any] | Problem:
-        """What the Scheduler is asked for, or why it is not."""
+        """The arguments for the Scheduler, or the refusal."""
         try:
             plan = check_plan(self._caller, make_plan(_read(item, self._longest), self._caller.service.settings))
         except Problem as problem:
             return problem
+        except MainspringError as error:
+            return as_problem(error)
         if plan.rule is not None:
-            return Problem(422, "A bulk is of single jobs; create a schedule with POST /api/jobs.", field="schedule")
+            return Problem(
+                422, "A bulk request creates single jobs; create a schedule with POST /api/jobs.", field="schedule"
+            )
         asked = plan.as_item()
         return asked if self._record is None else {**asked, "job_id": self._record.job_id(self._line)}
 
@@ -171,34 +192,61 @@ class Bulk:
     def _longest(self) -> int:
         return self._caller.service.settings.max_body
 
-    async def _flush(self) -> bytes:
-        """Store a chunk, and say what became of each item of it."""
+    async def _flush(self, sure: bool) -> bytes:
+        """Store a chunk, if it is sure that the caller may, and say what became of each item of it."""
         entries, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
+        entries = (
+            await self._confined(entries) if sure else [replace(one, item=as_problem(unsure())) for one in entries]
+        )
         outcomes = await self._outcomes([one for one in entries if not isinstance(one.item, Problem)])
         answers = []
         for entry in entries:
             outcome = entry.item if isinstance(entry.item, Problem) else outcomes[entry.line]
             self._refused += isinstance(outcome, Problem)
-            answers.append(json.dumps(_answer(entry.line, outcome), separators=(",", ":")))
-        return "".join(f"{answer}\n" for answer in answers).encode()
+            answers.append(_as_line(_answer(entry.line, outcome)))
+        return b"".join(answers)
 
-    async def _outcomes(self, entries: list[Entry]) -> dict[int, Outcome | Before]:
-        """What has become of some items, by their lines."""
+    async def _confined(self, entries: list[Entry]) -> list[Entry]:
+        """The items, with a refusal in the place of each that may not use the secrets which it refers to."""
+        secrets: Known = {}
+        return [await self._confined_one(one, secrets) for one in entries]
+
+    async def _confined_one(self, entry: Entry, secrets: Known) -> Entry:
+        if isinstance(entry.item, Problem) or entry.item["name"] != HTTP:
+            return entry
+        try:
+            await check_secrets(self._caller, HTTP, entry.item["queue"], entry.item["data"], secrets)
+        except MainspringError as error:
+            return replace(entry, item=as_problem(error))
+        except Problem as problem:
+            return replace(entry, item=problem)
+        return entry
+
+    async def _outcomes(self, entries: list[Entry]) -> dict[int, ItemOutcome | Before]:
+        """The outcomes of some items, by their lines."""
         try:
             known = await self._known(entries)
             new = [one for one in entries if one.line not in known]
             stored = [self._seen(one, job) for one, job in zip(new, await self._schedule(new), strict=True)]
-            self._stored += sum(isinstance(one, Job) for one in stored)
+            self._count(new, stored)
             await self._keep(new, stored)
         except MainspringError as error:
-            # Nobody knows what became of these, and the rest would fare no better.
+            # The outcome of these items is unknown, and the rest would fail in the same way.
             self._over, self._entries = True, []
+            self._unknown += len(entries)
             problem = as_problem(error)
-            detail = f"{problem.detail} Whether this item was stored is not known; nothing behind it was read."
+            detail = f"{problem.detail} It is unknown whether this item was stored; the items after it were not read."
             return {one.line: Problem(problem.status, detail) for one in entries}
         return {**known, **{one.line: outcome for one, outcome in zip(new, stored, strict=True)}}
 
-    async def _schedule(self, entries: list[Entry]) -> list[Outcome]:
+    def _count(self, entries: list[Entry], outcomes: list[ItemOutcome]) -> None:
+        """Count the jobs that this bulk has made, be it in an earlier try; not those that were there already."""
+        for entry, job in zip(entries, outcomes, strict=True):
+            asked = entry.item if isinstance(entry.item, Mapping) else {}
+            if isinstance(job, Job) and (not job.deduplicated or asked.get("job_id") == job.id):
+                self._stored.add(in_short(job))
+
+    async def _schedule(self, entries: list[Entry]) -> list[ItemOutcome]:
         items = [one.item for one in entries if isinstance(one.item, dict)]
         try:
             return list(await self._caller.scheduler.schedule_bulk(items)) if items else []
@@ -206,10 +254,10 @@ class Bulk:
             return [_outcome(job, error.errors.get(place)) for place, job in enumerate(error.jobs)]
 
     async def _known(self, entries: list[Entry]) -> dict[int, Before | Problem]:
-        """What has come before with the same Idempotency-Key."""
+        """The items of earlier requests with the same Idempotency-Key."""
         return {} if self._record is None else await self._record.known([(one.line, one.print) for one in entries])
 
-    async def _keep(self, entries: list[Entry], outcomes: list[Outcome]) -> None:
+    async def _keep(self, entries: list[Entry], outcomes: list[ItemOutcome]) -> None:
         if self._record is not None:
             made: dict[Line, str] = {}
             for one, outcome in zip(entries, outcomes, strict=True):
@@ -217,17 +265,21 @@ class Bulk:
                     made[one.line, one.print] = outcome.id
             await self._record.keep(made)
 
-    def _seen(self, entry: Entry, outcome: Outcome) -> Outcome:
-        """A job that was there already may be somebody else's, or an earlier try's of another item."""
+    def _seen(self, entry: Entry, outcome: ItemOutcome) -> ItemOutcome:
+        """A job that existed already may belong to another caller, or to another item of an earlier request."""
         if isinstance(outcome, Job) and outcome.deduplicated and _differs(entry.item, outcome):
             return other_item()
-        if isinstance(outcome, Job) and not self._caller.principal.scope.allows(outcome.queue, outcome.name):
-            return Problem(409, "This dedupeKey is in use; choose another.", field="dedupeKey")
+        if isinstance(outcome, Job) and isinstance(entry.item, dict):
+            try:
+                check_holder(self._caller, entry.item, outcome)
+            except Problem as problem:
+                return problem
         return outcome
 
 
-async def _pieces(request: Request) -> AsyncIterator[bytes | None]:
-    """The pieces of a body as they come, None where the next one does not come at once, and b"" at the end."""
+async def _pieces(request: Request, stay: Stay) -> AsyncIterator[bytes | None]:
+    """The pieces of a body as they come, None where the next one does not come at once, and b"" at the end. A Problem
+    where the caller is not recognised any more before that."""
     stream = request.stream()
     while True:
         coming = asyncio.ensure_future(anext(stream, b""))
@@ -235,6 +287,8 @@ async def _pieces(request: Request) -> AsyncIterator[bytes | None]:
             await asyncio.wait({coming}, timeout=_PAUSE)
             if not coming.done():
                 yield None
+                await stay.first(coming)
+            stay.check()
             piece = await coming
         finally:
             coming.cancel()
@@ -249,7 +303,7 @@ def _read(item: Item, longest: int) -> Creation:
     try:
         value = json.loads(item, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise Problem(400, "This item is no valid JSON.") from None
+        raise Problem(400, "This item is not valid JSON.") from None
     if not isinstance(value, dict):
         raise Problem(422, "An item is a JSON object, as the body of POST /api/jobs is.")
     try:
@@ -261,16 +315,16 @@ def _read(item: Item, longest: int) -> Creation:
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number in JSON.")
+    raise ValueError(f"{word} is not a JSON number.")
 
 
-def _outcome(job: object, error: Exception | None) -> Outcome:
+def _outcome(job: object, error: Exception | None) -> ItemOutcome:
     if isinstance(job, Job):
         return job
     if isinstance(error, MainspringError):
         return as_problem(error)
-    logger.error("An item of a bulk was not stored", exc_info=error)
-    return Problem(500, "This is a fault of Mainspring's; its log says more.")
+    number = log_fault("Storing an item of a bulk", error or RuntimeError())
+    return Problem(500, f"This is an internal error; the service's log has its details under the number {number}.")
 
 
 def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
@@ -279,7 +333,11 @@ def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
     return asked.get("job_id") == job.id and (asked["name"], asked["data"]) != (job.name, job.data)
 
 
-def _answer(line: int, outcome: Outcome | Before) -> dict[str, Any]:
+def _as_line(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+
+
+def _answer(line: int, outcome: ItemOutcome | Before) -> dict[str, Any]:
     if isinstance(outcome, Problem):
         error: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
         return {"line": line, "error": error if outcome.field is None else error | {"field": outcome.field}}

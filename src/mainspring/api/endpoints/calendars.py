@@ -1,4 +1,8 @@
-"""Calendars: named sets of days that schedules make exceptions for. They are everybody's."""
+"""Calendars: named sets of days that schedules make exceptions for.
+
+A key with a scope reaches those in its namespace (`model/access/namespaces.py`), such as `billing:holidays` for a key
+of the queue billing; the others are not there for it, neither here nor in the rules of its schedules.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +10,78 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from mainspring.api.service import Caller, Operator, Viewer
-from mainspring.api.wire.base import Answer
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.visibility import signed
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.schedules import CalendarIn, CalendarOut
-from mainspring.errors import CalendarNotFound
-from mainspring.store.calendars import StoredCalendar
+from mainspring.errors import CalendarNotFound, ScheduleStateError
+from mainspring.model.access.namespaces import example_name, has_name
+from mainspring.store.schedules.calendars import StoredCalendar
 
 router = APIRouter(prefix="/api/calendars", tags=["calendars"])
 Name = Annotated[str, Path(min_length=1, max_length=200, examples=["holidays"])]
 
 
 @router.get("", summary="List calendars")
-async def list_calendars(caller: Viewer) -> Answer[list[CalendarOut]]:
+async def list_calendars(caller: Viewer) -> ListAnswer[CalendarOut]:
     """All calendars, in the order of their names."""
-    caller.check_everything()
-    return Answer(data=[CalendarOut.of(one) for one in await caller.scheduler.calendars()])
+    found = await caller.scheduler.calendars.all()
+    reached = [one for one in found if has_name(caller.scope, one.name)]
+    shown = [CalendarOut.of(one) for one in await signed(caller, reached)]
+    return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
 @router.get("/{name:path}", summary="A calendar")
 async def get_calendar(name: Name, caller: Viewer) -> Answer[CalendarOut]:
     """The calendar that is stored under a name."""
-    caller.check_everything()
-    return Answer(data=CalendarOut.of(await caller.scheduler.get_calendar(name)))
+    return await _answer(caller, await _reached(caller, name))
 
 
 @router.put("/{name:path}", summary="Store a calendar")
 async def put_calendar(name: Name, body: CalendarIn, caller: Operator) -> Answer[CalendarOut]:
     """Store a calendar under a name, or replace the one there. Schedules that need it follow at once."""
-    caller.check_everything()
+    if not has_name(caller.scope, name):
+        example = example_name(caller.scope)
+        raise Problem(422, f"Calendars of this key have names such as {example}; choose one of these.", field="name")
     before = await _known(caller, name)
-    after = await caller.scheduler.put_calendar(name, body.calendar(), actor=caller.actor)
+    after = await caller.scheduler.calendars.put(name, body.calendar(), actor=caller.actor)
     await caller.note("calendar.put", name, before=_told(before), after=_told(after))
-    return Answer(data=CalendarOut.of(after))
+    return await _answer(caller, after)
 
 
 @router.delete("/{name:path}", summary="Delete a calendar")
 async def delete_calendar(name: Name, caller: Operator) -> Answer[CalendarOut]:
     """Delete a calendar. While a schedule needs it, this is a 409. The answer is what it was."""
-    caller.check_everything()
-    before = await caller.scheduler.get_calendar(name)
-    await caller.scheduler.delete_calendar(name)
+    before = await _reached(caller, name)
+    try:
+        await caller.scheduler.calendars.delete(name)
+    except ScheduleStateError:
+        if caller.scope.everything:
+            raise
+        # Which schedules need it is not told: some may be out of reach.
+        raise Problem(409, "Schedules need this calendar; edit or delete these first.") from None
     await caller.note("calendar.delete", name, before=_told(before))
-    return Answer(data=CalendarOut.of(before))
+    return await _answer(caller, before)
+
+
+async def _reached(caller: Caller, name: str) -> StoredCalendar:
+    """A calendar within the caller's reach. Any other is missing, in the same words as one that never was."""
+    if not has_name(caller.scope, name):
+        raise CalendarNotFound(name)
+    return await caller.scheduler.calendars.get(name)
 
 
 async def _known(caller: Caller, name: str) -> StoredCalendar | None:
     try:
-        return await caller.scheduler.get_calendar(name)
+        return await _reached(caller, name)
     except CalendarNotFound:
         return None
+
+
+async def _answer(caller: Caller, stored: StoredCalendar) -> Answer[CalendarOut]:
+    (seen,) = await signed(caller, [stored])
+    return Answer(data=CalendarOut.of(seen))
 
 
 def _told(stored: StoredCalendar | None) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ name within its reach, and it follows only redrives that it has begun itself.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -14,11 +13,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from mainspring.api.endpoints.actions import reached
-from mainspring.api.idempotency import Made, Once
+from mainspring.api.audit.bulk_tally import Tally
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.redrive_edits import checked_edit
+from mainspring.api.jobs.visibility import seen_jobs
 from mainspring.api.problems import Problem
-from mainspring.api.service import Caller, Operator, Viewer
-from mainspring.api.wire.base import Answer, Nothing
+from mainspring.api.wire.base import Answer, ListAnswer, Nothing
 from mainspring.api.wire.dead_letters import (
     DeadLetterFilterIn,
     DeadLetterListing,
@@ -30,12 +31,14 @@ from mainspring.api.wire.dead_letters import (
     RetryIn,
 )
 from mainspring.api.wire.jobs import JobOut
-from mainspring.dead_letters import Redrive
+from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.clock import EPOCH
 from mainspring.errors import JobNotFound, RedriveNotFound
 from mainspring.jobtypes.http.templates import instant
-from mainspring.model.dead_letters import DeadLetterGroup
-from mainspring.model.job import FAILED, Job
+from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
+from mainspring.model.jobs.job import FAILED, Job
 
+_LIST = "dead letters"
 _LOOKED_AT = 2_000
 """How many dead letters are looked at for a page of a key with a scope."""
 _IDS_OF_A_SCOPE = 500
@@ -51,8 +54,9 @@ async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, 
     """Failed jobs that match, the latest first."""
     found: list[Job] = []
     looked_at, last = 0, None
-    after = None if query.cursor is None else _read_cursor(query.cursor)
-    async for job in caller.scheduler.dead_letters(after=after, **_within(caller, query)):
+    cursor = await caller.open_cursor(_LIST, query.cursor)
+    after = None if cursor is None else _read_cursor(cursor)
+    async for job in caller.scheduler.dead_letters.find(after=after, **_within(caller, query)):
         looked_at, last = looked_at + 1, job
         if caller.principal.scope.allows(job.queue, job.name):
             found.append(job)
@@ -60,9 +64,10 @@ async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, 
             break
     else:
         last = None
-    jobs = [JobOut.of(caller.scheduler.shown(job)) for job in found]
+    jobs = [JobOut.of(job) for job in await seen_jobs(caller, found)]
     complete = last is None or len(found) == query.limit
-    return DeadLetters(data=jobs, next=None if last is None else _cursor(last), complete=complete)
+    following = await caller.seal_cursor(_LIST, None if last is None else _cursor(last))
+    return DeadLetters(data=jobs, next=following, complete=complete)
 
 
 @router.get("/groups", summary="Dead letters in groups")
@@ -79,8 +84,9 @@ async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Res
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
-        redrive = await caller.scheduler.retry_dead_letters(
-            data=body.data, remove=body.remove, reason=body.reason, actor=caller.actor, redrive_id=redrive_id, **which
+        data = await checked_edit(caller, body)
+        redrive = await caller.scheduler.dead_letters.retry(
+            data=data, remove=body.remove, reason=body.reason, actor=caller.actor, redrive_id=redrive_id, **which
         )
         return await _begun(caller, "dead_letters.retry", redrive, body)
 
@@ -93,7 +99,7 @@ async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) ->
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
-        redrive = await caller.scheduler.discard_dead_letters(
+        redrive = await caller.scheduler.dead_letters.discard(
             reason=body.reason, actor=caller.actor, redrive_id=redrive_id, **which
         )
         return await _begun(caller, "dead_letters.discard", redrive, body)
@@ -102,10 +108,11 @@ async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) ->
 
 
 @redrives.get("", summary="List redrives")
-async def list_redrives(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Answer[list[RedriveOut]]:
+async def list_redrives(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> ListAnswer[RedriveOut]:
     """The latest redrives, the newest first."""
-    found = await caller.scheduler.redrives(limit)
-    return Answer(data=[RedriveOut.of(redrive) for redrive in found if _is_own(caller, redrive)])
+    found = await caller.scheduler.dead_letters.redrives(limit)
+    shown = [RedriveOut.of(redrive) for redrive in found if _is_own(caller, redrive)]
+    return ListAnswer.of(found, shown, everything=caller.principal.scope.everything)
 
 
 @redrives.get("/{redrive_id}", summary="A redrive")
@@ -116,9 +123,9 @@ async def get_redrive(redrive_id: RedriveId, caller: Viewer) -> Answer[RedriveOu
 
 @redrives.post("/{redrive_id}/cancel", summary="Cancel a redrive")
 async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing | None = None) -> Answer[RedriveOut]:
-    """Let a redrive take no more dead letters in hand. What it has done stays done; one that has ended stays so."""
+    """Stop a redrive before its next dead letter. Dead letters that it has retried or discarded stay so."""
     before = await _reached(caller, redrive_id)
-    after = await caller.scheduler.cancel_redrive(redrive_id)
+    after = await caller.scheduler.dead_letters.cancel_redrive(redrive_id)
     await caller.note("redrive.cancel", redrive_id, before=_told(before), after=_told(after))
     return Answer(data=RedriveOut.of(after))
 
@@ -149,11 +156,11 @@ def _chosen(body: DiscardIn) -> dict[str, Any]:
 
 
 async def _own_ids(caller: Caller, ids: list[str]) -> list[str]:
-    """The ids of a key with a scope. One that is out of its reach is not there, as one that nobody has."""
+    """The ids of a key with a scope. An id out of its reach does not exist for it."""
     if len(ids) > _IDS_OF_A_SCOPE:
         raise Problem(422, f"A key with a scope names at most {_IDS_OF_A_SCOPE} dead letters at a time.", field="ids")
     for one in ids:
-        await reached(caller, one)
+        await caller.job(one)
     return ids
 
 
@@ -167,9 +174,9 @@ def _within(caller: Caller, filter: DeadLetterFilterIn) -> dict[str, Any]:
 async def _groups(caller: Caller, query: GroupListing) -> list[DeadLetterGroup]:
     given, queues = _within(caller, query), caller.principal.scope.queues
     if queues is None:
-        return await caller.scheduler.dead_letter_groups(**given)
+        return await caller.scheduler.dead_letters.groups(**given)
     wanted = [queue for queue in queues if given.get("queue") in (None, queue)][:_QUEUES_OF_A_SCOPE]
-    found = [await caller.scheduler.dead_letter_groups(**{**given, "queue": queue}) for queue in wanted]
+    found = [await caller.scheduler.dead_letters.groups(**{**given, "queue": queue}) for queue in wanted]
     return _merged(group for groups in found for group in groups)
 
 
@@ -178,14 +185,18 @@ def _merged(groups: Iterable[DeadLetterGroup]) -> list[DeadLetterGroup]:
     merged: dict[str, DeadLetterGroup] = {}
     for group in groups:
         merged[group.fingerprint] = _joined(group, merged.get(group.fingerprint))
-    return sorted(merged.values(), key=lambda group: group.last_seen, reverse=True)
+    return sorted(merged.values(), key=_last_seen, reverse=True)
+
+
+def _last_seen(group: DeadLetterGroup) -> datetime:
+    return group.last_seen or EPOCH
 
 
 def _joined(one: DeadLetterGroup, other: DeadLetterGroup | None) -> DeadLetterGroup:
     if other is None:
         return one
-    later = max(one, other, key=lambda group: group.last_seen)
-    count, first = one.count + other.count, min(one.first_seen, other.first_seen)
+    later = max(one, other, key=_last_seen)
+    count, first = one.count + other.count, min(filter(None, (one.first_seen, other.first_seen)), default=None)
     return DeadLetterGroup(
         later.fingerprint,
         later.name,
@@ -201,7 +212,7 @@ def _joined(one: DeadLetterGroup, other: DeadLetterGroup | None) -> DeadLetterGr
 async def _message(caller: Caller, group: DeadLetterGroup) -> str:
     """The message of a group's sample, as it may be shown."""
     try:
-        job = caller.scheduler.shown(await caller.scheduler.get_job(group.sample_job_id))
+        job = caller.scheduler.privacy.shown(await caller.scheduler.get_job(group.sample_job_id))
     except JobNotFound:
         return ""
     return "" if job.error is None else job.error.message
@@ -214,21 +225,22 @@ async def _has_begun(caller: Caller, redrive_id: str) -> bool:
     if not caller.again:
         return False
     try:
-        return _is_own(caller, await caller.scheduler.get_redrive(redrive_id))
+        return _is_own(caller, await caller.scheduler.dead_letters.get_redrive(redrive_id))
     except RedriveNotFound:
         return False
 
 
 async def _begun(caller: Caller, action: str, redrive: Redrive, body: DiscardIn) -> Made:
     asked = body.model_dump(mode="json", exclude_defaults=True, exclude={"ids", "data"})
-    await caller.note(action, redrive.id, after=asked | {"ids": body.ids and len(body.ids)} | _told(redrive))
+    ids = {} if body.ids is None else {"ids": Tally(body.ids).told()}
+    await caller.note(action, redrive.id, after=asked | ids | _told(redrive))
     return Made(Answer(data=RedriveOut.of(redrive)), 202)
 
 
 async def _reached(caller: Caller, redrive_id: str) -> Redrive:
-    redrive = await caller.scheduler.get_redrive(redrive_id)
+    redrive = await caller.scheduler.dead_letters.get_redrive(redrive_id)
     if not _is_own(caller, redrive):
-        raise Problem(404, "There is no such redrive.")
+        raise RedriveNotFound(redrive_id)
     return redrive
 
 
@@ -245,17 +257,11 @@ def _told(redrive: Redrive) -> dict[str, Any]:
 
 def _cursor(job: Job) -> str:
     """Where a page ends: the instant at which its last job failed, and that job's id."""
-    at = None if job.finished_at is None else instant(job.finished_at)
-    return base64.urlsafe_b64encode(json.dumps([at, job.id]).encode()).decode().rstrip("=")
+    return json.dumps([None if job.finished_at is None else instant(job.finished_at), job.id])
 
 
 def _read_cursor(text: str) -> Job:
     """The job at which a page ended, as far as it matters."""
-    try:
-        at, identity = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        failed_at = datetime.fromisoformat(at).astimezone(UTC)
-        if not isinstance(identity, str) or not identity:
-            raise ValueError
-    except (ValueError, TypeError, RecursionError, OverflowError):
-        raise Problem(422, "This cursor is none of this list; begin again without one.", field="cursor") from None
+    at, identity = json.loads(text)
+    failed_at = datetime.fromisoformat(at).astimezone(UTC)
     return Job(identity, "", {}, FAILED, "", 5, failed_at, failed_at, finished_at=failed_at)

@@ -1,33 +1,36 @@
-"""What happens, as it happens: server-sent events that go on where they were left."""
+"""Changes as server-sent events, resumable after the last one received."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 
-from mainspring.api.problems import Problem
-from mainspring.api.service import Service, Viewer
+from mainspring.api.dependencies import Caller, Viewer
+from mainspring.api.jobs.sealed_cursors import Sealing
+from mainspring.api.middleware.authentication import Lapse
 from mainspring.api.wire.observability import Event
-from mainspring.model.changes import BEAT, Change
+from mainspring.model.jobs.job import JobState
+from mainspring.model.views.changes import BEAT, Change, check_place
 
 router = APIRouter(tags=["events"])
 
 BEAT_EVERY = 15.0
-MOST_STREAMS = 100
-"""How many streams one process keeps open."""
 _SEND_TIMEOUT = 30.0
-_COME_BACK = 5
-_LONGEST_PLACE = 2000
+_END = "end"
+"""The type of the last event of a stream whose caller is not recognised any more."""
+_LONGEST_PLACE = 4000
+_PLACE = "place"
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 Place = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_PLACE)]
 After = Annotated[str | None, Query(max_length=_LONGEST_PLACE, description="The same as the header Last-Event-ID.")]
 _EXAMPLE = (
-    "id: 826928A0B1000000012B\nevent: job\n"
+    "id: hZ3kq0b1Xw8…\nevent: job\n"
     'data: {"at":"2026-12-24T18:00:00.000Z","change":"completed","id":"507f1f77bcf86cd799439011","name":"send",'
     '"queue":"default","state":"completed"}\n\n'
 )
@@ -36,6 +39,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
         "description": "Events, for as long as the connection is open.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
+    429: {"description": "Too many streams of this key, from this address or in this process are open."},
     501: {"description": "This MongoDB server is a standalone one and has no change streams."},
 }
 
@@ -46,7 +50,7 @@ async def events(
     name: Word = None,
     queue: Word = None,
     id: Word = None,
-    state: Word = None,
+    state: Annotated[JobState | None, Query()] = None,
     after: After = None,
     last_event_id: Place = None,
 ) -> EventSourceResponse:
@@ -55,41 +59,51 @@ async def events(
 
     A client that comes back with `Last-Event-ID`, as browsers do by themselves, misses nothing and gets nothing twice.
     Where that is too long ago, an event `gap` says so and the stream goes on from now; a client that reads too slowly
-    gets a `gap` as the last event, and goes on by coming back. A comment comes every 15 seconds. Filters are exact;
-    `id` is that of a job or a schedule, of which its jobs are told as well."""
-    service = caller.service
-    if service.streams >= MOST_STREAMS:
-        soon = {"Retry-After": str(_COME_BACK)}
-        raise Problem(429, f"{MOST_STREAMS} streams are open in this process already; close some.", headers=soon)
-    changes = caller.scheduler.follow(
+    gets a `gap` as the last event, and goes on by coming back. An event `end` is the last one where the key was
+    revoked, rotated or changed, or has expired, or the session was closed; its `reason` says which. A comment comes
+    every 15 seconds. Filters are exact; `id` is that of a job or a schedule, of which its jobs are told as well."""
+    sealing = await caller.service.sealing()
+    changes = caller.scheduler.monitor.follow(
         name=name,
         queue=queue,
         id=id,
         state=state,
-        after=last_event_id or after,
+        after=_open_place(sealing, last_event_id or after),
         beat=BEAT_EVERY,
         scope=caller.principal.scope,
     )
     first = await anext(changes)  # what is wrong is answered before the stream begins
-    return EventSourceResponse(_told(service, first, changes), ping=0, send_timeout=_SEND_TIMEOUT)
+    return EventSourceResponse(_told(caller, sealing, first, changes), ping=0, send_timeout=_SEND_TIMEOUT)
 
 
-async def _told(service: Service, first: Change, changes: AsyncIterator[Change]) -> AsyncIterator[ServerSentEvent]:
-    """Changes as events, until the client goes, the server stops or there are no more."""
+async def _told(
+    caller: Caller, sealing: Sealing, first: Change, changes: AsyncIterator[Change]
+) -> AsyncIterator[ServerSentEvent]:
+    """Changes as events, until the client goes, its key ends, the server stops or there are no more."""
+    service = caller.service
     closing = asyncio.ensure_future(service.closing.wait())
     upcoming: asyncio.Future[Change | None] | None = None
     change: Change | None = first
-    service.streams += 1  # not before: a stream that never begins does not end either
-    try:
-        while change is not None:
-            yield _event(change)
-            upcoming = asyncio.ensure_future(_next(changes))
-            await asyncio.wait({upcoming, closing}, return_when=asyncio.FIRST_COMPLETED)
-            change = upcoming.result() if upcoming.done() else None
-    finally:
-        service.streams -= 1
-        closing.cancel()
-        await _end(changes, upcoming)
+    with service.standing.stay(caller.principal) as stay:
+        try:
+            while change is not None:
+                yield _event(sealing, change)
+                upcoming = asyncio.ensure_future(_next(changes))
+                await stay.first(upcoming, closing)
+                await stay.until_sure(closing)
+                if stay.over.done():
+                    yield _last(stay.over.result(), service.now())
+                    return
+                change = upcoming.result() if upcoming.done() and stay.sure else None
+        finally:
+            closing.cancel()
+            await _end(changes, upcoming)
+
+
+def _last(lapse: Lapse, now: datetime) -> ServerSentEvent:
+    """The last event of a stream whose caller is not recognised any more."""
+    ended = Event(at=now, reason=lapse.name.lower(), detail=lapse.value)
+    return ServerSentEvent(ended.as_json(), event=_END)
 
 
 async def _next(changes: AsyncIterator[Change]) -> Change | None:
@@ -103,8 +117,17 @@ async def _end(changes: Any, upcoming: asyncio.Future[Change | None] | None) -> 
     await changes.aclose()
 
 
-def _event(change: Change) -> ServerSentEvent:
+def _event(sealing: Sealing, change: Change) -> ServerSentEvent:
+    # The database's own place names the document that was changed last, be it in reach or not.
+    place = None if change.id is None else sealing.seal(_PLACE, bytes.fromhex(change.id))
     if change.type == BEAT:
         # Without data it is no event, but the client keeps its id: it need not come back from long ago.
-        return ServerSentEvent(comment="beat", id=change.id)
-    return ServerSentEvent(Event.of(change).as_json(), event=change.type, id=change.id)
+        return ServerSentEvent(comment="beat", id=place)
+    return ServerSentEvent(Event.of(change).as_json(), event=change.type, id=place)
+
+
+def _open_place(sealing: Sealing, text: str | None) -> str | None:
+    if text is None:
+        return None
+    place = sealing.open(_PLACE, text)
+    return check_place(None if place is None else place.hex().upper())

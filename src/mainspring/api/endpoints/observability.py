@@ -7,23 +7,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from mainspring.api.service import Caller, Viewer
-from mainspring.api.showing import executions_of
-from mainspring.api.wire.base import LONGEST_MS, Answer, InstantIn, to_ms
+from mainspring.api.dependencies import Caller, Viewer
+from mainspring.api.jobs.resources import executions_of
+from mainspring.api.wire.base import Answer, InstantIn, Span, to_ms
+from mainspring.api.wire.compat import Execution
 from mainspring.api.wire.observability import (
     Executions,
     HealthReport,
-    LiveWorker,
     Movement,
     PollingScheduler,
     SchedulerFacts,
     Series,
     Summary,
+    WorkerOut,
 )
-from mainspring.api.wire.resources import Execution
 from mainspring.clock import EPOCH
-from mainspring.model.access import Scope
-from mainspring.model.health import UNHEALTHY, Health, WorkerFacts
+from mainspring.model.access.api_keys import Scope
+from mainspring.model.views.health import UNHEALTHY, Health
+from mainspring.model.workers import WorkerStatus
 
 router = APIRouter(tags=["observability"])
 
@@ -32,16 +33,16 @@ _LONGEST = timedelta(days=5 * 365)
 _FAILED = ("retried", "failed", "lost")
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 _UNHEALTHY: dict[int | str, dict[str, Any]] = {
-    503: {"model": HealthReport, "description": "Nothing can be done now; `reasons` says why."}
+    503: {"model": HealthReport, "description": "No work can be done now; `reasons` has the causes."}
 }
 
 
-@router.get("/api/observability/health", summary="Whether what is due gets done", responses=_UNHEALTHY)
+@router.get("/api/observability/health", summary="Health: whether due work is done", responses=_UNHEALTHY)
 async def health(caller: Viewer, response: Response) -> HealthReport:
-    """Readiness: whether MongoDB is there, workers are alive, and what is due gets done. `status` is healthy, degraded
+    """Readiness: whether MongoDB is reachable, workers are alive, and due work is done. `status` is healthy, degraded
     or unhealthy (then the answer is a 503), and `reasons` says why. That this process answers at all, its liveness,
-    is what `/healthz` tells, without a key."""
-    found = await caller.scheduler.health()
+    is what `/livez` tells, and `/readyz` whether it reaches MongoDB, both without a key."""
+    found = await caller.scheduler.monitor.health()
     if found.status == UNHEALTHY:
         response.status_code = 503
     return _report(caller, found)
@@ -54,15 +55,17 @@ async def stats(caller: Viewer) -> Answer[Summary]:
     scheduler, scope = caller.scheduler, caller.principal.scope
     now, keep = caller.service.now(), scheduler.settings.keep_stats
     reach = _LONGEST if keep is None else max(min(timedelta(seconds=keep), _LONGEST), _DAY)
-    total = (await scheduler.statistics(now - reach, now, step=_DAY, scope=scope)).total
-    lately = (await scheduler.statistics(now - _DAY, now, scope=scope)).total
+    total = (await scheduler.monitor.statistics(now - reach, now, step=_DAY, scope=scope)).total
+    lately = (await scheduler.monitor.statistics(now - _DAY, now, scope=scope)).total
     executions = Executions(
         total=total.executions,
         successful=total.completed,
         failed=total.unsuccessful,
         last24_hours=lately.executions,
     )
-    return Answer(data=Summary(executions=executions, scheduler=_facts(_reached(await scheduler.health(), scope))))
+    return Answer(
+        data=Summary(executions=executions, scheduler=_facts(_reached(await scheduler.monitor.health(), scope)))
+    )
 
 
 @router.get("/api/observability/failures", summary="The latest failures")
@@ -70,8 +73,8 @@ async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 
     """Attempts that failed, the latest first: of jobs that failed for good, of those that are tried again, and of those
     that succeeded later. Of a key with a scope, the latest 5,000 jobs of each kind are looked through."""
     found: list[Execution] = []
-    for job in await caller.scheduler.failures(limit, scope=caller.principal.scope):
-        attempts = executions_of(caller.service, job, job.schedule_id or job.id)
+    for job in await caller.scheduler.monitor.failures(limit, scope=caller.principal.scope):
+        attempts = executions_of(caller, job, job.schedule_id or job.id)
         found += [one for one in attempts if one.outcome in _FAILED]
     latest = sorted(found, key=lambda one: one.completed_at or EPOCH, reverse=True)
     return Answer(data=latest[:limit])
@@ -82,7 +85,7 @@ async def series(
     caller: Viewer,
     start: InstantIn | None = None,
     end: InstantIn | None = None,
-    step: Annotated[int, Query(ge=60_000, le=LONGEST_MS, description="In milliseconds; whole minutes.")] = 3_600_000,
+    step: Annotated[Span, Query(description="Whole minutes, such as 15m or 1h.")] = "1h",
     name: Word = None,
     queue: Word = None,
 ) -> Answer[Series]:
@@ -90,10 +93,10 @@ async def series(
     to `end`; the last 24 hours by default. Minutes are known of the last two days, hours for as long as statistics are
     kept. Steps begin at whole multiples of their length since 1970, in UTC; 2,000 at most are told at once."""
     until = caller.service.now() if end is None else end
-    found = await caller.scheduler.statistics(
+    found = await caller.scheduler.monitor.statistics(
         until - _DAY if start is None else start,
         until,
-        step=timedelta(milliseconds=step),
+        step=step,
         name=name,
         queue=queue,
         scope=caller.principal.scope,
@@ -113,18 +116,18 @@ def _report(caller: Caller, found: Health) -> HealthReport:
         reasons=list(found.reasons),
         scheduler=PollingScheduler(**_facts(workers).model_dump(by_alias=False), poll_interval=interval),
         database=found.clock_known,
-        workers=[LiveWorker.of(worker) for worker in workers] if scope.everything else [],
+        workers=[WorkerOut.of(worker) for worker in workers] if scope.everything else [],
         progress=Movement.of(found) if scope.everything else None,
     )
 
 
-def _reached(found: Health, scope: Scope) -> list[WorkerFacts]:
+def _reached(found: Health, scope: Scope) -> list[WorkerStatus]:
     """The workers that may run what a key reaches."""
     wanted = scope.queues
     return [one for one in found.workers if wanted is None or one.queues is None or set(one.queues) & set(wanted)]
 
 
-def _facts(workers: list[WorkerFacts]) -> SchedulerFacts:
+def _facts(workers: list[WorkerStatus]) -> SchedulerFacts:
     return SchedulerFacts(
         is_running=bool(workers),
         running_jobs=sum(worker.running for worker in workers),

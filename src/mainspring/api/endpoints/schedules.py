@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from mainspring.api.idempotency import Made, Once
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.create import check_calendars, make_plan, refusing, store_plan
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.rule_fields import rule_field, rule_of
+from mainspring.api.jobs.visibility import seen_job, signed, with_signed
 from mainspring.api.problems import Problem
-from mainspring.api.service import Caller, Operator, Viewer
 from mainspring.api.wire.base import Answer, In, Nothing
+from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import JobOut
-from mainspring.api.wire.resources import Text
 from mainspring.api.wire.schedules import (
     BackfillIn,
     BackfillOut,
@@ -20,15 +24,16 @@ from mainspring.api.wire.schedules import (
     FiringOut,
     PauseIn,
     PreviewIn,
-    ScheduleIn,
     ScheduleOut,
     TriggerIn,
     Window,
 )
+from mainspring.client.namespaces.schedules import Schedule
 from mainspring.errors import ScheduleNotFound
-from mainspring.model.reserved import RESERVED
-from mainspring.schedules import Schedule
+from mainspring.model.schedules.ledger import Entry
+from mainspring.rules import Rule
 
+_LIST = "schedules"
 _LOOKED_AT = 2_000
 """How many schedules are looked at for a page, where few of them match."""
 
@@ -44,7 +49,7 @@ class Listing(In):
     tag: Text | None = None
     queue: Text | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    cursor: Text | None = Field(None, description="The `next` of the page before.")
+    cursor: Annotated[str, Field(max_length=4000)] | None = Field(None, description="The `next` of the previous page.")
 
 
 class Listed(Answer[list[ScheduleOut]]):
@@ -58,7 +63,8 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
     """Schedules that match, in the order of their ids."""
     found: list[Schedule] = []
     looked_at, last = 0, None
-    async for schedule in caller.scheduler.schedules(name=query.name, tag=query.tag, after=query.cursor):
+    after = await caller.open_cursor(_LIST, query.cursor)
+    async for schedule in caller.scheduler.schedules.find(name=query.name, tag=query.tag, after=after):
         looked_at, last = looked_at + 1, schedule.id
         if _is_wanted(caller, query, schedule):
             found.append(schedule)
@@ -66,30 +72,30 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
             break
     else:
         last = None
-    data = [_shown(caller, schedule) for schedule in found]
-    return Listed(data=data, next=last, complete=last is None or len(found) == query.limit)
+    data = await _shown(caller, found)
+    complete = last is None or len(found) == query.limit
+    return Listed(data=data, next=await caller.seal_cursor(_LIST, last), complete=complete)
 
 
 @router.post("/preview", summary="Show the firings of a rule")
 async def preview_rule(body: PreviewIn, caller: Viewer) -> Answer[list[FiringOut]]:
-    """The next firings of a rule, each with what moved it. Nothing is stored."""
-    rule = body.rule(caller.service.settings.timezone)
-    firings = await caller.scheduler.preview(
-        rule,
-        body.count,
-        start=body.start,
-        schedule_id=body.schedule_id or "preview",
-        jitter=(body.jitter or 0) / 1000,
-    )
+    """The next firings of what `POST /api/jobs` would create from the same fields, each with what moved it. `H` and
+    `jitter` depend on the `id` that the schedule will have. Nothing is stored."""
+    with refusing(rule_field(body)):
+        rule = _needed(rule_of(body, caller.service.settings.timezone))
+        check_calendars(caller, rule)
+        firings = await caller.scheduler.schedules.preview(
+            rule, body.count, start=body.start, schedule_id=body.id or "preview", jitter=body.jitter or 0
+        )
     return Answer(data=[FiringOut.of(firing) for firing in firings])
 
 
 @router.post("/{schedule_id:path}/pause", summary="Pause a schedule")
 async def pause_schedule(schedule_id: ScheduleId, caller: Operator, body: PauseIn | None = None) -> Answer[ScheduleOut]:
     """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
-    before = await reached(caller, schedule_id)
+    before = await caller.schedule(schedule_id)
     reason = "" if body is None else body.reason
-    after = await caller.scheduler.pause_schedule(schedule_id, reason, actor=caller.actor)
+    after = await caller.scheduler.schedules.pause(schedule_id, reason, actor=caller.actor)
     return await _changed(caller, "schedule.pause", before, after)
 
 
@@ -97,9 +103,9 @@ async def pause_schedule(schedule_id: ScheduleId, caller: Operator, body: PauseI
 async def resume_schedule(
     schedule_id: ScheduleId, caller: Operator, body: Nothing | None = None
 ) -> Answer[ScheduleOut]:
-    """Let a schedule fire again, from now on. What it has not fired meanwhile, a backfill can make up for."""
-    before = await reached(caller, schedule_id)
-    after = await caller.scheduler.resume_schedule(schedule_id)
+    """Let a schedule fire again, from now on. A backfill can make up for firings of the pause."""
+    before = await caller.schedule(schedule_id)
+    after = await caller.scheduler.schedules.resume(schedule_id)
     return await _changed(caller, "schedule.resume", before, after)
 
 
@@ -109,9 +115,11 @@ async def skip_firing(schedule_id: ScheduleId, caller: Operator, once: Once, bod
     request that comes again skips none."""
 
     async def make(request_id: str) -> Made:
-        before = await reached(caller, schedule_id)
+        before = await caller.schedule(schedule_id)
         reason = "" if body is None else body.reason
-        after = await caller.scheduler.skip_next(schedule_id, reason, actor=caller.actor, request_id=request_id)
+        after = await caller.scheduler.schedules.skip_next(
+            schedule_id, reason, actor=caller.actor, request_id=request_id
+        )
         return Made(await _changed(caller, "schedule.skip", before, after), 200)
 
     return await once.answer(caller, make)
@@ -131,12 +139,12 @@ async def trigger_schedule(
     asked = body or TriggerIn()
 
     async def make(job_id: str) -> Made:
-        await reached(caller, schedule_id)
-        job = await caller.scheduler.trigger_schedule(
+        await caller.schedule(schedule_id)
+        job = await caller.scheduler.schedules.trigger(
             schedule_id, overlap=asked.overlap, reason=asked.reason, actor=caller.actor, job_id=job_id
         )
         await caller.note("schedule.trigger", schedule_id, after={"job": job.id, "reason": asked.reason})
-        return Made(Answer(data=JobOut.of(caller.scheduler.shown(job))))
+        return Made(Answer(data=JobOut.of(await seen_job(caller, job))))
 
     return await once.answer(caller, make)
 
@@ -146,17 +154,19 @@ async def upcoming(
     schedule_id: ScheduleId, caller: Viewer, count: Annotated[int, Query(ge=1, le=1000)] = 10
 ) -> Answer[list[FiringOut]]:
     """The next firings of a schedule, whether or not it is paused, each with what moved it."""
-    await reached(caller, schedule_id)
-    return Answer(data=[FiringOut.of(firing) for firing in await caller.scheduler.upcoming(schedule_id, count)])
+    await caller.schedule(schedule_id)
+    return Answer(
+        data=[FiringOut.of(firing) for firing in await caller.scheduler.schedules.upcoming(schedule_id, count)]
+    )
 
 
-@router.get("/{schedule_id:path}/ledger", summary="What became of each firing")
+@router.get("/{schedule_id:path}/ledger", summary="The outcome of each firing")
 async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]) -> Answer[list[EntryOut]]:
     """Every firing of a stretch of time, past and to come, with what became of it; the first `limit` of them."""
-    await reached(caller, schedule_id)
+    await caller.schedule(schedule_id)
     start, end = window.between(caller.service.now())
-    entries = await caller.scheduler.ledger(schedule_id, start, end, limit=window.limit)
-    return Answer(data=[EntryOut.of(entry) for entry in entries])
+    entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit)
+    return Answer(data=await _entries(caller, entries))
 
 
 @router.post("/{schedule_id:path}/backfill", summary="Make up for past firings", response_model=Answer[BackfillOut])
@@ -167,7 +177,7 @@ async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, 
 
     async def make(_: str) -> Made:
         # The handed id is not the backfill's: another request for the same window is to go on with this one.
-        await reached(caller, schedule_id)
+        await caller.schedule(schedule_id)
         shown = await (_previewed if body.preview else _backfilled)(caller, schedule_id, body)
         return Made(Answer(data=shown), 200)
 
@@ -175,7 +185,7 @@ async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, 
 
 
 async def _backfilled(caller: Caller, schedule_id: str, body: BackfillIn) -> BackfillOut:
-    done = await caller.scheduler.backfill(
+    done = await caller.scheduler.schedules.backfill(
         schedule_id,
         body.start,
         body.end,
@@ -192,50 +202,48 @@ async def _backfilled(caller: Caller, schedule_id: str, body: BackfillIn) -> Bac
 @router.get("/{schedule_id:path}", summary="A schedule")
 async def get_schedule(schedule_id: ScheduleId, caller: Viewer) -> Answer[ScheduleOut]:
     """A schedule as it is now."""
-    return Answer(data=_shown(caller, await reached(caller, schedule_id)))
+    return await _answer(caller, await caller.schedule(schedule_id))
 
 
 @router.put("/{schedule_id:path}", summary="Store a schedule")
-async def put_schedule(schedule_id: ScheduleId, body: ScheduleIn, caller: Operator) -> Answer[ScheduleOut]:
+async def put_schedule(schedule_id: ScheduleId, body: Creation, caller: Operator) -> Answer[ScheduleOut]:
     """Store a schedule under an id, or let the one that has it become this, at once; where it is that already, nothing
-    changes. One that calls an endpoint or sends emails is made with `POST /api/jobs`."""
-    if body.name.startswith(RESERVED):
-        raise Problem(422, "Names of this kind are reserved; use POST /api/jobs for webhooks and emails.", field="name")
+    changes. It takes what `POST /api/jobs` takes."""
+    if body.id not in (None, schedule_id):
+        raise Problem(422, "The id is in the path already; leave it out.", field="id")
+    plan = make_plan(body.model_copy(update={"id": schedule_id}), caller.service.settings)
     before = await _known(caller, schedule_id)
-    options = body.options()
-    if caller.principal.scope.queues is not None:
-        options.setdefault("queue", "default")  # a handler's own queue may be out of reach
-    caller.check_reach(options.get("queue"), body.name, "queue or name within this key's reach")
-    rule = body.repeat.rule(caller.service.settings.timezone)
-    after = await caller.scheduler.schedule(body.name, body.data, repeat=rule, schedule_id=schedule_id, **options)
+    after = await store_plan(caller, plan, schedule_id)
+    assert isinstance(after, Schedule)
+    if body.enabled is True and after.paused is not None:
+        after = await caller.scheduler.schedules.resume(schedule_id)
     return await _changed(caller, "schedule.put", before, after)
+
+
+def _needed(rule: Rule | None) -> Rule:
+    if rule is None:
+        raise Problem(422, "The rule is missing: give schedule, every or repeat.", field="schedule")
+    return rule
 
 
 @router.delete("/{schedule_id:path}", summary="Delete a schedule")
 async def delete_schedule(schedule_id: ScheduleId, caller: Operator) -> Answer[ScheduleOut]:
     """Delete a schedule and its ledger. Its jobs stay. The answer is what it was."""
-    before = await reached(caller, schedule_id)
-    await caller.scheduler.delete_schedule(schedule_id)
+    before = await caller.schedule(schedule_id)
+    await caller.scheduler.schedules.delete(schedule_id)
     await caller.note("schedule.delete", before.id, before=_told(caller, before))
-    return Answer(data=_shown(caller, before))
-
-
-async def reached(caller: Caller, schedule_id: str) -> Schedule:
-    """A schedule that the caller may see; any other is not there."""
-    schedule = await caller.scheduler.get_schedule(schedule_id)
-    caller.check_reach(schedule.queue, schedule.name, "schedule")
-    return schedule
+    return await _answer(caller, before)
 
 
 async def _known(caller: Caller, schedule_id: str) -> Schedule | None:
     try:
-        return await reached(caller, schedule_id)
+        return await caller.schedule(schedule_id)
     except ScheduleNotFound:
         return None
 
 
 async def _previewed(caller: Caller, schedule_id: str, body: BackfillIn) -> BackfillOut:
-    entries = await caller.scheduler.preview_backfill(
+    entries = await caller.scheduler.schedules.preview_backfill(
         schedule_id, body.start, body.end, which=body.which, limit=body.limit
     )
     return BackfillOut(
@@ -245,7 +253,7 @@ async def _previewed(caller: Caller, schedule_id: str, body: BackfillIn) -> Back
         which=body.which,
         made=0,
         done=False,
-        firings=[EntryOut.of(entry) for entry in entries],
+        firings=await _entries(caller, entries),
     )
 
 
@@ -257,13 +265,26 @@ def _is_wanted(caller: Caller, query: Listing, schedule: Schedule) -> bool:
 async def _changed(caller: Caller, action: str, before: Schedule | None, after: Schedule) -> Answer[ScheduleOut]:
     told = None if before is None else _told(caller, before)
     await caller.note(action, after.id, before=told, after=_told(caller, after))
-    return Answer(data=_shown(caller, after))
+    return await _answer(caller, after)
 
 
-def _shown(caller: Caller, schedule: Schedule) -> ScheduleOut:
-    return ScheduleOut.of(caller.scheduler.shown_schedule(schedule))
+async def _answer(caller: Caller, schedule: Schedule) -> Answer[ScheduleOut]:
+    return Answer(data=(await _shown(caller, [schedule]))[0])
+
+
+async def _shown(caller: Caller, schedules: Sequence[Schedule]) -> list[ScheduleOut]:
+    """Schedules as the caller may see them; why one is paused only where the caller may know the actor."""
+    seen = await with_signed(caller, schedules, "paused")
+    return [ScheduleOut.of(caller.scheduler.privacy.shown(schedule)) for schedule in seen]
+
+
+async def _entries(caller: Caller, entries: Sequence[Entry]) -> list[EntryOut]:
+    """Firings as the caller may see them. Entries without an actor, such as an overlap, are Mainspring's own."""
+    by_hand = iter(await signed(caller, [one for one in entries if one.actor is not None]))
+    return [EntryOut.of(one if one.actor is None else next(by_hand)) for one in entries]
 
 
 def _told(caller: Caller, schedule: Schedule) -> dict[str, Any]:
-    """What the audit log is told of a schedule: all that may be shown of it."""
-    return _shown(caller, schedule).model_dump(mode="json", exclude_none=True)
+    """The audit entry of a schedule: all of its fields, redacted."""
+    shown = ScheduleOut.of(caller.scheduler.privacy.shown(schedule))
+    return shown.model_dump(mode="json", exclude_none=True)

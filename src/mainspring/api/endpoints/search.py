@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query
 
+from mainspring.api.dependencies import Caller, Viewer
+from mainspring.api.jobs.visibility import seen_jobs
+from mainspring.api.middleware.parameters import Prefixed
 from mainspring.api.problems import Problem
-from mainspring.api.service import Viewer
 from mainspring.api.wire.base import InstantIn
-from mainspring.api.wire.jobs import JobOut, SearchAnswer, State
-from mainspring.model.searching import MOST_FOUND, read_value
+from mainspring.api.wire.jobs import JobOut, SearchAnswer
+from mainspring.model.jobs.job import JobState
+from mainspring.model.views.search import MOST_FOUND, read_value
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
-_IN_DATA = "data."
-_KNOWN = {"state", "name", "queue", "tag", "scheduleId", "parentId", "since", "until", "key", "limit", "cursor"}
+_IN_DATA = Prefixed("data.")
+_LIST = "search"
 
 
 @router.get("/search", summary="Search jobs")
 async def search_jobs(
-    request: Request,
     caller: Viewer,
-    state: Annotated[State | None, Query()] = None,
+    in_data: Annotated[list[tuple[str, str]], Depends(_IN_DATA)],
+    state: Annotated[JobState | None, Query()] = None,
     name: Word = None,
     queue: Word = None,
     tag: Word = None,
@@ -39,12 +42,14 @@ async def search_jobs(
         ),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 50,
-    cursor: Annotated[str | None, Query(max_length=4000, description="The `next` of the page before.")] = None,
+    cursor: Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")] = None,
 ) -> SearchAnswer:
     """The jobs that match all that is given. A value is compared as the text that it is and, where it is a number, true
     or false, as that too; nothing in it is an operator. Finished jobs come latest first, pending ones in the order in
     which they run, others newest first. A page never costs much: where few jobs match, it may be short, with `next`
     and `complete: false`."""
+    if parent_id is not None and not await _is_reached(caller, parent_id):
+        return SearchAnswer(data=[], complete=True)
     found = await caller.scheduler.search(
         state=state,
         name=name,
@@ -54,23 +59,25 @@ async def search_jobs(
         parent_id=parent_id,
         since=since,
         until=until,
-        data=_data(request.query_params.multi_items(), key or ()),
+        data=_data(in_data, key or ()),
         scope=caller.principal.scope,
         limit=limit,
-        after=cursor,
+        after=await caller.open_cursor(_LIST, cursor),
     )
-    jobs = [JobOut.of(caller.scheduler.shown(job)) for job in found.jobs]
-    return SearchAnswer(data=jobs, next=found.next, complete=found.complete)
+    jobs = [JobOut.of(job) for job in await seen_jobs(caller, found.jobs)]
+    return SearchAnswer(data=jobs, next=await caller.seal_cursor(_LIST, found.next), complete=found.complete)
+
+
+async def _is_reached(caller: Caller, parent_id: str) -> bool:
+    """Whether a parent may be asked for: that jobs within reach have one out of it is not told."""
+    return caller.scope.everything or bool(await caller.backend.jobs_within([parent_id], caller.scope))
 
 
 def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> dict[str, Any]:
     """The values in the data that are asked for, by their paths."""
     data: dict[str, Any] = {}
-    for name, text in query:
-        if name.startswith(_IN_DATA):
-            _add(data, name.removeprefix(_IN_DATA), text, name)
-        elif name not in _KNOWN:
-            raise Problem(422, f"There is no parameter {name[:100]!r}.", field=f"query.{name[:100]}")
+    for path, text in query:
+        _add(data, path, text, f"{_IN_DATA.prefix}{path}")
     for one in keys:
         path, colon, text = one.partition(":")
         if not colon:

@@ -7,42 +7,56 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
 
-from mainspring.api.principals import BY_KEY, BY_SESSION, check_same_site, cookie_name, needs_tls, unknown
-from mainspring.api.service import Viewer
+from mainspring.api.dependencies import Viewer
+from mainspring.api.middleware.authentication import (
+    BY_KEY,
+    BY_SESSION,
+    check_same_site,
+    cookie_name,
+    needs_tls,
+    unknown,
+)
 from mainspring.api.wire.access import SessionFacts
 from mainspring.api.wire.base import Answer
 
 router = APIRouter(tags=["access"])
 
 
-@router.get("/api/session", summary="Who am I?")
+@router.get("/api/session", summary="The caller of this request")
 async def get_session(caller: Viewer, request: Request) -> Answer[SessionFacts]:
-    """Who makes this request, by whatever way he is recognised, and what he may do. A session is told its token."""
+    """The caller of this request, how it was recognised, and its rights. A session gets its token, too."""
     token = None
     if caller.principal.way == BY_SESSION:
-        token = caller.service.doorkeeper.csrf_token(request.cookies[cookie_name(request)])
+        token = caller.service.authenticator.csrf_token(request.cookies[cookie_name(request)])
     return Answer(data=SessionFacts.of(caller.principal, token))
 
 
 @router.post("/api/session", status_code=201, summary="Log in")
 async def open_session(caller: Viewer, request: Request, response: Response) -> Answer[SessionFacts]:
     """Exchange the API key in the Authorization header for a cookie. Changes need `csrfToken` in X-Csrf-Token then."""
-    principal, doorkeeper = caller.principal, caller.service.doorkeeper
+    principal, authenticator = caller.principal, caller.service.authenticator
     if principal.way != BY_KEY or principal.key is None:
         raise unknown("A session is opened with an API key.")
+    caller.check_current()
     check_same_site(request)
     lasts = timedelta(hours=caller.service.settings.session_hours)
-    text, session = doorkeeper.open_session(principal.key, lasts)
-    await caller.note("session.open", principal.key.id, after={"expiresAt": session.expires_at})
+    text, session = authenticator.open_session(principal.key, lasts)
+    await caller.note_sampled(
+        caller.service.trail.sessions, "session.open", principal.key.id, after={"expiresAt": session.expires_at}
+    )
     _set_cookie(request, response, text, int(lasts.total_seconds()))
     opened = replace(principal, way=BY_SESSION, session=session)
-    return Answer(data=SessionFacts.of(opened, doorkeeper.csrf_token(text)))
+    return Answer(data=SessionFacts.of(opened, authenticator.csrf_token(text)))
 
 
 @router.delete("/api/session", status_code=204, summary="Log out")
 async def close_session(caller: Viewer, request: Request, response: Response) -> None:
-    """Let the browser forget its session. To end it for whoever has a copy, revoke or rotate the key."""
-    await caller.note("session.close", caller.actor)
+    """End the session for good, in every process of the service, and let the browser forget it: a copy of the cookie
+    is of no use from then on, and streams that were opened with it end."""
+    session = caller.principal.session or caller.service.authenticator.session_in(request)
+    if session is not None:
+        await caller.backend.close_session(session.id, session.expires_at)
+    await caller.note_sampled(caller.service.trail.sessions, "session.close", caller.actor)
     _set_cookie(request, response, "", 0)
 
 

@@ -6,18 +6,18 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from mainspring.api.principals import Principal
-from mainspring.api.wire.base import In, Instant, InstantIn, Milliseconds, Out
-from mainspring.model.access import Key, Scope
-from mainspring.model.audit import Link, Row, Verdict
+from mainspring.api.middleware.authentication import Principal
+from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span
+from mainspring.model.access.api_keys import Key, Role, Scope
+from mainspring.model.access.audit import Row
+from mainspring.model.access.audit_chain import Link, Verdict
 
-Role = Literal["viewer", "operator", "admin"]
 _HINT = "The text of this key was shown once, in the answer to the first request; if it was lost, rotate the key."
 Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=100)]
 
 
 class Reach(Out):
-    """What a key reaches: these queues, and jobs whose names begin so. Null is everything."""
+    """The scope of a key: these queues, and jobs whose names begin so. Null is everything."""
 
     queues: list[str] | None = None
     prefixes: list[str] | None = None
@@ -37,8 +37,8 @@ class KeyCreation(In):
         json_schema_extra={"examples": [{"name": "billing", "role": "operator", "queues": ["billing"]}]}
     )
 
-    name: Annotated[str, Field(min_length=1, max_length=200, description="What its owner calls it.")]
-    role: Role = "operator"
+    name: Annotated[str, Field(min_length=1, max_length=200, description="Its name, chosen by its owner.")]
+    role: Role | None = Field(None, description="The first key is an admin's, every other an operator's by default.")
     queues: Names | None = Field(None, description="The queues that it reaches; all, when left out.")
     prefixes: Names | None = Field(None, description="How the names of the jobs that it reaches begin.")
     expires_at: InstantIn | None = None
@@ -47,7 +47,7 @@ class KeyCreation(In):
 class KeyRotation(In):
     """How a key gets a new secret."""
 
-    grace: Milliseconds = Field(0, description="For how long the old secret counts too; at most 30 days.")
+    grace: Span = Field("0s", description="How long the old secret stays valid; at most 30 days.")
 
 
 class KeyFacts(Out):
@@ -62,7 +62,9 @@ class KeyFacts(Out):
     expires_at: Instant | None = None
     last_used_at: Instant | None = Field(None, description="To the minute.")
     rotated_at: Instant | None = None
-    old_until: Instant | None = Field(None, description="Until when the secret before the last rotation counts.")
+    old_until: Instant | None = Field(
+        None, description="The instant at which the secret before the last rotation expires."
+    )
     revoked_at: Instant | None = None
 
     @classmethod
@@ -88,7 +90,7 @@ class NewKeyFacts(KeyFacts):
         "again with the same Idempotency-Key.",
         examples=["ms_…_…"],
     )
-    hint: str | None = Field(None, description="What to do where the key is not shown.")
+    hint: str | None = Field(None, description="The cure where the key is not shown.")
 
     @classmethod
     def shown(cls, key: Key, text: str) -> Self:
@@ -100,18 +102,18 @@ class NewKeyFacts(KeyFacts):
 
 
 class SessionFacts(Out):
-    """Who makes this request, and what he may do."""
+    """The caller of this request, and its rights."""
 
     way: Literal["key", "session", "local"] = Field(
-        description="How he was recognised; local: by being on this machine while there is no key."
+        description="How the caller was recognised; local: by being on this machine while there is no key."
     )
-    actor: str = Field(description="What the audit log calls him.")
+    actor: str = Field(description="The caller's name in the audit log.")
     name: str | None = Field(None, description="Of the key.")
     role: Role
     scope: Reach
     expires_at: Instant | None = Field(None, description="When the session, or the key, ends.")
     csrf_token: str | None = Field(
-        None, description="Of a session: what its changes have to bring along, in the header X-Csrf-Token."
+        None, description="Of a session: the token that its changes carry in the header X-Csrf-Token."
     )
 
     @classmethod
@@ -135,12 +137,13 @@ class AuditRow(Out):
     target: str
     before: Any = None
     after: Any = None
+    key: str | None = Field(None, description="The id of the key that its hash was made with, if there was one.")
     prev: str = Field(description="The hash of the row before.")
     hash: str
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        plain = {one: getattr(row, one) for one in ("n", "id", "at", "actor", "address", "action", "target")}
+        plain = {one: getattr(row, one) for one in ("n", "id", "at", "actor", "address", "action", "target", "key")}
         return cls(**plain, before=row.value_before(), after=row.value_after(), prev=row.prev, hash=row.hash)
 
 
@@ -157,12 +160,13 @@ class AuditLink(Out):
 
 
 class AuditVerdict(Out):
-    """What checking the audit log has found."""
+    """The result of a check of the audit log."""
 
     ok: bool
     checked: int = Field(description="How many rows are in order.")
     broken: int | None = Field(None, description="The number of the first row that is not.")
     reason: str = ""
+    keyed: bool = Field(description="Whether a key that is kept outside the database vouches for all of these rows.")
     last: AuditLink = Field(
         description="The last row that is in order. Kept elsewhere, it shows when the log is written anew."
     )
@@ -174,5 +178,6 @@ class AuditVerdict(Out):
             checked=verdict.checked,
             broken=verdict.broken,
             reason=verdict.reason,
+            keyed=verdict.keyed,
             last=AuditLink.of(verdict.last),
         )

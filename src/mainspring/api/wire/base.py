@@ -1,14 +1,22 @@
-"""What all bodies have in common: camelCase on the wire, nothing unknown, milliseconds, instants ending in Z."""
+"""The base of all bodies: camelCase on the wire, no unknown fields, instants ending in Z.
+
+A duration is text with its unit, such as "5m", under the name that Python has for it. A number of milliseconds has Ms
+in its name; only `every`, `retryDelay`, `duration` and `pollInterval`, which other services named so, have not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
 
+from mainspring.durations import duration_ms, duration_text
 from mainspring.jobtypes.http.templates import instant
+from mainspring.model.unreadable import Listed
 
 LONGEST_MS = 100 * 365 * 86_400_000
 # Instants that can be moved by any zone and any duration without leaving the calendar.
@@ -17,10 +25,15 @@ T = TypeVar("T")
 
 
 class In(BaseModel):
-    """The body of a request. A field that nobody knows is refused."""
+    """The body of a request. An unknown field is refused, and so are NaN and Infinity, which are not JSON."""
 
     model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, populate_by_name=True, hide_input_in_errors=True, frozen=True
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        frozen=True,
+        allow_inf_nan=False,
     )
 
 
@@ -31,15 +44,36 @@ class Nothing(In):
 class Out(BaseModel):
     """The body of a response."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True, hide_input_in_errors=True
+    )
 
 
 class Answer(Out, Generic[T]):
-    """What a call has to say. `next` leads to the next page, where there is one."""
+    """The body of a response. `next` leads to the next page, where there is one."""
 
     success: bool = True
     data: T
     next: str | None = None
+
+
+class UnreadableOut(Out):
+    """A stored document that cannot be read."""
+
+    id: str
+    error: str
+
+
+class ListAnswer(Answer[list[T]], Generic[T]):
+    """All of a list. `unreadable` names what is stored beside it and cannot be read, to keys that reach everything."""
+
+    unreadable: list[UnreadableOut] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, found: Sequence[Any], shown: Sequence[T], *, everything: bool = True) -> Self:
+        """The answer that shows what was found, as far as the caller reaches it."""
+        named = found.unreadable if everything and isinstance(found, Listed) else ()
+        return cls(data=list(shown), unreadable=[UnreadableOut(id=one.id, error=one.error) for one in named])
 
 
 def check_instant(value: datetime) -> datetime:
@@ -56,9 +90,46 @@ InstantIn = Annotated[datetime, AfterValidator(check_instant), Field(examples=["
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MS)]
 
 
+def _with_unit(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f'is text with its unit: write "{value}s" for seconds, "{value}ms" for milliseconds')
+    return value
+
+
+def _check_span(value: str) -> str:
+    if duration_ms(value, "duration") > LONGEST_MS:
+        raise ValueError("is longer than a hundred years")
+    return value
+
+
+Span = Annotated[
+    str,
+    BeforeValidator(_with_unit),
+    AfterValidator(_check_span),
+    Field(max_length=60, pattern=r"^\s*[0-9]", examples=["5m", "1h30m", "250ms"]),
+]
+"""A duration as it comes in; the Scheduler takes it as it is."""
+
+
+def span_seconds(value: str | int) -> float:
+    """A duration that came in, as text or as whole milliseconds."""
+    return (value if isinstance(value, int) else duration_ms(value, "duration")) / 1000
+
+
+def span_text(value: timedelta | float | None) -> str | None:
+    """A duration as it goes out, which can be sent back."""
+    milliseconds = to_ms(value)
+    return None if milliseconds is None else duration_text(milliseconds)
+
+
 def to_ms(value: timedelta | float | None) -> int | None:
     """A duration as whole milliseconds."""
     if value is None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     return round(seconds * 1000)
+
+
+def jsonable(value: Any) -> Any:
+    """A value as JSON can have it; what MongoDB can hold beyond that is shown as text."""
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str)

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out
+from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import JobOut, Reason
-from mainspring.api.wire.resources import Text
-from mainspring.dead_letters import Redrive
-from mainspring.model.dead_letters import MOST_IDS, DeadLetterGroup
+from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.model.dead_letters.dead_letters import MOST_IDS, DeadLetterGroup
 
 JobId = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -37,7 +37,7 @@ class DeadLetterListing(DeadLetterFilterIn):
     """Which dead letters are listed, and how many."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    cursor: Annotated[str, Field(max_length=2000, description="The `next` of the page before.")] | None = None
+    cursor: Annotated[str, Field(max_length=4000, description="The `next` of the previous page.")] | None = None
 
 
 class GroupListing(DeadLetterFilterIn):
@@ -85,8 +85,8 @@ class GroupOut(Out):
     error_type: str
     message: str
     count: int
-    first_seen: Instant
-    last_seen: Instant
+    first_seen: Instant | None
+    last_seen: Instant | None
     sample_job_id: str
 
     @classmethod

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from datetime import datetime
+from typing import Annotated, Any, Self
 
 from pydantic import Field, JsonValue
 
-from mainspring.api.showing import due_at, jsonable
-from mainspring.api.wire.base import Answer, In, Instant, Out, to_ms
-from mainspring.jobtypes.http.scrubbing import is_credential
-from mainspring.model.job import Attempt, Job, JobError, Step
-from mainspring.model.redaction import REDACTED
-from mainspring.model.reserved import HTTP
+from mainspring.api.wire.base import Answer, In, Instant, Out, jsonable, span_text, to_ms
+from mainspring.model.jobs.job import FINISHED, Attempt, Job, JobError, Step
 
 Reason = Annotated[str, Field(max_length=1000, examples=["The customer has called it off."])]
-State = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "blocked"]
 
 
 class CancelIn(In):
@@ -46,7 +42,7 @@ class ProgressOut(Out):
     note: str | None = None
 
 
-class HeldOut(Out):
+class WaitingForOut(Out):
     """Why a pending job is kept back."""
 
     by: str
@@ -55,7 +51,7 @@ class HeldOut(Out):
 
 
 class JobOut(Out):
-    """A job as it is now. What is encrypted or redacted in its data and its result is replaced by a word."""
+    """A job as it is now. Encrypted and redacted values in its data and its result are replaced by a word."""
 
     id: str
     name: str
@@ -70,14 +66,14 @@ class JobOut(Out):
     finished_at: Instant | None = None
     expires_at: Instant | None = None
     tries: int = Field(description="Attempts that were used in this round.")
-    token: int = Field(description="The fence: rises with every claim.")
+    token: int = Field(description="The fencing token: rises with every claim.")
     result: JsonValue = None
     error: ErrorOut | None = None
     progress: ProgressOut | None = None
-    held: HeldOut | None = None
+    waiting_for: WaitingForOut | None = None
     worker: str | None = None
-    timeout: int | None = None
-    executes: str | None = None
+    timeout: str | None = None
+    guarantee: str | None = None
     schedule_id: str | None = None
     scheduled_for: Instant | None = None
     parent_id: str | None = None
@@ -88,12 +84,12 @@ class JobOut(Out):
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """A job that has been through `Scheduler.shown`."""
-        return cls(**_fields(job))
+        """A job that has been through `scheduler.privacy.shown`."""
+        return cls(**job_fields(job))
 
 
 class AttemptOut(Out):
-    """One try at running a job."""
+    """One attempt at a job."""
 
     number: int
     token: int
@@ -113,7 +109,7 @@ class AttemptOut(Out):
             token=attempt.token,
             outcome=attempt.outcome,
             worker=attempt.worker,
-            scheduled_at=due_at(job, attempt),
+            scheduled_at=_due_at(job, attempt),
             started_at=attempt.started_at,
             ended_at=attempt.ended_at,
             duration=to_ms(attempt.duration),
@@ -144,14 +140,14 @@ class JobDetail(JobOut):
     log: list[str] = Field(description="The lines of the attempt that runs.")
     result_note: str | None = None
     lease_until: Instant | None = None
-    start_within: int | None = None
+    start_within: str | None = None
     suspect: bool = False
     data_version: int = 1
     asked_priority: int | None = None
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        fields = _fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
+        fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
         return cls(
             **fields,
             attempts=[AttemptOut.of(job, attempt) for attempt in job.attempts],
@@ -160,7 +156,7 @@ class JobDetail(JobOut):
             log=[str(line) for line in job.log],
             result_note=job.result_note,
             lease_until=job.lease_until,
-            start_within=to_ms(job.start_within),
+            start_within=span_text(job.start_within),
             suspect=job.suspect,
             data_version=job.data_version,
             asked_priority=job.asked_priority,
@@ -204,31 +200,32 @@ class ExplanationOut(Out):
 
 _SAME = (
     *("id", "name", "queue", "state", "priority", "run_at", "created_at", "started_at", "finished_at", "expires_at"),
-    *("tries", "token", "worker", "executes", "schedule_id", "scheduled_for", "parent_id", "dedupe_key"),
+    *("tries", "token", "worker", "guarantee", "schedule_id", "scheduled_for", "parent_id", "dedupe_key"),
     *("fingerprint", "cancel_requested", "encrypted"),
 )
 
 
-def shown_data(name: str, data: Any) -> dict[str, Any]:
-    """Data that has been through `shown`, as JSON; of a webhook, without the values of headers that are credentials."""
+def shown_data(data: Any) -> dict[str, Any]:
+    """Data that has been through `shown`, as JSON."""
     plain = jsonable(data)
-    if not isinstance(plain, dict):
-        return {"": plain}
-    request = plain.get("request") if name == HTTP else None
-    if isinstance(request, dict) and isinstance(request.get("headers"), dict):
-        headers = {key: REDACTED if is_credential(key) else value for key, value in request["headers"].items()}
-        plain["request"] = request | {"headers": headers}
-    return plain
+    return plain if isinstance(plain, dict) else {"": plain}
 
 
-def _fields(job: Job) -> dict[str, Any]:
-    progress, held = job.progress, job.held
+def job_fields(job: Job) -> dict[str, Any]:
+    """The fields of a job that all shapes of it share, under the names of `JobOut`."""
+    progress, held = job.progress, job.waiting_for
     return {key: getattr(job, key) for key in _SAME} | {
-        "data": shown_data(job.name, job.data),
+        "data": shown_data(job.data),
         "tags": [str(tag) for tag in job.tags],
         "result": jsonable(job.result),
         "error": ErrorOut.of(job.error),
         "progress": None if progress is None else ProgressOut(percent=progress.percent, note=progress.note),
-        "held": None if held is None else HeldOut(by=held.by, note=held.note, since=held.since),
-        "timeout": to_ms(job.timeout),
+        "waiting_for": None if held is None else WaitingForOut(by=held.by, note=held.note, since=held.since),
+        "timeout": span_text(job.timeout),
     }
+
+
+def _due_at(job: Job, attempt: Attempt) -> datetime | None:
+    """When an attempt was due: as the schedule, the attempt itself or, for the last attempt, the job says."""
+    ended_it = attempt.token == job.token and job.state in FINISHED and attempt.outcome != "retried"
+    return job.scheduled_for or attempt.run_at or (job.run_at if ended_it else None)

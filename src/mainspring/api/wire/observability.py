@@ -1,4 +1,4 @@
-"""Health, statistics and events on the wire."""
+"""Workers, health, statistics and events on the wire."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue
 
-from mainspring.api.wire.base import Instant, Out, to_ms
-from mainspring.model.changes import CONTROL, GAP, JOB, Change
-from mainspring.model.health import Health, WorkerFacts
-from mainspring.model.statistics import BOUNDS, Counts, Point, Statistics
+from mainspring.api.wire.base import Instant, Out, span_text, to_ms
+from mainspring.model.views.changes import CONTROL, GAP, JOB, Change
+from mainspring.model.views.health import Health
+from mainspring.model.views.statistics import BOUNDS, Counts, Point, Statistics
+from mainspring.model.workers import WorkerStatus
 
 
 class SchedulerFacts(Out):
@@ -24,35 +25,44 @@ class PollingScheduler(SchedulerFacts):
     poll_interval: int = Field(description="How long a worker sleeps at most without being woken, in milliseconds.")
 
 
-class LiveWorker(Out):
-    """A worker whose last beat is recent."""
+class WorkerOut(Out):
+    """A worker process as its last beat described it. No queues or handlers means all of them."""
 
     id: str
-    last_beat_at: Instant
-    started_at: Instant | None = None
-    running_jobs: int
-    max_concurrent_jobs: int
-    queues: list[str] | None = Field(description="The queues it serves; null is all.")
+    host: str
+    pid: int
+    live: bool
+    queues: list[str] | None
+    handlers: list[str] | None
+    versions: dict[str, int]
+    concurrency: int
+    running: int
+    version: str | None
+    started_at: Instant | None
+    beat_at: Instant | None
+    lease_until: Instant | None
+    error: str | None = Field(None, description="The unreadable fields of its document.")
 
     @classmethod
-    def of(cls, worker: WorkerFacts) -> Self:
+    def of(cls, worker: WorkerStatus) -> Self:
+        same = ("id", "host", "pid", "live", "concurrency", "running", "version", "started_at", "beat_at")
         return cls(
-            id=worker.id,
-            last_beat_at=worker.beat_at,
-            started_at=worker.started_at,
-            running_jobs=worker.running,
-            max_concurrent_jobs=worker.concurrency,
+            **{name: getattr(worker, name) for name in (*same, "lease_until", "error")},
             queues=None if worker.queues is None else list(worker.queues),
+            handlers=None if worker.handlers is None else list(worker.handlers),
+            versions=dict(worker.versions),
         )
 
 
 class Movement(Out):
-    """What is over its time now; null where nothing is."""
+    """The oldest overdue work; null where there is none."""
 
-    oldest_due_at: Instant | None = Field(None, description="The job that is due for longest and that nobody took.")
+    oldest_due_at: Instant | None = Field(
+        None, description="The run time of the job that has been due for longest without being claimed."
+    )
     oldest_due_queue: str | None = None
-    oldest_lease_at: Instant | None = Field(None, description="When the lease ended that is over for longest.")
-    oldest_firing_at: Instant | None = Field(None, description="When the schedule should have fired that is latest.")
+    oldest_lease_at: Instant | None = Field(None, description="The end of the lease that ran out first.")
+    oldest_firing_at: Instant | None = Field(None, description="The firing that is overdue for longest.")
 
     @classmethod
     def of(cls, health: Health) -> Self:
@@ -75,8 +85,8 @@ class HealthReport(Out):
     reasons: list[str]
     scheduler: PollingScheduler
     database: bool = Field(description="Whether MongoDB is reached, with a primary, and its clock is known.")
-    workers: list[LiveWorker]
-    progress: Movement | None = Field(description="Not told to a key that reaches some jobs only.")
+    workers: list[WorkerOut]
+    progress: Movement | None = Field(description="Null for a key with a scope.")
 
 
 class Executions(Out):
@@ -94,7 +104,7 @@ class Summary(Out):
 
 
 class CountsOut(Out):
-    """What happened. Durations and lateness are in milliseconds; percentiles are as exact as their bins are narrow."""
+    """Counts of attempts. Percentiles, of durations, are as exact as their bins are narrow."""
 
     started: int
     completed: int
@@ -103,11 +113,11 @@ class CountsOut(Out):
     cancelled: int
     snoozed: int
     lost: int
-    mean_duration: int | None = None
-    mean_lateness: int | None = None
-    p50: int | None = None
-    p95: int | None = None
-    p99: int | None = None
+    mean_duration_ms: int | None = None
+    mean_lateness_ms: int | None = None
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
 
     @classmethod
     def of(cls, counts: Counts) -> Self:
@@ -123,16 +133,16 @@ class StatsPoint(CountsOut):
 
 
 class Histogram(Out):
-    """How many attempts took how long: `counts[n]` took at most `bounds[n]` milliseconds, the last ones longer."""
+    """How many attempts took how long: `counts[n]` took at most `boundsMs[n]`, the last ones longer."""
 
-    bounds: list[int]
+    bounds_ms: list[int]
     counts: list[int]
 
 
 class Series(Out):
     start: Instant
     end: Instant
-    step: int
+    step: str
     points: list[StatsPoint]
     total: CountsOut
     durations: Histogram
@@ -142,26 +152,26 @@ class Series(Out):
         return cls(
             start=found.start,
             end=found.end,
-            step=to_ms(found.step) or 0,
+            step=span_text(found.step) or "0s",
             points=[StatsPoint.at_point(point) for point in found.points],
             total=CountsOut.of(found.total),
-            durations=Histogram(bounds=list(BOUNDS), counts=found.total.bins),
+            durations=Histogram(bounds_ms=list(BOUNDS), counts=found.total.bins),
         )
 
 
 def _figures(counts: Counts) -> dict[str, int | None]:
     plain = ("started", "completed", "failed", "retried", "cancelled", "snoozed", "lost")
     return {name: getattr(counts, name) for name in plain} | {
-        "mean_duration": to_ms(counts.mean_duration),
-        "mean_lateness": to_ms(counts.mean_lateness),
-        "p50": to_ms(counts.percentile(0.5)),
-        "p95": to_ms(counts.percentile(0.95)),
-        "p99": to_ms(counts.percentile(0.99)),
+        "mean_duration_ms": to_ms(counts.mean_duration),
+        "mean_lateness_ms": to_ms(counts.mean_lateness),
+        "p50_ms": to_ms(counts.percentile(0.5)),
+        "p95_ms": to_ms(counts.percentile(0.95)),
+        "p99_ms": to_ms(counts.percentile(0.99)),
     }
 
 
 class Event(Out):
-    """The data of an event. What a job carries is not told: ask for the job, where that is allowed."""
+    """The data of an event. A job's data is not part of it: ask for the job, where that is allowed."""
 
     at: Instant
     change: str | None = None
@@ -173,6 +183,7 @@ class Event(Out):
     progress: float | None = None
     schedule_id: str | None = None
     reason: str | None = None
+    detail: str | None = None
 
     @classmethod
     def of(cls, change: Change) -> Self:

@@ -5,123 +5,31 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field
 
-from mainspring.api.showing import jsonable
-from mainspring.api.wire.base import In, Instant, InstantIn, Milliseconds, Out, to_ms
+from mainspring.api.wire.base import In, Instant, InstantIn, Out, jsonable, span_text, to_ms
+from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import Reason, shown_data
-from mainspring.api.wire.resources import Cron as CronText
-from mainspring.api.wire.resources import ExecutionType, Text
-from mainspring.cron import Cron
-from mainspring.model.calendar import Calendar
-from mainspring.model.ledger import Entry
-from mainspring.model.retry import Retry
-from mainspring.model.rules import At, Every, Except, RRule, Rule
-from mainspring.model.schedule import Firing, ScheduleFacts
-from mainspring.store.calendars import StoredCalendar
-from mainspring.store.ledger import Backfill
+from mainspring.model.schedules.firing_plan import Overlap
+from mainspring.model.schedules.ledger import Entry
+from mainspring.model.schedules.schedule import Firing, ScheduleFacts
+from mainspring.rules.calendars.calendar import Calendar
+from mainspring.store.schedules.calendars import StoredCalendar
+from mainspring.store.schedules.ledger import Backfill
 
-Overlap = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Day = Annotated[str, Field(max_length=20, examples=["2030-12-24"])]
 
 
-class RuleIn(In):
-    """When a schedule fires: one of `cron`, `every`, `rrule` and `at`; `except` takes the days of calendars out."""
+class PreviewIn(Creation):
+    """The body that would create a schedule, of which only the times count, and the number of firings to show."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"cron": "0 9 * * MON-FRI", "timezone": "Europe/Paris"}, {"every": 300_000}]}
+        json_schema_extra={"examples": [{"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Paris", "count": 3}]}
     )
-
-    cron: CronText | None = None
-    every: Annotated[Milliseconds | Text, Field(description="Milliseconds, or text such as 5m.")] | None = None
-    rrule: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-    at: Annotated[list[InstantIn], Field(min_length=1, max_length=1000)] | None = None
-    timezone: Text | None = None
-    calendars: Annotated[list[Text], Field(max_length=20)] | None = Field(
-        None, alias="except", description="Names of calendars on whose days it does not fire."
-    )
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [name for name in ("cron", "every", "rrule", "at") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("give one of cron, every, rrule and at")
-        if self.timezone is not None and given[0] in ("every", "at"):
-            raise ValueError(f"{given[0]} has no timezone: leave it out")
-        return self
-
-    def rule(self, zone: str) -> Rule:
-        """The rule that this says; without a zone of its own, in the service's."""
-        rule = self._bare(self.timezone or zone)
-        return Except(rule, *self.calendars) if self.calendars else rule
-
-    def _bare(self, zone: str) -> Rule:
-        if self.cron is not None:
-            return Cron(self.cron, zone)
-        if self.rrule is not None:
-            return RRule(self.rrule, zone)
-        if self.every is not None:
-            return Every(self.every if isinstance(self.every, str) else timedelta(milliseconds=self.every))
-        return At(self.at or ())
-
-
-class PreviewIn(RuleIn):
-    """A rule, and how many of its firings to show."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 10
     start: InstantIn | None = None
-    schedule_id: Text | None = Field(None, description="H and jitter depend on the id that the schedule will have.")
-    jitter: Milliseconds | None = None
-
-
-class ScheduleIn(In):
-    """What a schedule is to be: which jobs it makes, and when."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"name": "send-report", "data": {"to": "a@b.example"}, "repeat": {"cron": "0 9 * * MON-FRI"}}]
-        }
-    )
-
-    name: Text
-    data: dict[str, JsonValue] | None = None
-    repeat: RuleIn
-    queue: Text | None = None
-    priority: Annotated[int, Field(ge=1, le=10)] | None = None
-    tags: Annotated[list[Text], Field(max_length=50)] | None = None
-    timeout: Annotated[int, Field(ge=1, le=31 * 86_400_000)] | None = None
-    execution_type: ExecutionType | None = None
-    retry_attempts: Annotated[int, Field(ge=0, le=1000)] | None = Field(None, description="Tries after the first.")
-    retry_delay: Milliseconds | None = Field(None, description="The pause before the second try; later ones grow.")
-    start_within: Milliseconds | None = None
-    start_at: InstantIn | None = None
-    end_at: InstantIn | None = None
-    max_runs: Count | None = None
-    jitter: Milliseconds | None = None
-    misfire: Literal["skip", "latest", "all"] | None = None
-    misfire_grace: Milliseconds | None = None
-    misfire_limit: Annotated[int, Field(ge=1, le=1000)] | None = None
-    start_deadline: Milliseconds | None = None
-    overlap: Overlap | None = None
-    pause_after: Count | None = None
-
-    def options(self) -> dict[str, Any]:
-        """What `Scheduler.schedule` takes beside the name, the data and the rule."""
-        same = ("queue", "priority", "tags", "start_at", "end_at", "max_runs", "misfire", "misfire_limit", "overlap")
-        spans = ("timeout", "start_within", "jitter", "misfire_grace", "start_deadline")
-        options = {key: getattr(self, key) for key in (*same, "pause_after")}
-        options |= {key: None if (span := getattr(self, key)) is None else span / 1000 for key in spans}
-        options["executes"] = None if self.execution_type is None else self.execution_type.lower()
-        return {key: value for key, value in (options | {"retry": self._retry()}).items() if value is not None}
-
-    def _retry(self) -> Retry | None:
-        given: dict[str, Any] = {}
-        if self.retry_attempts is not None:
-            given["attempts"] = self.retry_attempts + 1
-        if self.retry_delay is not None:
-            given["delay"] = self.retry_delay / 1000
-        return Retry(**given) if given else None
 
 
 class PauseIn(In):
@@ -151,18 +59,18 @@ class BackfillIn(In):
 class PauseOut(Out):
     """Why a schedule does not fire."""
 
-    at: Instant
+    at: Instant | None
     reason: str
     actor: str | None = None
 
 
 class PolicyOut(Out):
-    """What is done when firings are missed or runs overlap."""
+    """The policies for missed firings and overlapping runs."""
 
     misfire: str
-    misfire_grace: int
+    misfire_grace: str
     misfire_limit: int
-    start_deadline: int | None
+    start_deadline: str | None
     overlap: str
     max_runs: int | None
 
@@ -188,30 +96,31 @@ class ScheduleOut(Out):
     tags: list[str]
     start_at: Instant | None
     end_at: Instant | None
-    jitter: int | None
+    jitter: str | None
     policy: PolicyOut
     pause_after: int | None
     declared_by: str | None
-    created_at: Instant
-    updated_at: Instant
+    created_at: Instant | None
+    updated_at: Instant | None
+    error: str | None = Field(None, description="The unreadable fields of its document.")
 
     @classmethod
     def of(cls, schedule: ScheduleFacts) -> Self:
-        """A schedule that has been through `Scheduler.shown_schedule`."""
+        """A schedule that has been through `scheduler.privacy.shown`."""
         paused, policy = schedule.paused, schedule.policy
         return cls(
             **{key: getattr(schedule, key) for key in _SAME},
-            data=shown_data(schedule.name, schedule.data),
+            data=shown_data(schedule.data),
             rule=jsonable(schedule.rule.to_document()),
             description=schedule.rule.describe(),
             tags=list(schedule.tags),
-            jitter=to_ms(schedule.jitter),
+            jitter=span_text(schedule.jitter),
             paused=None if paused is None else PauseOut(at=paused.at, reason=paused.reason, actor=paused.actor),
             policy=PolicyOut(
                 misfire=policy.misfire,
-                misfire_grace=round(policy.misfire_grace * 1000),
+                misfire_grace=span_text(policy.misfire_grace) or "0s",
                 misfire_limit=policy.misfire_limit,
-                start_deadline=to_ms(policy.start_deadline),
+                start_deadline=span_text(policy.start_deadline),
                 overlap=policy.overlap,
                 max_runs=policy.max_runs,
             ),
@@ -220,7 +129,7 @@ class ScheduleOut(Out):
 
 _SAME = (
     *("id", "name", "state", "next_at", "due_at", "last_at", "last_job_id", "runs", "failures", "queue", "priority"),
-    *("start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at"),
+    *("start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
 )
 
 
@@ -244,7 +153,7 @@ class EntryOut(Out):
     at: Instant
     outcome: str
     reason: str
-    late_by: int | None
+    late_by_ms: int | None
     job_id: str | None
     actor: str | None
 
@@ -254,7 +163,7 @@ class EntryOut(Out):
             at=entry.at,
             outcome=entry.outcome,
             reason=entry.reason,
-            late_by=to_ms(entry.late_by),
+            late_by_ms=to_ms(entry.late_by),
             job_id=entry.job_id,
             actor=entry.actor,
         )
@@ -270,7 +179,7 @@ class BackfillOut(Out):
     which: str
     made: int
     done: bool
-    firings: list[EntryOut] | None = Field(None, description="Of a preview: what it would make up for.")
+    firings: list[EntryOut] | None = Field(None, description="Of a preview: the firings that it would make up for.")
 
     @classmethod
     def of(cls, backfill: Backfill) -> Self:

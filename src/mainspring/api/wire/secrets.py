@@ -6,27 +6,49 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from mainspring.api.wire.base import In, Instant, Milliseconds, Out
-from mainspring.model.secrets import LARGEST, Secret
+from mainspring.api.wire.base import In, Instant, Out, Span
+from mainspring.api.wire.job_requests import Text
+from mainspring.model.privacy.origins import MOST_ORIGINS
+from mainspring.model.privacy.secrets import LARGEST, Secret
+
+Origin = Annotated[str, Field(min_length=1, max_length=300)]
+Names = Annotated[list[Text], Field(min_length=1, max_length=100)]
 
 
 class SecretIn(In):
     """A secret's value: given, or made by the server."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"value": "a-token-of-yours"}, {"generate": "signing", "keepOld": 86_400_000}]}
+        json_schema_extra={
+            "examples": [
+                {"value": "a-token-of-yours", "origins": ["https://api.example.com"], "queues": ["billing"]},
+                {"generate": "signing", "origins": ["https://*.example.com"], "keepOld": "1d"},
+            ]
+        }
     )
 
     value: Annotated[SecretStr, Field(min_length=1, max_length=LARGEST)] | None = Field(
-        None, description="The value. It is stored encrypted, and nobody can read it back here."
+        None, description="The value. It is stored encrypted and cannot be read back."
     )
     generate: Literal["signing"] | None = Field(
         None,
         description="Let the server make a secret to sign webhooks with (Standard Webhooks, `whsec_…`). "
         "The answer shows it, this once.",
     )
-    keep_old: Milliseconds = Field(
-        0, description="For how long webhooks are signed with the value before, too, so that receivers can change over."
+    origins: Annotated[list[Origin], Field(min_length=1, max_length=MOST_ORIGINS)] = Field(
+        description="Where webhooks may send it: scheme, host and port. `https://*.example.com` means every host below "
+        'example.com; `["*"]`, alone, means everywhere.',
+        examples=[["https://api.example.com"]],
+    )
+    queues: Names | None = Field(
+        None,
+        description="The queues whose jobs may use it. Without `queues` and `prefixes` every job may, but keys that "
+        "reach some queues or names only cannot make such a job.",
+    )
+    prefixes: Names | None = Field(None, description="The prefixes of the names of jobs that may use it.")
+    keep_old: Span = Field(
+        "0s",
+        description="For how long webhooks are signed with the value before, too, so that receivers can change over.",
     )
 
     @model_validator(mode="after")
@@ -37,26 +59,34 @@ class SecretIn(In):
 
 
 class SecretOut(Out):
-    """What is known of a secret. Its value is not."""
+    """A secret without its value."""
 
     name: str = Field(examples=["billing-token"])
-    kid: str = Field(description="The id of the key that it is encrypted with.", examples=["2026a"])
+    key_id: str = Field(description="The id of the key that it is encrypted with.", examples=["2026a"])
     version: int = Field(description="1 at first; rises with every new value.")
     created_at: Instant
     updated_at: Instant
     actor: str | None = None
     old_until: Instant | None = Field(None, description="Until when the value before is signed with, too.")
+    origins: list[str] = Field(description="Where webhooks may send it; nowhere, if there are none.")
+    queues: list[str] | None = Field(None, description="The queues whose jobs may use it; null: all.")
+    prefixes: list[str] | None = Field(
+        None, description="The prefixes of the names of jobs that may use it; null: any name."
+    )
 
     @classmethod
     def of(cls, secret: Secret) -> Self:
         return cls(
             name=secret.name,
-            kid=secret.kid,
+            key_id=secret.key_id,
             version=secret.version,
             created_at=secret.created_at,
             updated_at=secret.updated_at,
             actor=secret.actor,
             old_until=secret.old_until,
+            origins=list(secret.origins),
+            queues=None if secret.queues is None else list(secret.queues),
+            prefixes=None if secret.prefixes is None else list(secret.prefixes),
         )
 
 

@@ -5,51 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mainspring.config import Settings
-from mainspring.engine.archive import Archive
-from mainspring.engine.controls import Controls
-from mainspring.engine.counting import Counting
-from mainspring.engine.events import Events
-from mainspring.engine.gatekeeper import Gatekeeper
-from mainspring.engine.holdings import Holdings
-from mainspring.engine.limits import Limits
+from mainspring.config.settings import Settings
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.handlers import Handlers
+from mainspring.engine.limits.controls import Controls
+from mainspring.engine.limits.job_gates import Limits
+from mainspring.engine.limits.limiter import Limiter
 from mainspring.engine.peers import Peers
-from mainspring.engine.secrecy import Secrecy
-from mainspring.engine.slots import Slots
-from mainspring.handlers import Handlers
+from mainspring.engine.privacy import Privacy
+from mainspring.engine.run.claimed_jobs import ClaimedJobs
+from mainspring.engine.run.slots import Slots
+from mainspring.engine.services.archive import Archive
+from mainspring.engine.services.counting import Counting
 from mainspring.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ChoreContext:
     """All that a chore may need."""
 
     store: Store
     settings: Settings
-    events: Events
+    events: Callbacks
     handlers: Handlers
-    holdings: Holdings
+    claimed_jobs: ClaimedJobs
     slots: Slots
     peers: Peers
-    gatekeeper: Gatekeeper
+    limiter: Limiter
     limits: Limits
     controls: Controls
     worker: str
-    look: Callable[[], None]
+    poll_all: Callable[[], None]
     """Lets the worker look for jobs at once, in all queues."""
     archive: Archive
-    secrecy: Secrecy
+    secrecy: Privacy
     counting: Counting
 
 
 class Chore:
-    """One kind of chore. `exclusive`: one worker at a time is enough, which a lock sees to."""
+    """One kind of chore. `exclusive`: one worker at a time is enough, which a lock sees to. `prompt`: others wait for
+    it, and it has a task of its own. `at_start`: done as soon as the worker starts."""
 
     name = ""
     exclusive = False
+    prompt = False
+    at_start = False
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: ChoreContext) -> None:
+        self._context = context
 
     @property
     def every(self) -> float:

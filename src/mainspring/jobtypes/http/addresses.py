@@ -1,22 +1,20 @@
-"""Which addresses a job of this service may connect to. Pure: numbers in, a reason out.
+"""The addresses that jobs may connect to. Pure: numbers in, a reason out.
 
-Everything that is not plainly a public unicast address is refused, so that what nobody thought of is refused too. An
-IPv6 address that carries an IPv4 one is judged by both: it is the inner one that a gateway would connect to. `Allow`
-is the operator's list of exceptions.
+Every address that is not plainly public unicast is refused, so that unforeseen kinds of addresses are refused too. An
+IPv6 address that carries an IPv4 one is judged by both: a gateway would connect to the inner one. `Allow` is the
+operator's list of exceptions.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.networks import Address, Network, is_in, list_entries, parse_network, unmapped
 
 ALLOW_VARIABLE = "MAINSPRING_HTTP_ALLOW"
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
 
 _V4_REFUSED = tuple(
     (IPv4Network(network), reason)
@@ -61,7 +59,7 @@ _LOW = 0xFFFF_FFFF
 
 
 def refusal(address: Address) -> str | None:
-    """What is wrong with an address as a target: "a loopback address"; None if it is a public one."""
+    """Why an address is refused as a target: "a loopback address"; None if it is a public one."""
     if isinstance(address, IPv4Address):
         return _refusal_of_v4(address)
     if address.scope_id is not None:
@@ -85,15 +83,6 @@ def _refusal_of_v4(address: IPv4Address) -> str | None:
     return None if address.is_global and not address.is_multicast else "a reserved address"
 
 
-@lru_cache(1024)
-def parse_address(text: str) -> Address | None:
-    """An address in its one ordinary spelling; None for everything else (`127.1`, `0x7f000001`, names)."""
-    try:
-        return ip_address(text) if text.isascii() else None
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Allow:
     """Targets that may be connected to though they are not public: networks and names, each with an optional port."""
@@ -106,7 +95,7 @@ class Allow:
         """Read a list such as `127.0.0.1,10.1.0.0/16,[::1]:8080,internal.example:8080`."""
         networks: list[tuple[Network, int | None]] = []
         names: set[tuple[str, int | None]] = set()
-        for entry in filter(None, (word.strip() for word in text.split(","))):
+        for entry in list_entries(text):
             host, port = _split_port(entry)
             network = _network(host, entry)
             if network is not None:
@@ -122,11 +111,9 @@ class Allow:
 
     def allows_address(self, address: Address, port: int) -> bool:
         """Whether an address is on the list; an IPv4 address in IPv6 clothes is the same address."""
-        if isinstance(address, IPv6Address):
-            if address.scope_id is not None:
-                return False
-            address = address.ipv4_mapped or address
-        return any(only in (None, port) and address in network for network, only in self.networks)
+        if isinstance(address, IPv6Address) and address.scope_id is not None:
+            return False
+        return is_in(unmapped(address), (network for network, only in self.networks if only in (None, port)))
 
 
 _ENTRY = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::([0-9]{1,5}))?")
@@ -147,7 +134,7 @@ def _split_port(entry: str) -> tuple[str, int | None]:
 
 def _network(host: str, entry: str) -> Network | None:
     try:
-        return ip_network(host)
+        return parse_network(host)
     except ValueError as error:
         if "/" in host or ":" in host:
             raise _bad_entry(entry, f" ({error})") from None

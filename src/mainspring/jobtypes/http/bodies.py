@@ -15,6 +15,7 @@ from urllib.parse import quote
 from mainspring.jobtypes.http.templates import (
     Facts,
     Hole,
+    Room,
     TemplateError,
     check_json,
     check_template,
@@ -28,6 +29,7 @@ from mainspring.jobtypes.http.templates import (
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain; charset=utf-8"
 BYTES_TYPE = "application/octet-stream"
+LONGEST_BODY = 1 << 20
 
 
 def check_body(body: Any, content_type: str | None, templates: bool, data: Mapping[str, Any] | None) -> int:
@@ -48,13 +50,20 @@ def check_body(body: Any, content_type: str | None, templates: bool, data: Mappi
 
 def build_body(body: Any, content_type: str | None, facts: Facts | None) -> tuple[bytes, str]:
     """The bytes of a body, with values put in where there are facts, and the type it has where none is given."""
+    room = Room("The body", LONGEST_BODY)
     if not isinstance(body, str):
-        return dump_json(render_json(body, facts) if facts else body), JSON_TYPE
+        return _bounded(dump_json(render_json(body, facts, room) if facts else body)), JSON_TYPE
     if facts is None or not any(isinstance(part, Hole) for part in parse_template(body)):
-        return _encode(body), TEXT_TYPE
+        return _bounded(_encode(body)), TEXT_TYPE
     if _is_json(content_type):
-        return dump_json(render_json(_parse(body), facts)), TEXT_TYPE
-    return _encode(render(body, facts, _escape_for(content_type))), TEXT_TYPE
+        return _bounded(dump_json(render_json(_parse(body), facts, room))), TEXT_TYPE
+    return _bounded(_encode(render(body, facts, room, _escape_for(content_type)))), TEXT_TYPE
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > LONGEST_BODY:
+        raise TemplateError(f"The body is larger than {LONGEST_BODY:,} bytes when it is filled in.")
+    return data
 
 
 def _media_type(content_type: str | None) -> str:
@@ -89,4 +98,4 @@ def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise TemplateError("The body is no valid text: it holds half of a character.") from None
+        raise TemplateError("The body is not valid text: it contains a lone surrogate.") from None

@@ -21,8 +21,9 @@ from aiohttp.tracing import Trace
 from yarl import URL
 
 from mainspring.errors import ConfigurationError
-from mainspring.jobtypes.http.addresses import ALLOW_VARIABLE, Allow, parse_address, refusal
+from mainspring.jobtypes.http.addresses import ALLOW_VARIABLE, Allow, refusal
 from mainspring.jobtypes.http.urls import split_url
+from mainspring.model.networks import parse_address
 
 _LOCAL_NAMES = ("localhost", "metadata.google.internal")
 _LOOKUPS = 8
@@ -45,7 +46,7 @@ class _Refused(OSError):
         self.refused = refused
 
 
-class Guard:
+class SsrfGuard:
     """Judges targets by an allow-list and the rules for addresses."""
 
     def __init__(self, allow: Allow | None = None) -> None:
@@ -74,7 +75,7 @@ class Guard:
         """Refuse an address that is about to be connected to, for a host that was asked for."""
         parsed = parse_address(address)
         if parsed is None:
-            raise _refused(host, port, "something that is no plain address")
+            raise _refused(host, port, "something other than a plain address")
         if getattr(parsed, "scope_id", None) is not None:
             raise _refused(host, port, "an address with a zone")
         if self.allow.allows_address(parsed, port) or self.allow.allows_name(host, port):
@@ -98,10 +99,10 @@ class Guard:
 
 
 def _refused(host: str, port: int, reason: str) -> TargetRefused:
-    """The address behind a name is not told: who may write webhooks need not learn the network's map."""
+    """The message does not name the address behind a name: a caller that writes webhooks must not map the network."""
     shown = f"[{host}]" if ":" in host else host
     return TargetRefused(
-        f"The target {shown} is, or leads to, {reason}; only public ones are called. If it is meant, whoever runs "
+        f"The target {shown} is, or leads to, {reason}; only public ones are called. If it is meant, the operator of "
         f"Mainspring can allow it: {ALLOW_VARIABLE}={shown}:{port}"
     )
 
@@ -133,7 +134,7 @@ def _result(host: str, family: int, protocol: int, place: tuple[Any, ...]) -> Re
 class _JudgedResolver(AbstractResolver):
     """Judges every address that a resolver gives, and passes on those that may be connected to."""
 
-    def __init__(self, guard: Guard, inner: AbstractResolver) -> None:
+    def __init__(self, guard: SsrfGuard, inner: AbstractResolver) -> None:
         self._guard = guard
         self._inner = inner
 
@@ -162,7 +163,7 @@ class _JudgedResolver(AbstractResolver):
 class GuardedConnector(TCPConnector):
     """Makes connections that the guard has judged, and no others; through no proxy."""
 
-    def __init__(self, guard: Guard, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, guard: SsrfGuard, resolver: AbstractResolver | None = None) -> None:
         self._guard = guard
         self._lookups = resolver or SystemResolver()
         super().__init__(
@@ -195,7 +196,7 @@ class GuardedConnector(TCPConnector):
 def open_session(allow: Allow | None = None, resolver: AbstractResolver | None = None) -> ClientSession:
     """The one session of a worker. Close it with `await session.close()`."""
     return ClientSession(
-        connector=GuardedConnector(Guard(allow), resolver),
+        connector=GuardedConnector(SsrfGuard(allow), resolver),
         trust_env=False,
         cookie_jar=DummyCookieJar(),
         auto_decompress=False,

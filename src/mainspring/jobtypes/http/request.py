@@ -1,4 +1,4 @@
-"""What a webhook job asks for: `WebhookRequest`, checked in full when the job is made.
+"""The request of a webhook job: `WebhookRequest`, checked in full when the job is made.
 
 Everything here is the author's own text. It is refused with a sentence that names the field and the cure, and that
 never repeats a value, for values may be secret.
@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from mainspring.config import suggestion
+from mainspring.clock import EPOCH
 from mainspring.errors import InvalidJob
-from mainspring.jobtypes.http.bodies import check_body
-from mainspring.jobtypes.http.scrubbing import secret_names
-from mainspring.jobtypes.http.statuses import DEFAULT_RETRY_ON, DEFAULT_SUCCESS, NETWORK, Status, check_statuses
-from mainspring.jobtypes.http.templates import check_template
-from mainspring.jobtypes.http.urls import check_url
+from mainspring.jobtypes.http.bodies import LONGEST_BODY, build_body, check_body
+from mainspring.jobtypes.http.headers import LONGEST_HEADER, fill_headers
+from mainspring.jobtypes.http.secret_references import secret_names
+from mainspring.jobtypes.http.statuses import ALL, DEFAULT_RETRY_ON, DEFAULT_SUCCESS, NETWORK, Status, check_statuses
+from mainspring.jobtypes.http.templates import Facts, check_template, data_paths
+from mainspring.jobtypes.http.urls import build_url, check_url
+from mainspring.spelling import suggestion
 
 METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-LONGEST_BODY = 1 << 20
 LARGEST_RESPONSE = 1 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_VALUE = re.compile(r"[\t\x20-\x7e]{0,8000}")
+_VALUE = re.compile(rf"[\t\x20-\x7e]{{0,{LONGEST_HEADER}}}")
 _SECRET_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OWN_NAMES = ("webhook-id", "webhook-timestamp", "webhook-signature")
 _CONNECTION_NAMES = (
@@ -90,8 +92,9 @@ class WebhookRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
-        if NETWORK in self.success:
-            raise ValueError(f"success cannot hold {NETWORK!r}, which is a kind of failure.")
+        for kind in (NETWORK, ALL):
+            if kind in self.success:
+                raise ValueError(f"success cannot hold {kind!r}, which is a kind of failure.")
         self._check_body()
         self.check_templates()
         return self
@@ -122,6 +125,11 @@ class WebhookRequest(BaseModel):
         found = {name for value in self.headers.values() for name in secret_names(value)}
         return frozenset(found | set(self.sign_with))
 
+    def data_paths(self) -> frozenset[str]:
+        """The places in the job's data that templates name."""
+        texts: list[Any] = [self.url, *self.headers.values(), *self._query_texts()]
+        return data_paths([*texts, self.body]) if self.templates else frozenset()
+
     def check_templates(self, data: Mapping[str, Any] | None = None) -> None:
         """Refuse unknown templates, and with the job's data those that lead nowhere in it."""
         check_url(self.url, data, self.templates)
@@ -132,6 +140,16 @@ class WebhookRequest(BaseModel):
                 check_template(value, data)
         if check_body(self.body, self.content_type, self.templates, data) > LONGEST_BODY:
             raise ValueError("body must not be larger than 1 MiB.")
+        if data is not None or not self.templates:
+            self._check_filled(data or {})
+
+    def _check_filled(self, data: Mapping[str, Any]) -> None:
+        """Refuse what can be told now to be too large, or not fit to be sent, once the values are put in."""
+        facts = Facts("0" * 24, 1, EPOCH, data, 1, EPOCH) if self.templates else None
+        build_url(self.url, self.query, facts)
+        fill_headers(self.headers, facts, defaultdict(str))
+        if self.body is not None:
+            build_body(self.body, self.content_type, facts)
 
     def _query_texts(self) -> list[str]:
         texts: list[str] = []
@@ -162,7 +180,7 @@ def parse_request(document: Mapping[str, Any], data: Mapping[str, Any] | None = 
 
 
 def explain(error: ValidationError) -> list[str]:
-    """What is wrong, field by field, without the values."""
+    """The faults, field by field, without the values."""
     lines = []
     for one in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(step) for step in one["loc"][:2] if step != "[key]")
@@ -189,4 +207,4 @@ def _bytes_of(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise ValueError("body_base64 is no valid base64.") from None
+        raise ValueError("body_base64 is not valid base64.") from None

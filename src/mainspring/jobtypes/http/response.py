@@ -1,4 +1,4 @@
-"""What is kept of an answer: status, headers and a bounded part of the body, without secrets.
+"""The stored part of a response: status, headers and a bounded part of the body, without secrets.
 
 No more is read than can be kept, and what is compressed is unpacked no further than that. Secrets are looked for
 before anything is cut.
@@ -15,7 +15,8 @@ from typing import Any
 
 from aiohttp import ClientResponse
 
-from mainspring.jobtypes.http.scrubbing import MASK, Scrubber
+from mainspring.jobtypes.http.secret_references import MASK, Scrubber
+from mainspring.model.privacy.credentials import mask_urls
 
 _HEADERS_KEPT = 64
 _VALUE_KEPT = 1024
@@ -56,7 +57,7 @@ def keep_headers(items: Iterable[tuple[str, str]], scrubber: Scrubber) -> dict[s
         name = scrubber.clean_text(given.lower())
         if name not in kept and len(kept) >= _HEADERS_KEPT:
             break
-        clean = MASK if name in _HIDDEN else scrubber.clean_text(value)
+        clean = MASK if name in _HIDDEN else mask_urls(scrubber.clean_text(value))
         kept[name] = (f"{kept[name]}, {clean}" if name in kept else clean)[:_VALUE_KEPT]
     return kept
 

@@ -1,6 +1,6 @@
 """Signatures of webhook requests, after Standard Webhooks 1.0. Pure.
 
-What is signed is `id.timestamp.body`, with the body's bytes as they are sent. The id is the same for all tries of a
+The signature covers `id.timestamp.body`, with the body's bytes as they are sent. The id is the same for all tries of a
 job, so that a receiver can drop what it has seen; the timestamp is the try's own, so that an old request cannot be
 played again later. While a secret is being replaced, a request carries a signature for each.
 """

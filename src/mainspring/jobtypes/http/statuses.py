@@ -1,4 +1,4 @@
-"""What an answer's status means for a job: done, try again, or give up; and when to try again. Pure."""
+"""The meaning of a response's status for a job: done, try again, or give up; and when to try again. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 Status = int | str
 NETWORK = "network"
 """Stands in `retry_on` for all that ends without an answer: no connection, a broken one, no answer in time."""
+ALL = "all"
+"""Stands in `retry_on` for every failure, with and without an answer."""
 DEFAULT_SUCCESS: tuple[Status, ...] = ("2xx",)
 DEFAULT_RETRY_ON: tuple[Status, ...] = (408, 425, 429, "5xx", NETWORK)
 LONGEST_RETRY_AFTER = 86400.0
@@ -19,19 +21,25 @@ _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
 def check_statuses(statuses: tuple[Status, ...]) -> tuple[Status, ...]:
-    """Statuses as users give them: numbers, classes such as "5xx", and "network"."""
+    """Statuses as users give them: numbers, classes such as "5xx", "network", and "all"."""
     for status in statuses:
-        good = 100 <= status <= 599 if isinstance(status, int) else status == NETWORK or _CLASS.fullmatch(status)
-        if not good:
-            raise ValueError(f'must hold statuses from 100 to 599, classes such as "5xx", or "{NETWORK}".')
+        known = isinstance(status, str) and (status in (NETWORK, ALL) or _CLASS.fullmatch(status))
+        if not (known or (isinstance(status, int) and 100 <= status <= 599)):
+            raise ValueError(f'must hold statuses from 100 to 599, classes such as "5xx", "{NETWORK}" or "{ALL}".')
     return statuses
+
+
+def read_statuses(text: str) -> tuple[Status, ...]:
+    """Statuses as a setting has them: separated by commas."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return check_statuses(tuple(int(word) if word.isdecimal() and word.isascii() else word for word in words))
 
 
 def is_among(status: int, statuses: tuple[Status, ...]) -> bool:
     """Whether a status is in a list, by itself or by its class. 410 says that the target is gone for good: it is meant
     only where it is named.
     """
-    return status in statuses or (status != _GONE and f"{status // 100}xx" in statuses)
+    return status in statuses or ALL in statuses or (status != _GONE and f"{status // 100}xx" in statuses)
 
 
 def is_outage(status: int) -> bool:

@@ -1,9 +1,12 @@
 """Templates such as `{{job.id}}` in webhook requests. Pure, and nothing is evaluated.
 
 There is a fixed list of names, and `{{data.path}}` reads the job's data by keys and positions, never by attributes. A
-text is read once: what is put in is never looked at again. Whatever stands between `{{` and `}}` and is none of these
-is an error when the job is made, so that no template is ever sent as it stands. Who puts a value into a URL, a header
-or a document escapes it there.
+text is read once: inserted values are never read as templates. Any other text between `{{` and `}}` is an error when
+the job is made, so that no template is ever sent as it stands. The code that puts a value into a URL, a header or a
+document escapes it there.
+
+The filled text has a bound. Its size is added up part by part and refused as soon as it is too large, so that many
+templates for one large value cost no more than the bound.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from mainspring.config import suggestion
 from mainspring.errors import ConfigurationError
+from mainspring.spelling import suggestion
 
 NAMES = ("timestamp", "job.id", "attempt", "scheduled_at")
 DEEPEST = 32
@@ -33,7 +36,7 @@ class TemplateError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one attempt; `now` is when it began, on the database's clock, and `token` its fence."""
+    """The facts of one attempt; `now` is when it began, on the database's clock, and `token` its fence."""
 
     job_id: str
     attempt: int
@@ -42,6 +45,25 @@ class Facts:
     token: int
     now: datetime
     traceparent: str | None = None
+
+
+class Room:
+    """How much may still be put into something that is filled in."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self._what = what
+        self._most = self._left = most
+
+    def take(self, size: int) -> None:
+        """Use so many characters of it; refused where there are not so many left."""
+        self._left -= size
+        if self._left < 0:
+            raise TemplateError(f"{self._what} is larger than {self._most:,} characters when it is filled in.")
+
+    def put(self, text: str) -> str:
+        """The text, for which there is room."""
+        self.take(len(text))
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +121,33 @@ def _texts(value: Any, depth: int) -> Iterator[tuple[str, bool]]:
             yield from _texts(inner, depth - 1)
 
 
-def render(text: str, facts: Facts, escape: Callable[[str], str] = str) -> str:
+def render(text: str, facts: Facts, room: Room, escape: Callable[[str], str] = str) -> str:
     """The text with its values put in, each escaped for where it stands."""
-    return "".join(part if isinstance(part, str) else escape(stringify(part, facts)) for part in parse_template(text))
+    return "".join(
+        room.put(part if isinstance(part, str) else escape(stringify(part, facts))) for part in parse_template(text)
+    )
 
 
-def render_json(value: Any, facts: Facts) -> Any:
+def render_json(value: Any, facts: Facts, room: Room) -> Any:
     """A JSON value with the values put into its texts. A text that is one template and no more becomes the value
     itself, with its type: `"{{data.count}}"` becomes a number where that is one.
     """
     if isinstance(value, str):
         parts = parse_template(value)
         if len(parts) == 1 and isinstance(parts[0], Hole):
-            return _value(parts[0], facts)
-        return render(value, facts)
+            return _put_value(_value(parts[0], facts), room)
+        return render(value, facts, room)
+    room.take(1)
     if isinstance(value, Mapping):
-        return {key: render_json(inner, facts) for key, inner in value.items()}
+        return {room.put(str(key)): render_json(inner, facts, room) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [render_json(inner, facts) for inner in value]
+        return [render_json(inner, facts, room) for inner in value]
+    return value
+
+
+def _put_value(value: Any, room: Room) -> Any:
+    """A value of the data, for which there is room; it is written out anew at each place."""
+    room.take(len(value) if isinstance(value, str) else len(dump_json(value)))
     return value
 
 
@@ -184,9 +215,23 @@ def _known(name: str) -> str:
 def _unknown(shown: str, name: str = "") -> str:
     close = suggestion(name, [*NAMES, "data"])
     return (
-        f"{shown!r} is no known template.{close} There are {{{{timestamp}}}}, {{{{job.id}}}}, {{{{attempt}}}}, "
+        f"{shown!r} is not a known template.{close} There are {{{{timestamp}}}}, {{{{job.id}}}}, {{{{attempt}}}}, "
         "{{scheduled_at}} and {{data.path}}; to send {{ as it stands, switch templates off for this request."
     )
+
+
+def value_at(data: Any, path: str) -> Any:
+    """The value that a path such as "data.user.name" leads to; None where it leads nowhere."""
+    try:
+        return _follow(data, path)
+    except TemplateError:
+        return None
+
+
+def data_paths(value: Any) -> frozenset[str]:
+    """The places in the job's data that the templates in a JSON value name."""
+    holes = (part for text, _ in _texts(value, DEEPEST) for part in parse_template(text) if isinstance(part, Hole))
+    return frozenset(hole.name for hole in holes if hole.name not in NAMES)
 
 
 def _follow(data: Any, path: str) -> Any:

@@ -8,15 +8,16 @@ checked is the very object that is sent, so that no second parser can read it di
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from yarl import URL
 
 from mainspring.errors import ConfigurationError
-from mainspring.jobtypes.http.addresses import is_numeric, parse_address
-from mainspring.jobtypes.http.templates import Facts, TemplateError, parse_template, render, stringify
+from mainspring.jobtypes.http.addresses import is_numeric
+from mainspring.jobtypes.http.templates import Facts, Room, TemplateError, parse_template, stringify
+from mainspring.model.networks import parse_address
 
 LONGEST_URL = 8192
 Query = Mapping[str, "str | int | float | bool | list[str]"]
@@ -74,7 +75,7 @@ def _check_host(host: str, authority: str) -> None:
     if is_numeric(host):
         raise InvalidUrl("The URL's host is an address in an unusual spelling; write it as four numbers: 192.0.2.1")
     if len(host) > 253 or not _HOST.fullmatch(host):
-        raise InvalidUrl("The URL's host is no valid name.")
+        raise InvalidUrl("The URL's host is not a valid name.")
 
 
 def target_of(url: str) -> str:
@@ -98,26 +99,33 @@ def check_url(text: str, data: Mapping[str, object] | None = None, templates: bo
 def build_url(text: str, query: Query, facts: Facts | None) -> URL:
     """The URL as it is sent: templates put in where there are facts, and the query added."""
     origin, rest = split_url(text)
-    path, mark, search = (_fill(rest, facts) if facts else _literal(rest)).partition("?")
+    base = f"{origin.scheme}://{origin.raw_authority}"
+    room = Room("The URL", LONGEST_URL)
+    room.take(len(base))
+    path, mark, search = _fill(rest, facts, room, _literal).partition("?")
     _check_path(path)
-    search = "&".join(filter(None, (search, _pairs(query, facts))))
+    search = "&".join(filter(None, (search, _pairs(query, facts, room))))
     if not path.startswith("/"):
         path = "/" + path
-    return URL(f"{origin.scheme}://{origin.raw_authority}{path}{'?' if search or mark else ''}{search}", encoded=True)
+    return URL(f"{base}{path}{'?' if search or mark else ''}{search}", encoded=True)
 
 
-def _fill(rest: str, facts: Facts) -> str:
+def _fill(text: str, facts: Facts | None, room: Room, escape: Callable[[str], str]) -> str:
+    """A part of a URL with its values put in; `escape` is for what its author wrote."""
+    if facts is None:
+        return room.put(escape(text))
     return "".join(
-        _literal(part) if isinstance(part, str) else _component(stringify(part, facts)) for part in parse_template(rest)
+        room.put(escape(part) if isinstance(part, str) else _component(stringify(part, facts)))
+        for part in parse_template(text)
     )
 
 
-def _pairs(query: Query, facts: Facts | None) -> str:
+def _pairs(query: Query, facts: Facts | None, room: Room) -> str:
     pairs: list[str] = []
     for name, values in query.items():
         for value in values if isinstance(values, list) else [values]:
-            text = _plain(value)
-            pairs.append(f"{_component(name)}={_component(render(text, facts) if facts else text)}")
+            key = room.put(f"&{_component(name)}=")
+            pairs.append(key[1:] + _fill(_plain(value), facts, room, _component))
     return "&".join(pairs)
 
 
@@ -135,7 +143,7 @@ def _component(text: str) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise TemplateError("A value for the URL is no valid text.") from None
+        raise TemplateError("A value for the URL is not valid text.") from None
 
 
 def _check_path(path: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientResponseError, ClientSession, ClientTimeout
 from yarl import URL
@@ -21,13 +21,16 @@ from yarl import URL
 from mainspring.clock import monotonic
 from mainspring.errors import ConfigurationError, MainspringError
 from mainspring.jobtypes.http.bodies import BYTES_TYPE, build_body
+from mainspring.jobtypes.http.headers import fill_headers, is_plain
 from mainspring.jobtypes.http.request import WebhookRequest, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse, keep_body, keep_headers, read_body
-from mainspring.jobtypes.http.scrubbing import Scrubber, credentials, fill_secrets
+from mainspring.jobtypes.http.secret_references import Scrubber, credentials
 from mainspring.jobtypes.http.signing import PREFIX, signature_headers
-from mainspring.jobtypes.http.statuses import NETWORK, is_among, is_outage, retry_after
-from mainspring.jobtypes.http.templates import Facts, Hole, TemplateError, parse_template, stringify
+from mainspring.jobtypes.http.statuses import ALL, NETWORK, is_among, is_outage, retry_after
+from mainspring.jobtypes.http.templates import Facts
 from mainspring.jobtypes.http.urls import build_url, name_target, target_of
+from mainspring.model.privacy.credentials import mask_urls
+from mainspring.model.privacy.secrets import Lent, SecretRefused
 
 __all__ = [
     "Facts",
@@ -46,13 +49,14 @@ _CONNECT_TIMEOUT = 10.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TRAVELLING = ("content-type", "accept", "accept-encoding", "accept-language", "user-agent")
 """Headers that may follow a redirect to another server; any other may be a credential."""
-_PLAIN = re.compile(r"[\t\x20-\x7e]*")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-SecretLookup = Callable[[str], Awaitable[str]]
-"""Gives the value of a secret by its name; raises LookupError if there is none."""
-SigningLookup = Callable[[str], Awaitable[Sequence[str]]]
-"""Gives the values of a secret to sign with: the current one, and the one before while that counts, too."""
+
+class SecretSource(Protocol):
+    """Lends secrets to one attempt at one job."""
+
+    async def lend(self, name: str, origin: str) -> Lent:
+        """A secret for a request to this origin. Raises SecretRefused where the job may not send it there."""
 
 
 class WebhookError(MainspringError):
@@ -62,9 +66,9 @@ class WebhookError(MainspringError):
         super().__init__(message)
         self.response = response
         self.outage: bool | None = None if response is None else is_outage(response.status)
-        """What it tells breakers of the target: that it is down, or that it is up; None where nothing was learnt."""
+        """Whether the target is up, for breakers; None where that is unknown."""
         self.details: dict[str, Any] | None = None
-        """What is to be kept with the attempt's error."""
+        """The details that are stored with the attempt's error."""
 
     def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
         return type(self), (str(self), self.response)
@@ -96,11 +100,12 @@ class _Call:
     headers: dict[str, str]
     body: bytes | None
     scrubber: Scrubber
+    secrets: Mapping[str, Lent]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came back: what is kept of it, and where it leads if it is a redirect."""
+    """The response: the part that is kept, and the target of a redirect."""
 
     kept: WebhookResponse
     location: str | None
@@ -111,21 +116,23 @@ async def send(
     session: ClientSession,
     request: WebhookRequest,
     facts: Facts,
-    secret: SecretLookup,
-    signing: SigningLookup | None = None,
+    source: SecretSource,
     hidden: Sequence[str] = (),
 ) -> WebhookResponse:
     """Make one attempt on a session from `guard.open_session`. `hidden` are texts of the data that are not shown: like
     secrets, they are removed from what comes back."""
     started = monotonic()
-    values = await _look_up(request, secret, signing)
-    known = [value for same in values.values() for value in same]
+    url = _url_of(request, facts, hidden)
+    secrets = await _borrow(request, source, name_target(url))
+    known = [value for lent in secrets.values() for value in lent.values]
     known += [*(value.removeprefix(PREFIX) for value in known), *hidden]
     scrubber = Scrubber(known)
     try:
-        headers = _fill_headers(request, facts, values)
-        scrubber = Scrubber([*known, *credentials(headers)])
-        call = _prepare(request, facts, values, headers, scrubber)
+        headers = fill_headers(
+            request.headers, _filling(request, facts), {name: lent.values[0] for name, lent in secrets.items()}
+        )
+        scrubber = Scrubber([*known, *credentials(headers, str(url))])
+        call = _Call(request.method, url, *_prepare(request, facts, secrets, headers), scrubber, secrets)
         async with asyncio.timeout(request.timeout):
             answer = await _follow(session, request, call, started)
     except ConfigurationError as error:  # a template, a secret or a target that cannot be used
@@ -135,65 +142,53 @@ async def send(
     return _judge(request, answer, facts, started)
 
 
-async def _look_up(
-    request: WebhookRequest, secret: SecretLookup, signing: SigningLookup | None
-) -> dict[str, list[str]]:
-    """The values of all secrets that the request refers to; of each, the one that counts is the first."""
-    values: dict[str, list[str]] = {}
+def _filling(request: WebhookRequest, facts: Facts) -> Facts | None:
+    """The values that fill templates; none where templates are switched off."""
+    return facts if request.templates else None
+
+
+def _url_of(request: WebhookRequest, facts: Facts, hidden: Sequence[str]) -> URL:
+    try:
+        return build_url(request.url, request.query, _filling(request, facts))
+    except ConfigurationError as error:
+        raise WebhookRejected(Scrubber(hidden).clean_text(str(error))) from None
+
+
+async def _borrow(request: WebhookRequest, source: SecretSource, origin: str) -> dict[str, Lent]:
+    """All secrets that the request refers to, each if the job may send it to this origin."""
+    secrets: dict[str, Lent] = {}
     for name in sorted(request.secret_names()):
         try:
-            if signing is not None and name in request.sign_with:
-                values[name] = list(await signing(name))
-            else:
-                values[name] = [await secret(name)]
-        except LookupError:
-            raise WebhookRejected(f"There is no secret {name!r}; store it, and run the job again.") from None
-        if not all(value and _PLAIN.fullmatch(value) for value in values[name]):
+            lent = secrets[name] = await source.lend(name, origin)
+        except SecretRefused as error:
+            raise WebhookRejected(str(error)) from None
+        if not all(value and is_plain(value) for value in lent.values):
             raise WebhookRejected(f"The secret {name!r} is empty, or has a line break or something else in it that is "
                                   "not plain ASCII text; store it anew.")  # fmt: skip
-    return values
-
-
-def _fill_headers(request: WebhookRequest, facts: Facts, values: dict[str, list[str]]) -> dict[str, str]:
-    filling = facts if request.templates else None
-    current = {name: same[0] for name, same in values.items()}
-    return {name: _fill_header(name, value, filling, current) for name, value in request.headers.items()}
+    return secrets
 
 
 def _prepare(
-    request: WebhookRequest, facts: Facts, values: dict[str, list[str]], given: dict[str, str], scrubber: Scrubber
-) -> _Call:
-    filling = facts if request.templates else None
+    request: WebhookRequest, facts: Facts, secrets: Mapping[str, Lent], given: dict[str, str]
+) -> tuple[dict[str, str], bytes | None]:
+    """The headers and the body as they go out, signed."""
     headers = {"User-Agent": "Mainspring", "Accept": "*/*", "Accept-Encoding": "identity"}
     body: bytes | None = None
     if request.body_base64 is not None:
         body, headers["Content-Type"] = request.body_bytes(), BYTES_TYPE
     elif request.body is not None:
-        body, headers["Content-Type"] = build_body(request.body, request.content_type, filling)
+        body, headers["Content-Type"] = build_body(request.body, request.content_type, _filling(request, facts))
     if facts.traceparent and _TRACEPARENT.fullmatch(facts.traceparent):
         headers["traceparent"] = facts.traceparent
     headers = {**_without(headers, given), **given, TOKEN_HEADER: str(facts.token)}
-    secrets = [value for name in request.sign_with for value in values[name]]
-    headers.update(signature_headers(secrets, facts.job_id, facts.now, body or b""))
-    return _Call(request.method, build_url(request.url, request.query, filling), headers, body, scrubber)
+    signing = [value for name in request.sign_with for value in secrets[name].values]
+    headers.update(signature_headers(signing, facts.job_id, facts.now, body or b""))
+    return headers, body
 
 
 def _without(headers: dict[str, str], names: Iterable[str]) -> dict[str, str]:
     lower = {name.lower() for name in names}
     return {name: value for name, value in headers.items() if name.lower() not in lower}
-
-
-def _fill_header(name: str, value: str, facts: Facts | None, secrets: dict[str, str]) -> str:
-    """References are filled in the author's own text only, and in one pass with the templates."""
-    parts = parse_template(value) if facts else (value,)
-    filled = "".join(
-        stringify(part, facts) if isinstance(part, Hole) and facts else fill_secrets(str(part), secrets)
-        for part in parts
-    )
-    if not _PLAIN.fullmatch(filled):
-        raise TemplateError(f"The value for the header {name} has a line break or something else in it that is not "
-                            "plain ASCII text; no request was made.")  # fmt: skip
-    return filled
 
 
 async def _follow(session: ClientSession, request: WebhookRequest, call: _Call, started: float) -> _Answer:
@@ -236,12 +231,13 @@ def _keep(response: ClientResponse, data: bytes, limit: int, call: _Call, starte
         text,
         note,
         _milliseconds(started),
-        call.scrubber.clean_text(str(call.url)),
+        mask_urls(call.scrubber.clean_text(str(call.url))),
     )
 
 
 def _redirected(call: _Call, answer: _Answer) -> _Call:
-    """The next request. On another server only what is harmless goes along; and none goes from https to http."""
+    """The next request. On another server only what is harmless goes along, and only if the secrets of the request may
+    be sent there; and none goes from https to http."""
     try:
         url = build_url(str(call.url.join(URL(answer.location or "")).with_fragment(None)), {}, None)
     except ValueError as error:
@@ -249,8 +245,11 @@ def _redirected(call: _Call, answer: _Answer) -> _Call:
         raise _astray(call, answer, f"to where no request can go{why}") from None
     if call.url.scheme == "https" and url.scheme != "https":
         raise _astray(call, answer, "from https to http, which is not followed.")
-    headers = call.headers
-    if name_target(url) != name_target(call.url):
+    headers, target = call.headers, name_target(url)
+    if target != name_target(call.url):
+        refused = next((name for name, lent in call.secrets.items() if not lent.may_go_to(target)), None)
+        if refused is not None:
+            raise _astray(call, answer, f"to {target}, which is none of the origins of the secret {refused!r}.")
         headers = {name: value for name, value in headers.items() if name.lower() in _TRAVELLING}
     status = answer.kept.status
     if status == 303 or (status in (301, 302) and call.method == "POST"):  # as browsers do
@@ -278,17 +277,18 @@ def _broken(request: WebhookRequest, error: Exception, scrubber: Scrubber) -> We
         said = f"{target_of(request.url)} did not answer in full within {request.timeout:g} s."
     else:
         said = f"The request to {target_of(request.url)} broke: {scrubber.clean_text(_reason(error))}."
-    broken = (WebhookFailed if NETWORK in request.retry_on else WebhookRejected)(said)
+    again = NETWORK in request.retry_on or ALL in request.retry_on
+    broken = (WebhookFailed if again else WebhookRejected)(said)
     broken.outage = True
     return broken
 
 
 def _reason(error: Exception) -> str:
-    """What happened, without the URL or the bytes of the answer that some messages repeat."""
+    """The text of an error, without the URL or the bytes of the response that some messages repeat."""
     if isinstance(error, ClientResponseError):
-        return "the answer is no valid HTTP"
+        return "the response is not valid HTTP"
     if isinstance(error, ClientPayloadError):
-        return "the answer's body ended early, or is no valid HTTP"
+        return "the response's body ended early, or is not valid HTTP"
     cause = getattr(error, "os_error", error)
     return (getattr(cause, "strerror", None) or str(cause) or type(error).__name__)[:200].rstrip(".")
 

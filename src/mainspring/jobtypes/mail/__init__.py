@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from mainspring.jobtypes.mail.message import EmailRequest, MailFacts
-from mainspring.jobtypes.mail.send import MailFailed, MailRejected, MailResult, Refusal, send_mail, why_unsendable
+from mainspring.jobtypes.mail.send import (
+    MailFailed,
+    MailRejected,
+    MailResult,
+    Refusal,
+    send_mail,
+    why_refused,
+    why_unsendable,
+)
 from mainspring.jobtypes.mail.settings import SmtpSettings
 
 __all__ = [
@@ -15,5 +23,6 @@ __all__ = [
     "Refusal",
     "SmtpSettings",
     "send_mail",
+    "why_refused",
     "why_unsendable",
 ]

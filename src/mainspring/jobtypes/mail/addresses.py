@@ -1,8 +1,8 @@
 """Addresses of mail as people write them, and the check that no header or command can be smuggled in with them.
 
 Only what every server understands is taken: a name or none, and an address of ASCII letters in plain form. Quoted
-local parts, groups, comments and addresses in other scripts are refused rather than guessed at; a guess sends mail to
-somebody else.
+local parts, groups, comments and addresses in other scripts are refused rather than guessed at; a guess could send mail
+to the wrong person.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an email job sends: the request as it is stored in the job, and the message that is made of it.
+"""The content of an email job: the request as it is stored in the job, and the message that is made of it.
 
 The request is checked when the job is created, so that a mail that cannot be sent is refused then and there. The
 message is the same for all attempts of a job but for its date: a mailbox that gets it twice, after a lost reply, can
@@ -41,7 +41,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class MailFacts:
-    """What a message says of the job that sends it: its id, and the moment of the attempt.
+    """The facts of the job that sends a message: its id, and the instant of the attempt.
 
     `origin` tells two deployments apart whose jobs may have the same ids, such as the database's name.
     """
@@ -137,7 +137,7 @@ class EmailRequest(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def to_message(self, facts: MailFacts, default_sender: str | None = None) -> EmailMessage:
-        """The message of one attempt. The blind copies are in nobody's headers."""
+        """The message of one attempt. The blind copies are in no header."""
         sender = self.sender or default_sender
         if sender is None:
             raise ValueError("A mail needs a sender: give from, or set a default one.")

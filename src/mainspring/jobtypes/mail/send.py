@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.errors import ConfigurationError, MainspringError
 from mainspring.jobtypes.mail.addresses import read_address
 from mainspring.jobtypes.mail.message import EmailRequest, MailFacts
+from mainspring.jobtypes.mail.senders import SENDERS_VARIABLE
 from mainspring.jobtypes.mail.settings import AUTO, FROM_VARIABLE, IMPLICIT, OFF, REQUIRED, URL_VARIABLE, SmtpSettings
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class MailFailed(MainspringError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A recipient whom the server refused, and what it said. A temporary one may be taken later."""
+    """A recipient that the server refused, and the server's text. A temporary refusal may end later."""
 
     address: str
     code: int
@@ -63,7 +64,7 @@ class MailResult:
     accepted: tuple[str, ...]
     refused: tuple[Refusal, ...]
     reply: str
-    """What the server said, often with the name of the mail in its queue."""
+    """The server's reply, often with the name of the mail in its queue."""
 
     def to_document(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -73,12 +74,22 @@ class MailResult:
 
 
 def why_unsendable(settings: SmtpSettings | None, request: EmailRequest) -> str | None:
-    """What has to be set before this mail can be sent; None when nothing is missing."""
+    """The setting that this mail still needs; None when nothing is missing."""
     if settings is None:
         return f"There is no SMTP server to send mail by; set {URL_VARIABLE}."
     if request.sender is None and settings.sender is None:
-        return f"The mail does not say who it is from; set {FROM_VARIABLE}, or give it a from."
+        return f"The mail has no sender; set {FROM_VARIABLE}, or give it a from."
     return None
+
+
+def why_refused(settings: SmtpSettings, request: EmailRequest) -> str | None:
+    """Why a mail must not have its sender; None where it may."""
+    if request.sender is None or settings.allows(read_address(request.sender, "from").addr_spec):
+        return None
+    return (
+        f"Mail must not be from {request.sender!r:.100}: leave from out, or let the operator of the worker allow the "
+        f"address with {SENDERS_VARIABLE}."
+    )
 
 
 async def send_mail(settings: SmtpSettings, request: EmailRequest, facts: MailFacts) -> MailResult:
@@ -88,6 +99,9 @@ async def send_mail(settings: SmtpSettings, request: EmailRequest, facts: MailFa
         raise MailFailed(missing)
     message = request.to_message(facts, settings.sender)
     sender = read_address(request.sender or settings.sender or "", "from").addr_spec
+    refused_sender = why_refused(settings, request)
+    if refused_sender is not None:
+        raise MailRejected(refused_sender)
     recipients = request.recipients
     refused, reply = await _attempt(settings, sender, recipients, message.as_bytes())
     return MailResult(
@@ -104,7 +118,7 @@ Refused = Mapping[str, tuple[int, str]]
 async def _attempt(
     settings: SmtpSettings, sender: str, recipients: tuple[str, ...], message: bytes
 ) -> tuple[Refused, str]:
-    """Connect, log in and hand over. What the driver raises is told in our words, without its own traceback: frames of
+    """Connect, log in and hand over. Errors of the driver are replaced by our own, without their traceback: frames of
     the login hold the password.
     """
     failure: MainspringError
@@ -142,7 +156,10 @@ async def _open(client: SMTP, settings: SmtpSettings) -> None:
     """Connect, encrypt and log in. A password is never sent where TLS was hoped for and not offered."""
     await client.connect()
     await client.ehlo()
-    if settings.tls == REQUIRED or (settings.tls == AUTO and client.supports_extension("starttls")):
+    offered = client.supports_extension("starttls")
+    if settings.tls == REQUIRED and not offered:
+        raise ConnectionError(f"it offers no TLS, which is required; starttls=auto in {URL_VARIABLE} does without")
+    if settings.tls in (REQUIRED, AUTO) and offered:
         await client.starttls()
     elif settings.tls == AUTO and settings.password is not None:
         raise ConnectionError("it offers no TLS, without which the password is not sent (starttls=off allows it)")
@@ -188,7 +205,7 @@ def _words(error: Exception) -> str:
 
 
 def _shown(text: str, settings: SmtpSettings) -> str:
-    """What a server says, as it may be kept: without the password, in one line, and not too long. Masked first, since a
+    """A server's reply as it may be stored: without the password, in one line, and not too long. Masked first, since a
     text that was cut may end in half of it.
     """
     for secret in _spellings(settings):

@@ -1,8 +1,8 @@
 """Where mail is handed over: the settings that a URL says, such as `smtps://user:password@mail.example.com:465`.
 
-TLS is required wherever there is a password, and certificates are checked, unless the URL says otherwise in so many
-words. The password is in no repr, message or log line; errors of this module never show a part of the URL that could be
-one.
+TLS is required off this machine and wherever there is a password, and certificates are checked, unless the URL says
+otherwise in so many words. The password is in no repr, message or log line; errors of this module never show a part of
+the URL that could be one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from mainspring.errors import ConfigurationError
 from mainspring.jobtypes.mail.addresses import read_address
+from mainspring.jobtypes.mail.senders import Senders
+from mainspring.model.networks import is_loopback
 
 URL_VARIABLE, FROM_VARIABLE = "MAINSPRING_SMTP_URL", "MAINSPRING_SMTP_FROM"
 IMPLICIT, REQUIRED, AUTO, OFF = "implicit", "required", "auto", "off"
@@ -35,19 +37,22 @@ class SmtpSettings:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     sender: str | None = None
-    """Who mail is from when it does not say."""
+    """The sender of mail that names none; the login, where that is an address and nothing else is set."""
     verify: bool = True
     ca: str | None = None
     """A file with the certificates to trust instead of the system's."""
     timeout: float = DEFAULT_TIMEOUT
     """How many seconds an attempt may take from the connection to the server's last word."""
     hello: str | None = None
-    """What to call this machine; its own name when missing."""
+    """The name of this machine in HELO; its host name when missing."""
+    senders: Senders = field(default_factory=Senders)
+    """The senders that mail may have beside `sender`."""
 
     @classmethod
-    def parse(cls, url: str, sender: str | None = None) -> SmtpSettings:
+    def parse(cls, url: str, sender: str | None = None, senders: str | None = None) -> SmtpSettings:
         """The settings that a URL says. In its query: starttls=required|auto|off, verify=off, ca=FILE, timeout=60,
-        hello=NAME. Letters of the password that mean something in URLs are written as %40 and so on.
+        hello=NAME. Letters of the password that mean something in URLs are written as %40 and so on. `senders` are
+        further addresses that mail may be from.
         """
         parts, port = _split(url)
         options = _options(parts)
@@ -55,14 +60,15 @@ class SmtpSettings:
         return cls(
             host=parts.hostname or "",
             port=port or _PORTS[parts.scheme],
-            tls=_tls(parts.scheme, options.get("starttls"), password is not None),
+            tls=_tls(parts.scheme, options.get("starttls"), password is None and _is_here(parts.hostname or "")),
             username=username,
             password=password,
-            sender=None if sender is None else _sender(sender),
+            sender=_login_address(username) if sender is None else _sender(sender),
             verify=_verify(options.get("verify", "on")),
             ca=_ca(options.get("ca")),
             timeout=_timeout(options.get("timeout", f"{DEFAULT_TIMEOUT:g}")),
             hello=_hello(options.get("hello")),
+            senders=Senders.parse(senders),
         )
 
     @property
@@ -70,8 +76,13 @@ class SmtpSettings:
         """The server as it may be shown."""
         return f"{self.host}:{self.port}"
 
+    def allows(self, sender: str) -> bool:
+        """Whether mail may be from this plain address."""
+        own = None if self.sender is None else read_address(self.sender, FROM_VARIABLE).addr_spec
+        return self.senders.allow(sender) or (own is not None and own.lower() == sender.lower())
+
     def tls_context(self) -> ssl.SSLContext:
-        """What connections are encrypted with. Made once: it reads all certificates of the system."""
+        """The TLS context of connections. Made once: it reads all certificates of the system."""
         return _context(self.ca, self.verify)
 
 
@@ -97,8 +108,8 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
             if parts.scheme in _PORTS and parts.hostname and parts.path in ("", "/") and not parts.fragment:
                 return parts, port
     raise ConfigurationError(
-        f"{URL_VARIABLE} is no URL of an SMTP server; write it as {_FORM}, with letters of the password other than "
-        "letters, digits, '-', '.' and '_' as %40 and so on."
+        f"{URL_VARIABLE} is not the URL of an SMTP server; write it as {_FORM}, with characters of the password "
+        "other than letters, digits, '-', '.' and '_' as %40 and so on."
     )
 
 
@@ -121,13 +132,18 @@ def _credentials(parts: SplitResult) -> tuple[str | None, str | None]:
     return unquote(parts.username), unquote(parts.password)
 
 
-def _tls(scheme: str, starttls: str | None, secret: bool) -> str:
+def _is_here(host: str) -> bool:
+    """Whether a server is on this machine, so that no network lies between."""
+    return host == "localhost" or is_loopback(host)
+
+
+def _tls(scheme: str, starttls: str | None, optional: bool) -> str:
     if scheme == "smtps":
         if starttls is not None:
             raise ConfigurationError(f"{URL_VARIABLE}: smtps:// is encrypted from the start; leave starttls out.")
         return IMPLICIT
     if starttls is None:
-        return REQUIRED if secret else AUTO
+        return AUTO if optional else REQUIRED
     if starttls not in (REQUIRED, AUTO, OFF):
         raise ConfigurationError(f"{URL_VARIABLE}: starttls must be {REQUIRED}, {AUTO} or {OFF}, not {starttls!r:.50}.")
     return starttls
@@ -138,6 +154,13 @@ def _sender(text: str) -> str:
         return str(read_address(text, FROM_VARIABLE))
     except ValueError as error:
         raise ConfigurationError(f"{error}.") from None
+
+
+def _login_address(username: str | None) -> str | None:
+    try:
+        return None if username is None or "@" not in username else str(read_address(username, "the user"))
+    except ValueError:
+        return None
 
 
 def _verify(text: str) -> bool:

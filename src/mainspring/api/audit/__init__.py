@@ -1,0 +1,1 @@
+"""The entries that the service writes to the audit log."""

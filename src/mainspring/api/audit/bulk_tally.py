@@ -1,0 +1,57 @@
+"""The audit entry of many objects at once: the first of them, as many as fit, and a digest of all.
+
+The digest is the SHA-256 over a line for each thing: its JSON without spaces, and a line feed. It can be computed again
+from a list of what was stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from mainspring.model.access.audit import LONGEST_VALUE
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.reserved_names import EMAIL, HTTP
+
+_FIRST = 100
+# The kept part of a value is bounded; the rest of the room is for the other fields.
+_ROOM = LONGEST_VALUE - 2048
+
+
+class Tally:
+    """Counts things, and remembers the first of them."""
+
+    def __init__(self, things: Iterable[Any] = ()) -> None:
+        self._digest = sha256()
+        self._first: list[Any] = []
+        self._room = _ROOM
+        self.count = 0
+        for thing in things:
+            self.add(thing)
+
+    def add(self, thing: Any) -> None:
+        text = json.dumps(thing, separators=(",", ":"), ensure_ascii=True)
+        self._digest.update(f"{text}\n".encode())
+        self.count += 1
+        self._room -= len(text) + 1
+        if len(self._first) < _FIRST and self._room > 0:
+            self._first.append(thing)
+
+    def told(self) -> dict[str, Any]:
+        """The audit entry."""
+        return {"count": self.count, "first": self._first, "digest": self._digest.hexdigest()}
+
+
+def in_short(job: Job) -> list[str | None]:
+    """A job as a bulk's row tells it: its id, its name, and the server or the addresses that it is for."""
+    return [job.id, job.name, _target(job)]
+
+
+def _target(job: Job) -> str | None:
+    field = {HTTP: "target", EMAIL: "to"}.get(job.name)
+    found = None if field is None else job.data.get(field)
+    if isinstance(found, list):
+        return ", ".join(one for one in found if isinstance(one, str))
+    return found if isinstance(found, str) else None

@@ -1,0 +1,155 @@
+"""The dependencies of the endpoints: the scheduler, the settings, and the caller of the request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from mainspring.api.audit.sampling import Sampler
+from mainspring.api.audit.trail import Trail
+from mainspring.api.jobs.sealed_cursors import SECRET, Sealing
+from mainspring.api.middleware.authentication import Authenticator, Principal
+from mainspring.api.middleware.concurrency import Crowd
+from mainspring.api.middleware.revalidation import Revalidation
+from mainspring.api.problems import Problem
+from mainspring.api.settings import ServiceSettings
+from mainspring.client.namespaces.schedules import Schedule
+from mainspring.client.scheduler import Scheduler
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.model.access.api_keys import ADMIN, OPERATOR, VIEWER, Scope
+from mainspring.model.access.audit import Entry
+from mainspring.model.access.sessions import new_session_secret
+from mainspring.model.jobs.job import Job
+
+_ROWS = 200
+"""How far back the row of a request that has come before is looked for."""
+
+
+class Service:
+    """One running service."""
+
+    def __init__(self, scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False) -> None:
+        self.scheduler = scheduler
+        self.backend = ServiceBackend(scheduler)
+        self.settings = settings
+        hosts = {name.strip().lower() for name in settings.hosts.split(",") if name.strip()}
+        secret = settings.session_secret
+        # Without one of the settings, sessions end with this process.
+        signing = new_session_secret() if secret is None else secret.get_secret_value().encode()
+        self.authenticator = Authenticator(self.backend, frozenset(hosts), signing, keyless=keyless)
+        self.trail = Trail(scheduler)
+        self.closing = asyncio.Event()
+        """Set when the server is about to stop: streams that would go on for ever end then."""
+        self._sealing: Sealing | None = None
+        self.standing = Revalidation(self.authenticator)
+        self.crowd = Crowd(settings)
+
+    async def sealing(self) -> Sealing:
+        """Seals cursors and places of streams."""
+        if self._sealing is None:
+            self._sealing = Sealing(await self.backend.service_secret(SECRET))
+        return self._sealing
+
+    def now(self) -> datetime:
+        """The database's clock, as far as it is known."""
+        return self.scheduler.now()
+
+
+@dataclass(slots=True)
+class Caller:
+    """The caller of a request that may be answered, and the service that answers."""
+
+    service: Service
+    principal: Principal
+    address: str | None
+    request_id: str | None = None
+    """Of a request that may come twice: its own, the same however often it comes."""
+    again: bool = False
+    """Whether it has come before."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self.service.scheduler
+
+    @property
+    def backend(self) -> ServiceBackend:
+        return self.service.backend
+
+    @property
+    def actor(self) -> str:
+        return self.principal.actor
+
+    @property
+    def scope(self) -> Scope:
+        return self.principal.scope
+
+    async def job(self, job_id: str) -> Job:
+        """A job within the caller's reach. Any other is missing, in the same words as one that never was."""
+        return await self.scheduler.get_job(job_id, scope=self.scope)
+
+    async def schedule(self, schedule_id: str) -> Schedule:
+        """A schedule within the caller's reach, as with jobs."""
+        return await self.scheduler.schedules.get(schedule_id, scope=self.scope)
+
+    async def seal_cursor(self, list_name: str, cursor: str | None) -> str | None:
+        """The cursor of a list as a caller gets it: it may name what is out of the caller's reach."""
+        return None if cursor is None else (await self.service.sealing()).seal(list_name, cursor.encode())
+
+    async def open_cursor(self, list_name: str, text: str | None) -> str | None:
+        """The cursor that a caller brings back."""
+        if text is None:
+            return None
+        opened = (await self.service.sealing()).open(list_name, text)
+        if opened is None:
+            raise Problem(422, "This cursor belongs to another list; start again without one.", field="cursor")
+        return opened.decode()
+
+    def check_everything(self) -> None:
+        """Refuse a key with a scope what concerns more than its jobs."""
+        if not self.principal.scope.everything:
+            raise Problem(403, "This key has a scope; the request needs a key without one.")
+
+    def check_current(self) -> None:
+        """Refuse the old secret of a rotated key what would outlast its grace time."""
+        if self.principal.outdated:
+            raise Problem(403, "This API key was rotated; use its new secret, or a session that was opened since.")
+
+    async def note(self, action: str, target: str, *, before: Any = None, after: Any = None) -> None:
+        """Write a change down in the audit log; once, however often the request comes."""
+        if not self.again or not await self._is_noted(target):
+            await self.backend.note_change(
+                Entry(self.actor, action, target, self.address, before, after, self.request_id)
+            )
+
+    async def note_sampled(self, sampler: Sampler, action: str, target: str, *, after: Any = None) -> None:
+        """Write down what is no change, or what any caller can do at any time, unless there were many such rows."""
+        if sampler.admits(self.actor):
+            await self.note(action, target, after=after)
+
+    async def _is_noted(self, target: str) -> bool:
+        rows = await self.scheduler.audit.find(target=target, limit=_ROWS)
+        return any(row.id == self.request_id for row in rows)
+
+
+def caller(role: str) -> Callable[[Request], Any]:
+    """The dependency of an endpoint that needs a role."""
+
+    async def known(request: Request) -> Caller:
+        service: Service = request.app.state.service
+        principal: Principal = request.state.principal
+        if not principal.may(role):
+            raise Problem(403, f"This needs the role {role}; this key has the role {principal.role}.")
+        address = None if request.client is None else request.client.host
+        return Caller(service, principal, address)
+
+    return known
+
+
+Viewer = Annotated[Caller, Depends(caller(VIEWER))]
+Operator = Annotated[Caller, Depends(caller(OPERATOR))]
+Admin = Annotated[Caller, Depends(caller(ADMIN))]

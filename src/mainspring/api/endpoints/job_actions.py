@@ -1,0 +1,108 @@
+"""Actions on one job, and its details."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.visibility import seen_job
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, Nothing, Span, span_seconds
+from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut
+from mainspring.errors import InvalidJob, WaitTimeout
+from mainspring.model.jobs.job import Job
+
+LONGEST_WAIT = 60.0
+
+router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+JobId = Annotated[str, Path(min_length=1, max_length=1000, examples=["6890b1f2c7a4e1d2f3a4b5c6"])]
+Timeout = Annotated[Span, Query(description="How long to wait, such as 30s; 60s at most.", examples=["30s"])]
+
+
+@router.post("/{job_id:path}/cancel", summary="Cancel a job")
+async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = None) -> Answer[JobOut]:
+    """Cancel a pending job at once, or ask a running one to stop, which it does within about two seconds. A job that
+    has ended stays as it is."""
+    before = await caller.job(job_id)
+    reason = "" if body is None else body.reason
+    after = await caller.scheduler.cancel(job_id, reason)
+    await caller.note("job.cancel", before.id, before=_told(before), after=_told(after) | {"reason": reason})
+    return await _answer(caller, after)
+
+
+@router.post("/{job_id:path}/retry", summary="Run an ended job again", response_model=Answer[JobOut])
+async def retry_job(job_id: JobId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
+    """Run a failed, cancelled or completed job again, as a new round of attempts. Any other is a 409. With an
+    `Idempotency-Key`, the request that comes again begins no second round."""
+
+    async def make(request_id: str) -> Made:
+        before = await caller.job(job_id)
+        after = await _retried(caller, job_id, request_id)
+        await caller.note("job.retry", before.id, before=_told(before), after=_told(after))
+        return Made(await _answer(caller, after), 200)
+
+    return await once.answer(caller, make)
+
+
+@router.post("/{job_id:path}/run", summary="Run a pending job now")
+async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[JobOut]:
+    """Make a pending job due at once. One that is not pending is a 409."""
+    before = await caller.job(job_id)
+    after = await caller.scheduler.run_now(job_id)
+    await caller.note("job.run", before.id, before=_told(before), after=_told(after))
+    return await _answer(caller, after)
+
+
+@router.get("/{job_id:path}/explain", summary="Why a job does not run")
+async def explain_job(job_id: JobId, caller: Viewer) -> Answer[ExplanationOut]:
+    """Every gate between a job and its run, the one that holds it now, and both in words."""
+    explanation = await caller.scheduler.explain(job_id, scope=caller.scope)
+    return Answer(data=ExplanationOut(**explanation.to_document()))
+
+
+@router.get(
+    "/{job_id:path}/wait",
+    summary="Wait for the end of a job",
+    responses={202: {"model": Answer[JobOut], "description": "The job has not ended yet; this is its current state."}},
+)
+async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeout: Timeout = "30s") -> Answer[JobOut]:
+    """Answers as soon as the job has ended, in whatever way; with 202 and the job as it is when the time is up."""
+    if span_seconds(timeout) > LONGEST_WAIT:
+        raise Problem(422, f"timeout must be {LONGEST_WAIT:g}s or less; ask again after that.", field="query.timeout")
+    job = await caller.job(job_id)
+    if not job.finished:
+        try:
+            with caller.service.standing.stay(caller.principal) as stay:
+                await stay.during(caller.scheduler.wait(job_id, timeout))
+        except WaitTimeout:
+            response.status_code = 202
+        job = await caller.job(job_id)  # it may have been moved out of reach meanwhile
+    return await _answer(caller, job)
+
+
+@router.get("/{job_id:path}/detail", summary="A job in detail")
+async def job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
+    """A job with its attempts and their errors, its finished steps, and the log of the attempt that runs."""
+    return Answer(data=JobDetail.of(await seen_job(caller, await caller.job(job_id))))
+
+
+async def _answer(caller: Caller, job: Job) -> Answer[JobOut]:
+    return Answer(data=JobOut.of(await seen_job(caller, job)))
+
+
+async def _retried(caller: Caller, job_id: str, request_id: str) -> Job:
+    try:
+        return await caller.scheduler.retry(job_id, request_id=request_id)
+    except InvalidJob:
+        if caller.scope.everything:
+            raise
+        # Which job that is is not told: it may be out of reach.
+        raise Problem(422, "This job cannot run again: another one holds its dedupe key now.") from None
+
+
+def _told(job: Job) -> dict[str, Any]:
+    """The audit entry of a job."""
+    return {"name": job.name, "queue": job.queue, "state": job.state, "run_at": job.run_at.isoformat()}

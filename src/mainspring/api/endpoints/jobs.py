@@ -1,0 +1,186 @@
+"""Jobs, and schedules where `schedule`, `every` or `repeat` is given: one resource for both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import Field
+
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.create import make_plan, refusing, store_plan
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.resources import executions_of, newest_first, resource_of
+from mainspring.api.jobs.update import change_job, change_schedule
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, In
+from mainspring.api.wire.compat import CreatedAnswer, Deleted, Execution, Resource
+from mainspring.api.wire.job_requests import Change, Creation, Text
+from mainspring.client.namespaces.schedules import Schedule
+from mainspring.client.service_backend import CreatedPage, Kind
+from mainspring.errors import JobNotFound, ScheduleNotFound
+from mainspring.model.jobs.job import Job, JobState
+
+router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+FARTHEST = 10_000
+# How many runs of a schedule are looked at for their attempts: those that wait have none yet.
+_RUNS = 500
+_LIST = "created"
+
+Id = Annotated[str, Path(min_length=1, max_length=300, examples=["507f1f77bcf86cd799439011"])]
+Page = Annotated[int, Query(ge=1, le=FARTHEST)]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")]
+Trace = Annotated[str | None, Header(max_length=200, description="Passed on to a webhook's receiver.")]
+
+
+class Listing(In):
+    """Which jobs and schedules are listed."""
+
+    kind: Kind | None = None
+    state: JobState | None = Field(None, description="Of jobs; `/api/schedules` lists schedules by theirs.")
+    name: Text | None = None
+    queue: Text | None = None
+    tag: Text | None = None
+    page: Annotated[int, Field(ge=1, le=FARTHEST)] = 1
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    cursor: Annotated[str, Field(max_length=4000)] | None = Field(None, description="The `next` of the previous page.")
+
+
+async def find(caller: Caller, thing_id: str) -> Job | Schedule:
+    """The job, or the schedule, that has this id and is within the caller's reach."""
+    try:
+        return await caller.job(thing_id)
+    except JobNotFound as missing:
+        try:
+            return await caller.schedule(thing_id)
+        except ScheduleNotFound:
+            raise missing from None
+
+
+def audited(resource: Resource) -> dict[str, Any]:
+    """The audit entry of a job or a schedule."""
+    return resource.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result"})
+
+
+async def create(caller: Caller, body: Creation, job_id: str, traceparent: str | None = None) -> Resource:
+    """Create a job or a schedule under this id, and write the audit entry."""
+    made = await store_plan(caller, make_plan(body, caller.service.settings, traceparent), job_id)
+    resource = resource_of(caller, made)
+    # With an id of one's own, a job that is there already is what an earlier try has made.
+    if not resource.deduplicated or made.id == job_id:
+        resource.deduplicated = None
+        kind = "job" if isinstance(made, Job) else "schedule"
+        await caller.note(f"{kind}.create", made.id, after=audited(resource))
+    return resource
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Create a job or a schedule",
+    response_model=Answer[Resource],
+    responses={200: {"model": Answer[Resource], "description": "A job with this dedupeKey existed already"}},
+)
+async def create_job(body: Creation, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
+    """Create a job that calls an `endpoint`, sends an email (`type`: "email", with the mail in `data`) or runs the
+    handler of a `name`. With `schedule` (cron, also with seconds), `every` or `repeat` it becomes a schedule, which
+    makes such a job each time it fires. A `runAt` in the past is due at once.
+
+    Header values may refer to secrets: `Bearer secret://name`. Texts may hold templates: `{{timestamp}}`, `{{job.id}}`,
+    `{{attempt}}`, `{{scheduled_at}}` and `{{data.path}}`.
+
+    A `dedupeKey` that another job holds answers 200 with that job, and `deduplicated`; where that job has another name
+    or queue, 409. Dedupe keys of keys with a scope meet those of the same scope only.
+    """
+
+    async def make(job_id: str) -> Made:
+        resource = await create(caller, body, job_id, traceparent)
+        return Made(Answer(data=resource), 200 if resource.deduplicated else 201)
+
+    return await once.answer(caller, make)
+
+
+@router.get("", summary="List jobs and schedules")
+async def list_jobs(caller: Viewer, query: Annotated[Listing, Query()]) -> CreatedAnswer:
+    """Jobs that were created, and schedules, newest first; not the jobs that schedules have made. Go on with `next` as
+    the `cursor`, or count pages with `page`. A page never costs much: where few match, or a key reaches few, it may be
+    short, with `next` and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, by more."""
+    chosen = query.model_dump(include={"kind", "state", "name", "queue", "tag"})
+    found = await created_page(caller, query.page, query.limit, query.cursor, **chosen)
+    listed = [resource_of(caller, one) for one in found.things]
+    return CreatedAnswer(data=listed, next=found.next, complete=found.complete)
+
+
+async def created_page(
+    caller: Caller, page: int, limit: int, cursor: str | None, **chosen: Any
+) -> CreatedPage[Job | Schedule]:
+    """A page of what was created, was chosen and is within the caller's reach: behind a cursor, or by its number."""
+    if cursor is not None and page > 1:
+        raise Problem(422, "Give page or cursor, not both.", field="cursor")
+    if page * limit > FARTHEST:
+        raise Problem(422, f"Pages reach as far as {FARTHEST:,}; go on with a cursor.", field="page")
+    scope, skip = caller.principal.scope, (page - 1) * limit
+    after = await caller.open_cursor(_LIST, cursor)
+    with refusing("cursor"):
+        found = await caller.backend.created(
+            limit, skip=skip, **chosen, queues=scope.queues, prefixes=scope.prefixes, after=after
+        )
+    return replace(found, next=await caller.seal_cursor(_LIST, found.next))
+
+
+@router.get("/{id}", summary="Get a job or a schedule")
+async def get_job(id: Id, caller: Viewer) -> Answer[Resource]:
+    """A job or a schedule as it is now."""
+    return Answer(data=resource_of(caller, await find(caller, id)))
+
+
+@router.put("/{id}", summary="Change a job or a schedule")
+async def change(id: Id, body: Change, caller: Operator) -> Answer[Resource]:
+    """Change what is given and leave the rest as it is. Of a schedule, `enabled` pauses and resumes it, and a new
+    time counts from now on; null takes away startAt, endAt, maxRuns and jitter. A job can be changed while it waits;
+    after that the answer is 409."""
+    before = await find(caller, id)
+    old = resource_of(caller, before)
+    after = await _changed(caller, before, body)
+    new = resource_of(caller, after)
+    if body.model_fields_set:
+        kind = "job" if isinstance(after, Job) else "schedule"
+        await caller.note(f"{kind}.update", id, before=audited(old), after=audited(new))
+    return Answer(data=new)
+
+
+async def _changed(caller: Caller, before: Job | Schedule, body: Change) -> Job | Schedule:
+    if isinstance(before, Job):
+        return await change_job(caller, before, body)
+    return await change_schedule(caller, before, body)
+
+
+@router.delete("/{id}", summary="Delete a job or a schedule")
+async def delete(id: Id, caller: Operator) -> Answer[Deleted]:
+    """Delete a job that is not running, or a schedule. The jobs that a schedule has made stay."""
+    found = await find(caller, id)
+    before = audited(resource_of(caller, found))
+    if isinstance(found, Job):
+        await caller.scheduler.delete(id)
+        await caller.note("job.delete", id, before=before)
+    else:
+        await caller.scheduler.schedules.delete(id)
+        await caller.note("schedule.delete", id, before=before)
+    return Answer(data=Deleted(job_id=id))
+
+
+@router.get("/{id}/executions", summary="List executions")
+async def executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
+    """The attempts at a job, or at all jobs of a schedule, newest first, with the one that is running. A webhook's
+    tell what was answered, also where it did not succeed."""
+    found = await find(caller, id)
+    if isinstance(found, Job):
+        return Answer(data=executions_of(caller, found, id)[:limit])
+    listed: list[Execution] = []
+    async for job in caller.scheduler.jobs(schedule_id=found.id, limit=_RUNS, scope=caller.scope):
+        listed += executions_of(caller, job, id)
+        if len(listed) >= limit:
+            break
+    return Answer(data=newest_first(listed)[:limit])

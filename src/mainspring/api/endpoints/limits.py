@@ -1,0 +1,213 @@
+"""Controls of the flow of jobs at run time: pauses, limits in place of the declared ones, and breakers.
+
+A key with a scope reaches what is for one of its queues, or for a name that begins as it may: nothing that would hold
+back the jobs of others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, ListAnswer
+from mainspring.api.wire.limits import (
+    BreakerOut,
+    CloseIn,
+    LimitIn,
+    LimitOut,
+    OpenIn,
+    OverrideOut,
+    PausedOut,
+    PauseIn,
+    Place,
+    TargetIn,
+)
+from mainspring.client.namespaces.limits import LimitControls
+from mainspring.client.namespaces.queues import Queues
+from mainspring.model.limits.breaker import BreakerStatus
+from mainspring.model.limits.controls import LimitOverride
+from mainspring.model.limits.limits import NAME, QUEUE
+
+router = APIRouter(prefix="/api")
+Target = Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])]
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+@router.get("/pauses", tags=["flow"], summary="List pauses")
+async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
+    """Every pause, with its actor and reason."""
+    found = await caller.scheduler.limits.pauses()
+    reached = [one for one in found if is_reached(caller, one.scope, one.target)]
+    shown = [PausedOut.of(one) for one in await signed(caller, reached)]
+    return ListAnswer.of(found, shown, everything=caller.scope.everything)
+
+
+@router.post(
+    "/pauses",
+    tags=["flow"],
+    summary="Pause a queue or a job name",
+    status_code=201,
+    response_model=Answer[PausedOut],
+)
+async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
+    """Start no more jobs of a queue or of a name until it is resumed; with `key`, only none of those that have this
+    value in their data. Running jobs go on. An existing pause is replaced."""
+
+    async def make(_: str) -> Made:
+        _check_target(caller, body)  # what is paused is the pause's id
+        namespace, target = _paused(caller, body)
+        made = await namespace.pause(target, key=body.key, reason=body.reason, actor=caller.actor)
+        shown = PausedOut.of(made)
+        await caller.note("pause.create", _named(body), after=shown.model_dump(mode="json"))
+        return Made(Answer(data=shown))
+
+    return await once.answer(caller, make)
+
+
+@router.post("/pauses/resume", tags=["flow"], summary="End a pause")
+async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
+    """End a pause that was made for the same. The answer is what it was; where there was none, this is a 404."""
+    _check_target(caller, body)
+    namespace, target = _paused(caller, body)
+    paused = await namespace.resume(target, key=body.key)
+    if paused is None:
+        raise Problem(404, "There is no such pause.")
+    await caller.note("pause.resume", _named(body), before=PausedOut.of(paused).model_dump(mode="json"))
+    (seen,) = await signed(caller, [paused])
+    return Answer(data=PausedOut.of(seen))
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@router.get("/limits", tags=["flow"], summary="List limits")
+async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
+    """The limits that live workers declare in their code or that are set at run time, and how they are used now."""
+    found = await caller.scheduler.limits.all()
+    reached = [one for one in found if is_reached(caller, one.scope, one.target)]
+    shown = [LimitOut.of(one) for one in await with_signed(caller, reached, "override")]
+    return ListAnswer.of(found, shown, everything=caller.scope.everything)
+
+
+@router.put("/limits/{scope}/{target:path}", tags=["flow"], summary="Set the limits of a queue or a job name")
+async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operator) -> Answer[OverrideOut]:
+    """Let other limits count than those declared in code, until that is removed. In force within a second or two."""
+    check_target(caller, scope, target)
+    before = await _override(caller, scope, target)
+    asked = {scope: target, **body.limits()}
+    after = await caller.scheduler.limits.set(**asked, reason=body.reason, actor=caller.actor)
+    await caller.note("limit.put", f"{scope}:{target}", before=_told(before), after=_told(after))
+    return Answer(data=OverrideOut.of_override(after))
+
+
+@router.delete("/limits/{scope}/{target:path}", tags=["flow"], summary="Let the declared limits count again")
+async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer[OverrideOut]:
+    """Remove what was set at run time. The answer is what it was; where nothing was set, this is a 404."""
+    check_target(caller, scope, target)
+    before = await caller.scheduler.limits.remove(**{scope: target})
+    if before is None:
+        raise Problem(404, "There is no such limit set at run time.")
+    await caller.note("limit.delete", f"{scope}:{target}", before=_told(before))
+    (seen,) = await signed(caller, [before])
+    return Answer(data=OverrideOut.of_override(seen))
+
+
+# -- breakers ----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/breakers", tags=["flow"], summary="List breakers")
+async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
+    """All breakers: those that live workers declare in their code, and those that are stored."""
+    found = await caller.scheduler.limits.breakers()
+    reached = [one for one in found if is_reached(caller, one.scope, one.target, one.queue)]
+    shown = [BreakerOut.of(one) for one in await signed(caller, reached)]
+    return ListAnswer.of(found, shown, everything=caller.scope.everything)
+
+
+@router.post("/breakers/{scope}/{target:path}/open", tags=["flow"], summary="Open a breaker")
+async def open_breaker(
+    scope: Place, target: Target, caller: Operator, body: OpenIn | None = None
+) -> Answer[BreakerOut]:
+    """Start no more jobs of a queue or a name until its breaker is closed, or for `openFor`, after which single probes
+    are let through."""
+    asked = body or OpenIn()
+    status = await caller.scheduler.limits.open_breaker(
+        **_broken(caller, scope, target, asked),
+        key=asked.key,
+        open_for=asked.open_for,
+        reason=asked.reason,
+        actor=caller.actor,
+    )
+    return await _moved(caller, "breaker.open", status)
+
+
+@router.post("/breakers/{scope}/{target:path}/close", tags=["flow"], summary="Close a breaker")
+async def close_breaker(
+    scope: Place, target: Target, caller: Operator, body: CloseIn | None = None
+) -> Answer[BreakerOut]:
+    """Let the jobs be started again; the breaker begins to count anew."""
+    asked = body or CloseIn()
+    status = await caller.scheduler.limits.close_breaker(
+        **_broken(caller, scope, target, asked), key=asked.key, reason=asked.reason, actor=caller.actor
+    )
+    return await _moved(caller, "breaker.close", status)
+
+
+# -- reach -------------------------------------------------------------------------------------------------------------
+
+
+def is_reached(caller: Caller, scope: str, target: str, queue: str | None = None) -> bool:
+    """Whether all that a control may hold back is within the caller's reach; `queue` is that of a name's jobs."""
+    return caller.scope.allows(target, None) if scope == QUEUE else caller.scope.allows(queue, target)
+
+
+def check_target(caller: Caller, scope: str, target: str, queue: str | None = None) -> None:
+    if not is_reached(caller, scope, target, queue):
+        raise Problem(404, f"There is no such {'queue' if scope == QUEUE else 'job name'}.")
+
+
+def _broken(caller: Caller, scope: Place, target: str, asked: CloseIn) -> dict[str, str]:
+    """The name and the queue of the breaker that is meant."""
+    if scope == QUEUE and asked.queue is not None:
+        raise Problem(422, "The queue is in the path already; leave it out.", field="queue")
+    check_target(caller, scope, target, asked.queue)
+    inside = {} if asked.queue is None else {"queue": asked.queue}
+    return {str(scope): target} | inside
+
+
+def _check_target(caller: Caller, body: TargetIn) -> None:
+    check_target(caller, QUEUE if body.name is None else NAME, body.queue or body.name or "")
+
+
+def _paused(caller: Caller, body: TargetIn) -> tuple[Queues | LimitControls, str]:
+    """The namespace that pauses a target, and the name of the queue or the job."""
+    if body.queue is not None:
+        return caller.scheduler.queues, body.queue
+    return caller.scheduler.limits, body.name or ""
+
+
+def _named(body: TargetIn) -> str:
+    return f"queue:{body.queue}" if body.name is None else f"name:{body.name}"
+
+
+async def _override(caller: Caller, scope: str, target: str) -> LimitOverride | None:
+    statuses = await caller.scheduler.limits.all()
+    return next((one.override for one in statuses if (one.scope, one.target) == (scope, target)), None)
+
+
+async def _moved(caller: Caller, action: str, status: BreakerStatus) -> Answer[BreakerOut]:
+    told = BreakerOut.of(status).model_dump(mode="json")
+    await caller.note(action, f"{status.scope}:{status.target}", after=told)
+    (seen,) = await signed(caller, [status])
+    return Answer(data=BreakerOut.of(seen))
+
+
+def _told(override: LimitOverride | None) -> dict[str, Any] | None:
+    return None if override is None else OverrideOut.of_override(override).model_dump(mode="json")

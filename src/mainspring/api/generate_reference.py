@@ -1,0 +1,117 @@
+"""Writes the reference of the HTTP API, docs/reference/api.md, from the OpenAPI document: `python -m
+mainspring.api.generate_reference FILE`. A test compares the page with the code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mainspring.api.app import make_app
+from mainspring.api.settings import service_settings
+from mainspring.api.specification import specification
+from mainspring.client.scheduler import Scheduler
+
+Spec = Mapping[str, Any]
+_HEAD = """# The HTTP API
+
+Made from the code by `python -m mainspring.api.generate_reference`; `/docs` on a running service is the same, to be
+tried out, and `/openapi.json` is for machines. Bodies are JSON. Durations are text with their unit ("5m", "1h30m",
+"250ms"); a number of milliseconds has `Ms` in its name, but for `every`, `retryDelay`, `duration` and `pollInterval`,
+which are named as in other services. Instants end in Z. Answers are `{"success": true, "data": …}`, with `next` where
+there is another page. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457) that name the field and the
+cure. A `*` marks what must be given.
+"""
+
+
+def render(spec: Spec) -> str:
+    """The page."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            tag = (operation.get("tags") or ["other"])[0]
+            groups[tag].append("\n".join(_operation(spec, method, path, operation)))
+    parts = [_HEAD]
+    for tag in sorted(groups):
+        parts.append(f"## {tag[:1].upper()}{tag[1:]}\n")
+        parts += groups[tag]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _operation(spec: Spec, method: str, path: str, operation: Spec) -> Iterator[str]:
+    yield f"### `{method.upper()} {path}`\n"
+    for text in (operation.get("summary"), operation.get("description")):
+        if text:
+            yield f"{_sentence(text)}\n"
+    parameters = [_resolve(spec, one) for one in operation.get("parameters", ())]
+    if parameters:
+        yield "| parameter | in | type | meaning |\n|---|---|---|---|"
+        for one in parameters:
+            star = "*" if one.get("required") else ""
+            kind = _type(spec, one.get("schema", {}))
+            yield f"| `{one['name']}`{star} | {one['in']} | {kind} | {_cell(one.get('description', ''))} |"
+        yield ""
+    yield from _body(spec, operation)
+    codes = [code for code in operation.get("responses", {}) if code.startswith("2")]
+    if codes:
+        yield f"Answers with {' or '.join(codes)}.\n"
+
+
+def _body(spec: Spec, operation: Spec) -> Iterator[str]:
+    for kind, media in operation.get("requestBody", {}).get("content", {}).items():
+        schema = _resolve(spec, media.get("schema", {}))
+        fields = schema.get("properties", {})
+        if fields:
+            yield "| field | type | meaning |\n|---|---|---|"
+            for name, field in fields.items():
+                star = "*" if name in schema.get("required", ()) else ""
+                yield f"| `{name}`{star} | {_type(spec, field)} | {_cell(field.get('description', ''))} |"
+            yield ""
+        for example in schema.get("examples", ())[:1]:
+            yield f"```json\n{json.dumps(example, indent=2)}\n```\n"
+        if kind != "application/json":
+            yield f"The body is `{kind}`.\n"
+
+
+def _resolve(spec: Spec, schema: Spec) -> Spec:
+    while "$ref" in schema:
+        found: Any = spec
+        for step in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        schema = found
+    return schema
+
+
+def _type(spec: Spec, schema: Spec) -> str:
+    """The type of a value, in a word or two."""
+    if "enum" in schema or "const" in schema:
+        return " \\| ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if "anyOf" in schema:
+        kinds = dict.fromkeys(_type(spec, one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " \\| ".join(kinds)
+    if "$ref" in schema:
+        return _type(spec, _resolve(spec, schema)) if "enum" in _resolve(spec, schema) else "object"
+    if schema.get("type") == "array":
+        return f"list of {_type(spec, schema.get('items', {}))}"
+    kind = str(schema.get("format") or schema.get("type") or "any")
+    return {"date-time": "instant", "string": "text", "integer": "whole number"}.get(kind, kind)
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    return _sentence(text).replace("|", "\\|")
+
+
+def page() -> str:
+    """The reference as the code has it now."""
+    return render(specification(make_app(Scheduler("embedded:.mainspring"), service_settings())))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

@@ -1,0 +1,373 @@
+"""Creating jobs and schedules: from the body of a request to the call of the Scheduler.
+
+Everything is checked before anything is stored: a webhook in full, its target by the guard, a mail by its own rules.
+Refusals name the field and the cure, and repeat no values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from mainspring.api.dependencies import Caller
+from mainspring.api.jobs.rule_fields import rule_field, rule_of
+from mainspring.api.jobs.secret_checks import check_secrets
+from mainspring.api.problems import Problem
+from mainspring.api.settings import ServiceSettings
+from mainspring.api.wire.base import span_seconds
+from mainspring.api.wire.job_requests import Change, Creation, Request
+from mainspring.client.builtin_jobs import smtp_settings, webhook_data
+from mainspring.client.namespaces.schedules import Schedule
+from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, ScheduleNotFound
+from mainspring.jobtypes.http.addresses import Allow
+from mainspring.jobtypes.http.guard import SsrfGuard
+from mainspring.jobtypes.http.request import WebhookRequest, explain, parse_request
+from mainspring.jobtypes.http.statuses import read_statuses
+from mainspring.jobtypes.http.urls import target_of
+from mainspring.jobtypes.mail import EmailRequest, why_refused
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.access.namespaces import has_name, is_named_in, namespace_of
+from mainspring.model.jobs.job import DEFAULT_QUEUE, Job
+from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES, RESERVED
+from mainspring.model.jobs.retry import Retry
+from mainspring.rules import Rule
+
+ONCE = "AT_MOST_ONCE"
+_EXACTLY = "EXACTLY_ONCE"
+_LONGEST_PAUSE = 3600.0
+_SNAKE = frozenset(name for name in Creation.model_fields if "_" in name)
+# Words by which a refusal of the library names a field; others are too common to tell.
+_NAMED = frozenset({*map(to_camel, _SNAKE), "queue", "priority", "tags", "data", "delay", "jitter", "timezone"})
+# The names of a webhook's own fields on the wire.
+_WEBHOOK_NAMES = {"url": "endpoint"}
+_OF_WEBHOOKS = tuple(name for name in Request.model_fields if name not in ("endpoint", "timeout"))
+_OF_JOBS = ("run_at", "delay", "expires_at", "dedupe_key")
+OF_SCHEDULES = (
+    *("start_at", "end_at", "max_runs", "jitter", "misfire", "misfire_grace", "misfire_limit", "start_deadline"),
+    *("overlap", "pause_after"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The arguments for the Scheduler; a rule makes it a schedule."""
+
+    name: str
+    data: dict[str, Any] = field(repr=False)
+    queue: str | None
+    rule: Rule | None
+    options: dict[str, Any]
+    schedule_id: str | None = None
+    paused: bool = False
+
+    def as_item(self) -> dict[str, Any]:
+        """A plan without a rule as an item of `Scheduler.schedule_bulk`."""
+        return {"name": self.name, "data": self.data, **self.options}
+
+
+@contextmanager
+def refusing(where: str | None = None) -> Iterator[None]:
+    """Refuse what the library refuses, in the words of this API: `run_at` is called runAt here."""
+    try:
+        yield
+    except ConfigurationError as error:
+        text = re.sub(r"[a-z]+(?:_[a-z]+)+", lambda found: _camel(found[0]), str(error))
+        named = next((word for word in re.findall(r"\w+", text) if word in _NAMED), None)
+        raise Problem(422, text, field=where or named) from None
+
+
+def _camel(word: str) -> str:
+    return to_camel(word) if word in _SNAKE else word
+
+
+def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | None = None) -> Plan:
+    """Check what is to be created, and say what the Scheduler is to be asked for."""
+    name = _name_of(creation)
+    with refusing(rule_field(creation)):
+        rule = rule_of(creation, settings.timezone)
+    if rule is None and creation.enabled is False:
+        raise Problem(422, "Only a schedule can be disabled; leave enabled out, or give a schedule.", field="enabled")
+    if rule is None and creation.id is not None:
+        raise Problem(422, "An id is chosen for schedules only; a job gets one. See Idempotency-Key.", field="id")
+    data = data_of(name, creation, settings, traceparent)
+    queue = creation.queue or QUEUES.get(name)
+    options = {**run_options_of(name, creation, settings), **_times_of(creation, rule), "queue": queue}
+    given = {key: value for key, value in options.items() if value is not None}
+    return Plan(name, data, queue, rule, given, creation.id, creation.enabled is False)
+
+
+def _name_of(creation: Creation) -> str:
+    kind = creation.type or ("http" if creation.endpoint is not None else "job")
+    if (kind == "http") != (creation.endpoint is not None):
+        what = "A webhook needs an endpoint" if kind == "http" else f"An endpoint is for webhooks, not type {kind}"
+        raise Problem(422, f"{what}; give one of endpoint, type email and name.", field="endpoint")
+    if kind != "http":
+        refuse_webhook_fields(creation)
+    if kind == "job":
+        return _own_name(creation.name)
+    if creation.name is not None:
+        raise Problem(422, f"A name chooses a handler; what type {kind} does is known.", field="name")
+    return HTTP if kind == "http" else EMAIL
+
+
+def _own_name(name: str | None) -> str:
+    if name is None:
+        raise Problem(
+            422, "The work is missing: give an endpoint to call, type email, or the name of a handler.", field="name"
+        )
+    if name.startswith(RESERVED):
+        raise Problem(422, f"Names that begin with {RESERVED} are Mainspring's own; choose another.", field="name")
+    return name
+
+
+def refuse_webhook_fields(change: Change) -> None:
+    for name in _OF_WEBHOOKS:
+        if name in change.model_fields_set and getattr(change, name) is not None:
+            raise Problem(422, f"{to_camel(name)} is for webhooks, which have an endpoint.", field=to_camel(name))
+
+
+# -- what is done --------------------------------------------------------------------------------------------------
+
+
+def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> dict[str, Any]:
+    """The data of the job, checked."""
+    data = change.data
+    if name == HTTP:
+        return checked_webhook({**usual_request(settings), **request_fields(change)}, data, settings, traceparent)
+    if name == EMAIL:
+        return checked_mail(data, settings)
+    return data or {}
+
+
+def usual_request(settings: ServiceSettings) -> dict[str, Any]:
+    """The defaults of every webhook, from the service's settings."""
+    return {"retry_on": list(read_statuses(settings.retry_on))} if settings.retry_on.strip() else {}
+
+
+def request_fields(change: Change) -> dict[str, Any]:
+    """The given fields of a webhook's request, under the names of `WebhookRequest`."""
+    given = {key: getattr(change, key) for key in Request.model_fields if key in change.model_fields_set}
+    if given.get("timeout") is not None:
+        given["timeout"] = span_seconds(given["timeout"])
+    if "endpoint" in given:
+        given["url"] = given.pop("endpoint")
+    return {key: value for key, value in given.items() if value is not None or key == "body"}
+
+
+def checked_webhook(
+    fields: Mapping[str, Any],
+    data: Mapping[str, Any] | None,
+    settings: ServiceSettings,
+    traceparent: str | None = None,
+) -> dict[str, Any]:
+    """The data of a webhook's job. Its request is checked in full, and its target as far as it can be known now."""
+    try:
+        request = parse_request(fields, data or {})
+    except InvalidJob as error:
+        raise _bad_webhook(error, fields, data or {}) from None
+    with refusing("endpoint"):
+        guard(settings.http_allow).check_url(request.url)
+    return webhook_data(request, data, target_of(request.url), traceparent)
+
+
+def _bad_webhook(error: InvalidJob, fields: Mapping[str, Any], data: Mapping[str, Any]) -> Problem:
+    text = str(error).removeprefix("The webhook is not valid: ")
+    place = re.match(r"(\w+)(?=[.:])", text)
+    if place is not None and place[1] in WebhookRequest.model_fields:
+        where = _WEBHOOK_NAMES.get(place[1], to_camel(place[1]))
+        return Problem(422, where + text[place.end() :], field=where)
+    where = _culprit(fields, data)
+    return Problem(422, f"{where}: {text}", field=where)
+
+
+def _culprit(fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """The field without which the request would be valid."""
+    for name in fields:
+        if name != "url":
+            try:
+                parse_request({key: value for key, value in fields.items() if key != name}, data)
+            except InvalidJob:
+                continue
+            return to_camel(name)
+    return "endpoint"
+
+
+@lru_cache(maxsize=8)
+def guard(allow: str) -> SsrfGuard:
+    """The SSRF guard for a list of allowed targets."""
+    return SsrfGuard(Allow.parse(allow))
+
+
+def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> dict[str, Any]:
+    """The data of a mail's job, as it was given. Where the service knows the SMTP server, a sender that the worker
+    would refuse is refused at once."""
+    try:
+        request = EmailRequest.model_validate(dict(data or {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(["data", *(str(step) for step in first["loc"][:1])])
+        raise Problem(422, f"data: {'; '.join(explain(error))}", field=where) from None
+    smtp = smtp_settings(settings)
+    refused = None if smtp is None else why_refused(smtp, request)
+    if refused is not None:
+        raise Problem(403, refused, field="data.from")
+    return dict(data or {})
+
+
+# -- how and when --------------------------------------------------------------------------------------------------
+
+
+def run_options_of(name: str, change: Change, settings: ServiceSettings) -> dict[str, Any]:
+    """How it is run, as options of `Scheduler.schedule`."""
+    if change.execution_type == _EXACTLY and name in QUEUES:
+        raise Problem(
+            422,
+            "Nothing outside of the database can be done exactly once; use AT_LEAST_ONCE, where a receiver knows "
+            "repeats by their id, or AT_MOST_ONCE.",
+            field="executionType",
+        )
+    options: dict[str, Any] = {"priority": change.priority, "tags": change.tags}
+    options["guarantee"] = None if change.execution_type is None else change.execution_type.lower()
+    options["start_within"] = change.start_within
+    options["timeout"] = None if name in QUEUES else change.timeout
+    options["retry"] = retry_of(name, change, settings)
+    return options
+
+
+def retry_of(name: str, change: Change, settings: ServiceSettings) -> Retry | None:
+    """The policy for tries after the first; the handler's own where nothing is said of a job with a handler."""
+    usual = Retry(settings.retry_attempts + 1, settings.retry_delay_ms / 1000)
+    if change.execution_type == ONCE and change.retry_attempts is None:
+        return None
+    if change.retry_attempts is None and change.retry_delay is None:
+        return usual if name in QUEUES else None
+    return changed_retry(change, usual)
+
+
+def changed_retry(change: Change, before: Retry) -> Retry:
+    """A policy with what is given of another one."""
+    attempts, delay = change.retry_attempts, change.retry_delay
+    pause = before.delay if delay is None else span_seconds(delay)
+    longest = max(_LONGEST_PAUSE, pause) if isinstance(pause, float) else _LONGEST_PAUSE
+    return Retry(before.attempts if attempts is None else attempts + 1, pause, max_delay=longest)
+
+
+def _times_of(creation: Creation, rule: Rule | None) -> dict[str, Any]:
+    if rule is None:
+        refuse_schedule_fields(creation)
+        return {key: getattr(creation, key) for key in (*_OF_JOBS, "dedupe_window")}
+    return {key: getattr(creation, key) for key in (*_OF_JOBS, *OF_SCHEDULES)}
+
+
+def refuse_schedule_fields(change: Change) -> None:
+    for name in (*OF_SCHEDULES, "timezone"):
+        if getattr(change, name) is not None:
+            raise Problem(
+                422, f"{to_camel(name)} is for schedules; give schedule, every or repeat with it.", field=to_camel(name)
+            )
+
+
+# -- making it -----------------------------------------------------------------------------------------------------
+
+
+def check_plan(caller: Caller, plan: Plan) -> Plan:
+    """Refuse what the caller's key does not reach. One with a scope of queues says in which it stands."""
+    scope = caller.principal.scope
+    if scope.everything:
+        return plan
+    queue = plan.queue or DEFAULT_QUEUE
+    if not scope.allows(queue, plan.name):
+        where = "queue" if not scope.allows_queue(queue) else "name"
+        raise Problem(403, "The queue or name is out of this key's scope; nothing was created.", field=where)
+    if scope.queues is not None:
+        plan.options["queue"] = queue  # not the one that its handler declares
+    if plan.rule is not None:
+        check_calendars(caller, plan.rule)
+    if "dedupe_key" in plan.options:
+        plan.options["dedupe_namespace"] = namespace_of(scope, queue, plan.name)
+    return plan
+
+
+def check_calendars(caller: Caller, rule: Rule, before: Rule | None = None) -> None:
+    """Refuse a calendar out of the caller's reach, in the same words as one that is not there. `before` is the rule
+    that is changed: what it needs already may stay."""
+    for name in rule.calendars:
+        if not has_name(caller.scope, name) and (before is None or name not in before.calendars):
+            raise CalendarNotFound(name)
+
+
+async def store_plan(caller: Caller, plan: Plan, job_id: str) -> Job | Schedule:
+    """Store it. With the same id it is stored once, however often this is called."""
+    check_plan(caller, plan)
+    await check_secrets(caller, plan.name, plan.queue or DEFAULT_QUEUE, plan.data)
+    with refusing():
+        if plan.rule is None:
+            return await _schedule_job(caller, plan, job_id)
+        return await _put_schedule(caller, plan, job_id)
+
+
+async def _schedule_job(caller: Caller, plan: Plan, job_id: str) -> Job:
+    job = await caller.scheduler.schedule(plan.name, plan.data, job_id=job_id, **plan.options)
+    check_holder(caller, {**plan.as_item(), "job_id": job_id}, job)
+    return job
+
+
+def check_holder(caller: Caller, item: Mapping[str, Any], job: Job) -> None:
+    """Refuse a dedupe key that is held by another job than was asked for: of another name, in another queue, or one
+    that was moved out of the caller's reach. An answer with that job would say that what was asked for is made."""
+    if not job.deduplicated or job.id == item.get("job_id"):
+        return
+    same = job.name == item["name"] and item.get("queue") in (None, job.queue)
+    if not same or not caller.scope.allows(job.queue, job.name):
+        raise Problem(
+            409, "This dedupeKey is held by a job of another name or queue; choose another.", field="dedupeKey"
+        )
+
+
+async def _put_schedule(caller: Caller, plan: Plan, job_id: str) -> Schedule:
+    scheduler, rule = caller.scheduler, plan.rule
+    assert rule is not None
+    if plan.schedule_id is not None:
+        await _check_id(caller, plan, plan.schedule_id)
+    identity = plan.schedule_id or job_id
+    schedule = await scheduler.schedule(
+        plan.name, plan.data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
+    )
+    if plan.paused and schedule.paused is None:  # it was there already
+        return await scheduler.schedules.pause(schedule.id, actor=caller.actor)
+    return schedule
+
+
+async def _check_id(caller: Caller, plan: Plan, schedule_id: str) -> None:
+    """Refuse an id that a key with a scope may not choose. Whether a schedule out of its reach has it makes no
+    difference: an id outside of the key's namespace is refused either way, unless it is that of a schedule of its
+    own."""
+    if await _exists(caller, schedule_id, caller.scope):
+        return
+    namespace = namespace_of(caller.scope, plan.queue or DEFAULT_QUEUE, plan.name)
+    if namespace is None:
+        return
+    if not is_named_in(namespace, schedule_id):
+        raise Problem(
+            422,
+            f"Ids that this key chooses begin with {namespace!r} here and have no other colon, such as "
+            f"{namespace}nightly; or leave the id out.",
+            field="id",
+        )
+    if await _exists(caller, schedule_id, EVERYTHING):  # only a caller that reaches everything can have put it there
+        raise Problem(409, "This id is in use; choose another.", field="id")
+
+
+async def _exists(caller: Caller, schedule_id: str, scope: Scope) -> bool:
+    try:
+        await caller.scheduler.schedules.get(schedule_id, scope=scope)
+    except ScheduleNotFound:
+        return False
+    return True

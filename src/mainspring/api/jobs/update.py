@@ -1,0 +1,149 @@
+"""Changing jobs and schedules: given fields are merged into the stored ones, and checked as for a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from mainspring.api.dependencies import Caller
+from mainspring.api.jobs.create import (
+    OF_SCHEDULES,
+    ONCE,
+    changed_retry,
+    check_calendars,
+    checked_mail,
+    checked_webhook,
+    refuse_schedule_fields,
+    refuse_webhook_fields,
+    refusing,
+    request_fields,
+    run_options_of,
+)
+from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_marks, restored, shown_data
+from mainspring.api.jobs.rule_fields import rule_field, rule_of
+from mainspring.api.jobs.secret_checks import check_secrets
+from mainspring.api.problems import Problem
+from mainspring.api.wire.job_requests import Change, Request
+from mainspring.client.namespaces.schedules import Schedule
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.reserved_names import EMAIL, HTTP
+from mainspring.model.jobs.retry import Retry
+
+_REMOVABLE = ("start_at", "end_at", "max_runs", "jitter")
+_OF_JOBS = ("run_at", "delay", "expires_at")
+
+
+async def change_schedule(caller: Caller, schedule: Schedule, change: Change) -> Schedule:
+    """Edit a schedule. One that is to be disabled is paused first, so that nothing fires in between."""
+    for name in _OF_JOBS:
+        if getattr(change, name) is not None:
+            raise Problem(
+                422, f"{to_camel(name)} is for a single job; a schedule has startAt and endAt.", field=to_camel(name)
+            )
+    edits = _schedule_edits(caller, schedule, change)
+    await _check_secrets(caller, schedule, edits)
+    if change.enabled is False:
+        schedule = await caller.scheduler.schedules.pause(schedule.id, actor=caller.actor)
+    if edits:
+        with refusing():
+            schedule = await caller.scheduler.schedules.edit(schedule.id, **edits)
+    if change.enabled is True:
+        schedule = await caller.scheduler.schedules.resume(schedule.id)
+    return schedule
+
+
+async def change_job(caller: Caller, job: Job, change: Change) -> Job:
+    """Update a pending job."""
+    _refuse_for_job(job, change)
+    edits = _edits(caller, job, change)
+    edits |= {"run_at": change.run_at, "delay": change.delay, "expires_at": change.expires_at}
+    edits.pop("guarantee")
+    await _check_secrets(caller, job, edits)
+    with refusing():
+        return await caller.scheduler.update(job.id, **_given(edits))
+
+
+def _refuse_for_job(job: Job, change: Change) -> None:
+    if rule_field(change) is not None:
+        raise Problem(422, "A job cannot become a schedule; create one.", field=rule_field(change))
+    refuse_schedule_fields(change)
+    if change.enabled is False:
+        raise Problem(422, "Only a schedule can be disabled; cancel the job instead.", field="enabled")
+    if change.execution_type is not None and change.execution_type.lower() != (job.guarantee or "at_least_once"):
+        raise Problem(422, "The executionType of a job cannot be changed after its creation.", field="executionType")
+
+
+def _schedule_edits(caller: Caller, schedule: Schedule, change: Change) -> dict[str, Any]:
+    with refusing(rule_field(change) or "timezone"):
+        rule = rule_of(change, caller.service.settings.timezone, schedule.rule)
+    if rule is not None:
+        check_calendars(caller, rule, schedule.rule)
+    edits = _edits(caller, schedule, change)
+    edits |= {"repeat": rule, **{name: getattr(change, name) for name in OF_SCHEDULES}}
+    removed = [name for name in _REMOVABLE if name in change.model_fields_set and getattr(change, name) is None]
+    return _given(edits) | ({"remove": removed} if removed else {})
+
+
+def _edits(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any]:
+    """The edits that jobs and schedules share."""
+    _check_queue(caller, before, change)
+    edits = run_options_of(before.name, change, caller.service.settings)
+    edits["retry"] = _retry(before.retry_policy, change)
+    return {**edits, "queue": change.queue, "data": _data(caller, before, change)}
+
+
+def _check_queue(caller: Caller, before: Job | Schedule, change: Change) -> None:
+    if change.queue is not None and not caller.principal.scope.allows(change.queue, before.name):
+        raise Problem(403, "The queue is out of this key's scope; nothing was changed.", field="queue")
+
+
+def _retry(before: Retry | None, change: Change) -> Retry | None:
+    once = change.execution_type == ONCE
+    if change.retry_attempts is None and change.retry_delay is None:
+        return Retry(attempts=1) if once and before is not None and before.attempts > 1 else None
+    return changed_retry(change, before or Retry())
+
+
+async def _check_secrets(caller: Caller, before: Job | Schedule, edits: Mapping[str, Any]) -> None:
+    """Refuse a change of what is sent, or of the queue, that lets a webhook use secrets which it may not."""
+    data, queue = edits.get("data"), edits.get("queue")
+    if data is not None or queue is not None:
+        await check_secrets(caller, before.name, queue or before.queue, before.data if data is None else data)
+
+
+def _data(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any] | None:
+    """The data as it is to be; None where it stays as it is."""
+    if before.name == HTTP:
+        return _webhook(caller, before, change)
+    refuse_webhook_fields(change)
+    if change.endpoint is not None:
+        raise Problem(422, "Only a webhook has an endpoint; create one.", field="endpoint")
+    if change.data is None:
+        return None
+    data: dict[str, Any] = restored(change.data, before.data, shown_data(caller, before))
+    if before.name != EMAIL:
+        return data
+    if recipients_of(data) != recipients_of(before.data):
+        refuse_marks(change.data, "data")
+    return checked_mail(data, caller.service.settings)
+
+
+def _webhook(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any] | None:
+    given = request_fields(change)
+    removed = {name for name in Request.model_fields if name in change.model_fields_set and name not in given}
+    if not given and not removed - {"endpoint"} and change.data is None:
+        return None
+    stored = Webhook.of(caller, before)
+    request = stored.merged(given, removed)
+    data, visible = stored.data, stored.shown_data
+    if change.data is not None:
+        data, visible = restored(change.data, stored.data, stored.shown_data), change.data
+    checked = checked_webhook(request, data, caller.service.settings, before.data.get("traceparent"))
+    stored.check_templates(request, data, visible)
+    return checked
+
+
+def _given(edits: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in edits.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The middleware around every request: connections, authentication, rate limits, bounds and headers."""

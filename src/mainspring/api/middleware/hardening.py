@@ -1,0 +1,177 @@
+"""Headers that protect browsers, and bounds on the size and form of requests.
+
+Plain ASGI, so that streams pass through untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mainspring.api.middleware.faults import log_fault, route_of
+from mainspring.api.problems import Problem, answer
+
+MOST_HEADERS = 16 * 1024
+"""The largest first line and headers of a request, in bytes."""
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+PROTECTING = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+# Of a header: the colon, the space and the end of the line.
+_BETWEEN = 4
+_WITH_BODY = ("POST", "PUT", "PATCH")
+# Content types that a page may send to another site without a preflight request.
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
+
+
+class SecurityHeaders:
+    """Adds the headers to every response; what the API says is not to be kept by caches."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in PROTECTING.items():
+                    headers[name] = value
+                if not scope["path"].startswith("/static/"):
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+class Faults:
+    """Answers 500 where the application raises an unforeseen error. It stands inside of what adds headers to every
+    answer, so that this one has them too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            if scope["type"] != "http" or started:
+                raise  # the connection is cut: a client must not take a part of the answer for the whole
+            number = log_fault(route_of(scope), error)
+            problem = Problem(
+                500, f"This is an internal error; the service's log has its details under the number {number}."
+            )
+            await answer(problem)(scope, receive, send)
+
+
+class CheckedHeaders:
+    """Refuses requests whose headers are too large (431), or say in two ways where the body ends (400): a proxy in
+    front might believe the other one, and take the rest for another client's request. The connection is closed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = _unfit(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await answer(problem)(scope, receive, send)
+
+
+def _unfit(scope: Scope) -> Problem | None:
+    close = {"Connection": "close"}
+    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    size += sum(len(name) + len(value) + _BETWEEN for name, value in scope["headers"])
+    if size > MOST_HEADERS:
+        return Problem(431, f"The path and the headers are larger than {MOST_HEADERS:,} bytes in all.", headers=close)
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+        return Problem(400, "Content-Length and Transfer-Encoding came together; send one of them.", headers=close)
+    return None
+
+
+class BoundedBodies:
+    """Refuses bodies that are too large (413) or not what the API reads (415), before they are read.
+
+    A form that another site makes a browser send cannot be of these types, which is half of what keeps it out; even
+    an empty one is of its own.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int, types: Iterable[str], streams: Iterable[str]) -> None:
+        self._app = app
+        self._limit = limit
+        self._types = tuple(types)
+        self._streams = frozenset(streams)
+        """The paths whose bodies are read piece by piece, and have bounds of their own."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        problem = self._refusal(scope, headers)
+        if problem is not None:
+            await answer(problem)(scope, receive, send)
+            return
+        if scope["path"] in self._streams:
+            await self._app(scope, receive, send)
+            return
+        await self._bounded(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        length = headers.get("content-length", "0")
+        empty = length == "0" and "transfer-encoding" not in headers
+        if kind not in self._types and (kind in _FORMS or not empty):
+            return Problem(415, f"Send the body as {self._types[0]}: Content-Type says {kind or 'nothing'}.")
+        if scope["path"] not in self._streams and length.isdecimal() and int(length) > self._limit:
+            return self._too_large()
+        return None
+
+    def _too_large(self) -> Problem:
+        return Problem(413, f"The body is larger than {self._limit:,} bytes; MAINSPRING_MAX_BODY sets the limit.")
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body first, up to the bound: a request without a length is counted."""
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return  # the client is gone
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._limit:
+                await answer(self._too_large())(scope, receive, send)
+                return
+        handed_over = False
+
+        async def replay() -> Message:
+            nonlocal handed_over
+            if handed_over:
+                return await receive()
+            handed_over = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, replay, send)

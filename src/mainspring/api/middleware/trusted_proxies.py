@@ -1,0 +1,132 @@
+"""The client's address and scheme, taken from the headers of trusted proxies.
+
+A request that comes from a trusted address has its client taken from X-Forwarded-For, the rightmost address there that
+is no trusted proxy, since everything left of it is the client's own claim; and its scheme from X-Forwarded-Proto.
+It is marked as forwarded, so that it never counts as one of this machine. Other requests keep their own address. A
+middleware of the server's own would take words that are no addresses for clients, and not notice networks that it
+cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host, parse_network
+
+FORWARDED = "mainspring.forwarded"
+"""The key in the scope of a request that has come through a trusted proxy."""
+_SCHEMES = ("http", "https")
+# Headers that proxies, tunnels and platforms add, by the words that such names are made of …
+_WORDS = {
+    *("forwarded", "forwards", "via", "proxy", "proxied", "proxyuser", "tunnel", "ingress", "gateway", "upstream"),
+    *("cdn", "originating", "varnish", "zrok", "ngrok", "tailscale", "cloudflare", "envoy", "istio", "traefik"),
+    "haproxy",
+}
+_PARTS = re.compile(
+    r"(client|real|connecting|remote|user|source|peer)-?(ip|addr|address|connection-ip)\b"
+    r"|remote-?(host|user|port)|original-?(url|uri|host|method|path)|(client|ssl|tls|mtls)-?(cert|verify|dn|subject)"
+)
+# … by the names of the products that add them …
+_PREFIXES = (
+    *("cf-", "cloudfront-", "x-amz-cf-", "x-amzn-", "fastly-", "fly-", "x-azure-", "x-arr-", "x-waws-", "x-appengine-"),
+    *("x-goog-", "x-vercel-", "x-nf-", "x-netlify-", "x-heroku-", "x-railway-", "x-render-", "rndr-", "x-koyeb-"),
+    *("akamai-", "x-akamai-", "incap-", "x-sucuri-", "x-kong-", "l5d-", "x-auth-request-", "x-authentik-"),
+    *("x-pomerium-", "x-ms-client-principal", "x-replit-", "x-gitpod-", "x-inlets-", "x-pagekite-", "x-ssl-"),
+)
+# … and what is left.
+_NAMES = {
+    *("x-cloud-trace-context", "disguised-host", "front-end-https", "x-scheme", "x-url-scheme", "x-rewrite-url"),
+    *("x-request-start", "early-data", "x-script-name", "x-host"),
+}
+
+
+def sign_of_proxy(request: HTTPConnection) -> str | None:
+    """By what a request shows that a proxy or a tunnel has forwarded it, in a few words; None where nothing shows it.
+    nginx adds no header unless it is told to, but has long spoken HTTP/1.0, which curl and browsers do not."""
+    if request.scope.get(FORWARDED, False):
+        return "it comes from a trusted proxy"
+    if request.scope.get("http_version") == "1.0":
+        return "it is in HTTP/1.0, as proxies send it"
+    name = next((name for name in request.headers if _is_of_proxy(name)), None)
+    return None if name is None else f"it has the header {name.title():.100}"
+
+
+def _is_of_proxy(name: str) -> bool:
+    return (
+        name in _NAMES
+        or name.startswith(_PREFIXES)
+        or not _WORDS.isdisjoint(name.split("-"))
+        or _PARTS.search(name) is not None
+    )
+
+
+class TrustedProxies:
+    """Puts the client and the scheme that a trusted proxy tells in the place of the proxy's own."""
+
+    def __init__(self, app: ASGIApp, trusted: tuple[Network, ...]) -> None:
+        self._app = app
+        self._trusted = trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._trusted:
+            self._believe(scope)
+        await self._app(scope, receive, send)
+
+    def _believe(self, scope: Scope) -> None:
+        peer = parse_host((scope.get("client") or ("",))[0])
+        if peer is None or not is_in(peer, self._trusted):
+            return
+        headers = Headers(scope=scope)
+        scope[FORWARDED] = True
+        scope["client"] = (str(self._client(peer, _words(headers, "x-forwarded-for"))), 0)
+        schemes = _words(headers, "x-forwarded-proto")
+        if schemes and schemes[-1].lower() in _SCHEMES:
+            scope["scheme"] = schemes[-1].lower()
+
+    def _client(self, peer: Address, hops: list[str]) -> Address:
+        """The last address, going back from the nearest, up to which every one is a trusted proxy's."""
+        client = peer
+        for hop in reversed(hops):
+            address = parse_host(_without_port(hop))
+            if address is None:
+                break  # the proxy that wrote this is as far as anything is known
+            client = address
+            if not is_in(address, self._trusted):
+                break
+        return client
+
+
+def read_proxies(text: str) -> tuple[Network, ...]:
+    """The addresses and networks in a list with commas; ValueError says which of them is none."""
+    return tuple(_network(word) for word in list_entries(text))
+
+
+def _network(word: str) -> Network:
+    try:
+        network = parse_network(word)
+    except ValueError:
+        raise ValueError(
+            f"{word!r:.100} is neither an address nor a network; write them as 10.0.0.5,10.1.0.0/16,fd00::/8"
+        ) from None
+    if network.prefixlen == 0:
+        raise ValueError(
+            f"{word!r:.100} is every address, so that any client could claim any address; name the proxies"
+        )
+    return network
+
+
+def _words(headers: Headers, name: str) -> list[str]:
+    """The words of a header that may come several times, in their order."""
+    return list_entries(",".join(headers.getlist(name)))
+
+
+def _without_port(hop: str) -> str:
+    """`192.0.2.1:4711` and `[2001:db8::1]:4711` without their ports."""
+    if hop.startswith("["):
+        host, closed, _ = hop[1:].partition("]")
+        return host if closed else ""
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop

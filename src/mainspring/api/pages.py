@@ -1,0 +1,92 @@
+"""The pages that need no API key: the documentation, liveness and readiness, and the start page.
+
+Probes and browsers have no key. These pages tell nothing of jobs: the documentation is the same for every service of
+this version, and the probes say ok or not, and of what kind the reason is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+
+from mainspring.api.specification import specification
+from mainspring.client.scheduler import Scheduler
+from mainspring.clock import monotonic
+from mainspring.errors import MainspringError
+
+STATIC = Path(__file__).parent / "static"
+_LIVE, _READY, _DOCS, _OPENAPI = "/livez", "/readyz", "/docs", "/openapi.json"
+_ELSEWHERE = {"/": _DOCS, "/api": _DOCS, "/health": _READY, "/healthz": _LIVE}
+"""Where requests that guess a path are led."""
+_OPEN = frozenset({_LIVE, _READY, _DOCS, _OPENAPI, *_ELSEWHERE})
+_FRESH = 1.0
+"""For how many seconds an answer about the database counts, so that probes cost one question a second at most."""
+
+
+def is_open(method: str, path: str) -> bool:
+    """Whether a request is answered without an API key. It can only read, so that nothing is read of its body."""
+    return method in ("GET", "HEAD") and (path in _OPEN or path.startswith("/static/"))
+
+
+class Readiness:
+    """Whether the database can be reached, asked once for all requests of a moment."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._asking = asyncio.Lock()
+        self._asked_at: float | None = None
+        self._ready = False
+
+    async def check(self) -> bool:
+        async with self._asking:
+            if self._asked_at is None or monotonic() - self._asked_at >= _FRESH:
+                self._ready = await self._ask()
+                self._asked_at = monotonic()
+            return self._ready
+
+    async def _ask(self) -> bool:
+        try:
+            return (await self._scheduler.monitor.health()).clock_known
+        except MainspringError:
+            return False
+
+
+def add_pages(app: FastAPI, scheduler: Scheduler) -> None:
+    """Add the pages to an app."""
+    readiness = Readiness(scheduler)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    @app.get(_DOCS, include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(STATIC / "docs.html")
+
+    @app.get(_OPENAPI, include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(specification(app))
+
+    @app.get(_LIVE, include_in_schema=False)
+    async def live() -> JSONResponse:
+        """Whether this process answers at all."""
+        return JSONResponse({"status": "ok"})
+
+    @app.get(_READY, include_in_schema=False)
+    async def ready() -> JSONResponse:
+        """Whether this process can do its work: whether it reaches the database."""
+        if await readiness.check():
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "not ok", "reason": "database"}, 503)
+
+    for path, place in _ELSEWHERE.items():
+        app.add_api_route(path, _leader(place), include_in_schema=False)
+
+
+def _leader(place: str) -> Callable[[], Awaitable[RedirectResponse]]:
+    async def lead() -> RedirectResponse:
+        return RedirectResponse(place)
+
+    return lead

@@ -1,0 +1,175 @@
+"""The shapes of the services whose clients this one takes over: a job or a schedule as a `Resource`, an attempt as an
+`Execution`, and the jobs of /api/v1.
+
+Each is the job, schedule or attempt of `wire/jobs.py` and `wire/schedules.py` under other names.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from mainspring.api.wire.base import Answer, In, Instant, Out
+from mainspring.api.wire.job_requests import ExecutionType
+
+WEBHOOK_PARTS = ("endpoint", "method", "headers", "query", "body")
+
+
+class Resource(Out):
+    """A job or a schedule as it is now."""
+
+    id: str = Field(serialization_alias="_id")
+    job_id: str
+    kind: Literal["job", "schedule"]
+    type: Literal["http", "email", "job"]
+    name: str
+    state: str
+    enabled: bool
+    schedule: str | None = None
+    every: int | None = None
+    timezone: str | None = None
+    endpoint: str | None = None
+    method: str | None = None
+    headers: dict[str, str] | None = None
+    query: dict[str, Any] | None = None
+    body: JsonValue = None
+    data: dict[str, Any] | None = None
+    execution_type: ExecutionType = "AT_LEAST_ONCE"
+    retry_attempts: int | None = None
+    retry_delay: int | None = None
+    queue: str
+    priority: int
+    tags: list[str] = Field(default_factory=list)
+    next_run_at: Instant | None = None
+    last_run_at: Instant | None = None
+    run_at: Instant | None = None
+    finished_at: Instant | None = None
+    created_at: Instant | None = None
+    updated_at: Instant | None = None
+    max_runs: int | None = None
+    runs: int | None = Field(default=None, description="Of a schedule: how many jobs it has made.")
+    attempts: int = 0
+    deduplicated: bool | None = Field(default=None, description="True where the job existed already.")
+    result: JsonValue = None
+    error: str | None = None
+    waiting: str | None = Field(default=None, description="The reason why it waits.")
+
+
+class Execution(Out):
+    """One attempt at a job."""
+
+    id: str = Field(serialization_alias="_id")
+    job_id: str
+    run_id: str
+    status: Literal["success", "failure", "running"]
+    outcome: str
+    started_at: Instant | None = None
+    completed_at: Instant | None = None
+    duration: int | None = None
+    response_code: int | None = None
+    response_body: str | None = None
+    error_message: str | None = None
+    attempt: int
+    scheduled_at: Instant | None = None
+    worker: str | None = None
+    log: list[str] = Field(default_factory=list)
+
+
+class CreatedAnswer(Answer[list[Resource]]):
+    """A page of jobs and schedules. Where it is not `complete`, it is short although there may be more: go on with
+    `next`."""
+
+    complete: bool
+
+
+class Deleted(Out):
+    """The id of a deleted job or schedule."""
+
+    job_id: str
+    deleted: bool = True
+
+
+# -- /api/v1 -----------------------------------------------------------------------------------------------------------
+
+
+class JobV1In(In):
+    """A job that runs once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "email",
+                    "data": {
+                        "to": "user@example.com",
+                        "subject": "Scheduled Email",
+                        "message": "Hello.",
+                    },
+                    "scheduledTime": "2026-12-24T18:00:00",
+                }
+            ]
+        }
+    )
+
+    type: Annotated[
+        str,
+        Field(min_length=1, max_length=200, description="email, http (its request in `data`) or a handler's name."),
+    ]
+    data: dict[str, JsonValue] = Field(default_factory=dict)
+    scheduled_time: datetime | None = Field(
+        default=None, description="Without an offset it is in the service's time zone. Missing or past: at once."
+    )
+
+
+class JobV1Out(Out):
+    """A job in the shape of /api/v1."""
+
+    type: str
+    data: dict[str, Any]
+    status: str
+    scheduled_time: Instant | None
+    timezone: str = Field(description="The zone in which times without an offset are read.")
+    id: str = Field(serialization_alias="_id")
+    created_at: Instant | None
+    finished_at: Instant | None = None
+    result: JsonValue = None
+    error: str | None = None
+    waiting: str | None = None
+    version: int = Field(default=0, serialization_alias="__v")
+
+    @classmethod
+    def of(cls, resource: Resource, timezone: str) -> Self:
+        same = ("id", "created_at", "finished_at", "result", "error", "waiting")
+        return cls(
+            type=resource.name if resource.type == "job" else resource.type,
+            data=_data(resource),
+            status=resource.state,
+            scheduled_time=resource.run_at or resource.created_at,
+            timezone=timezone,
+            **{name: getattr(resource, name) for name in same},
+        )
+
+
+def _data(resource: Resource) -> dict[str, Any]:
+    if resource.type != "http":
+        return resource.data or {}
+    parts = {name: getattr(resource, name) for name in (*WEBHOOK_PARTS, "data")}
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+class JobV1Answer(Out):
+    """One job."""
+
+    success: bool = True
+    job: JobV1Out
+
+
+class JobsV1Answer(Out):
+    """A page of jobs."""
+
+    success: bool = True
+    jobs: list[JobV1Out]
+    next: str | None = None
+    complete: bool = True

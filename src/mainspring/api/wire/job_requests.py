@@ -1,0 +1,149 @@
+"""The body that creates or changes a job, or a schedule when `schedule` (cron), `every` or `repeat` is given.
+
+The job does one of three things: call an `endpoint`, send an email (`type: "email"`), or run the handler of a `name`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AliasChoices, ConfigDict, Field, JsonValue, model_validator
+
+from mainspring.api.wire.base import In, InstantIn, Milliseconds, Span
+from mainspring.jobtypes.http.request import METHODS
+from mainspring.model.schedules.firing_plan import Misfire, Overlap
+
+ExecutionType = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "EXACTLY_ONCE"]
+Method = Literal["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+assert set(Method.__args__) == set(METHODS)  # type: ignore[attr-defined]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+Cron = Annotated[str, Field(min_length=1, max_length=512, examples=["0 */5 * * * *"])]
+Status = int | str
+After = Literal["start", "end"]
+AFTER = "`every` counts from the start of a run, on a grid, or from its end, as a fixed delay between runs."
+
+
+EveryIn = Annotated[Milliseconds | Text, Field(description="Milliseconds, or text such as 5m.")]
+RetryAttempts = Annotated[
+    int, Field(ge=0, le=1000, description="Attempts after the first: 2 means three attempts in all.")
+]
+RetryDelay = Annotated[
+    Milliseconds | Span,
+    Field(description="The delay before the second attempt, in milliseconds, or text such as 5s; later ones grow."),
+]
+
+
+class Repeat(In):
+    """When a schedule fires, spelled out: one of `cron`, `every`, `rrule` and `at`; `except` takes the days of
+    calendars out."""
+
+    cron: Cron | None = None
+    every: EveryIn | None = None
+    after: After | None = Field(default=None, description=AFTER)
+    rrule: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    at: Annotated[list[InstantIn], Field(min_length=1, max_length=1000)] | None = None
+    timezone: Text | None = None
+    calendars: Annotated[list[Text], Field(max_length=20)] | None = Field(
+        default=None, alias="except", description="Names of calendars on whose days it does not fire."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("cron", "every", "rrule", "at") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give one of cron, every, rrule and at")
+        if self.timezone is not None and given[0] in ("every", "at"):
+            raise ValueError(f"{given[0]} has no timezone: leave it out")
+        if self.after is not None and self.every is None:
+            raise ValueError("after is for every: leave it out")
+        return self
+
+
+class Times(In):
+    """When, and how often."""
+
+    schedule: Cron | None = None
+    every: EveryIn | None = None
+    repeat: Repeat | None = None
+    timezone: Text | None = None
+    run_at: InstantIn | None = None
+    delay: Span | None = None
+    start_at: InstantIn | None = None
+    end_at: InstantIn | None = None
+    max_runs: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    jitter: Span | None = None
+    misfire: Misfire | None = None
+    misfire_grace: Span | None = None
+    misfire_limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+    start_deadline: Span | None = None
+    overlap: Overlap | None = None
+    pause_after: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    enabled: bool | None = None
+
+
+class Request(In):
+    """The request of a webhook."""
+
+    endpoint: Annotated[str, Field(max_length=4000)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("endpoint", "url"),
+        description="The http or https URL to call.",
+        examples=["https://api.example.com/webhook"],
+    )
+    method: Method | None = None
+    headers: dict[str, str] | None = None
+    query: dict[str, str | int | float | bool | list[str]] | None = None
+    body: JsonValue = None
+    timeout: Span | None = Field(default=None, description="For one attempt, of a webhook (at most 10m) or a handler.")
+    success: list[Status] | None = None
+    retry_on: list[Status] | None = Field(
+        default=None, description='Statuses, classes such as "5xx", "network", or "all" for every failure.'
+    )
+    templates: bool | None = Field(default=None, description="false sends {{ and }} as they stand.")
+    redirects: Annotated[int, Field(ge=0, le=3)] | None = None
+    sign_with: list[Text] | None = None
+
+
+class RunOptions(In):
+    """How it is run."""
+
+    execution_type: ExecutionType | None = None
+    retry_attempts: RetryAttempts | None = None
+    retry_delay: RetryDelay | None = None
+    queue: Text | None = None
+    priority: Annotated[int, Field(ge=1, le=10)] | None = None
+    tags: Annotated[list[Text], Field(max_length=50)] | None = None
+    expires_at: InstantIn | None = None
+    start_within: Span | None = None
+
+
+class Change(Times, Request, RunOptions):
+    """A change of a job or a schedule; fields that are not given stay as they are."""
+
+    data: dict[str, JsonValue] | None = None
+
+
+class Creation(Change):
+    """A job or a schedule to be created."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schedule": "0 */5 * * * *",
+                    "endpoint": "https://api.example.com/webhook",
+                    "method": "POST",
+                    "headers": {"Content-Type": "application/json"},
+                    "body": {"event": "scheduled_task", "timestamp": "{{timestamp}}"},
+                }
+            ]
+        }
+    )
+
+    type: Literal["http", "email", "job"] | None = None
+    name: Text | None = None
+    id: Text | None = Field(
+        default=None, description="Of a schedule: the id it is to have. One that has it already is replaced."
+    )
+    dedupe_key: Text | None = None
+    dedupe_window: Span | None = None

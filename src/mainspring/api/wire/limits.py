@@ -1,0 +1,248 @@
+"""Queues, pauses, limits and breakers on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from mainspring.api.wire.base import In, Instant, Out, Span, jsonable, span_text
+from mainspring.api.wire.job_requests import Text
+from mainspring.api.wire.jobs import Reason
+from mainspring.model.limits.breaker import BreakerStatus
+from mainspring.model.limits.controls import LimitOverride, LimitStatus, Paused
+from mainspring.model.limits.limits import JobLimits, Limit, Rate
+from mainspring.model.views.overview import QueueStatus
+
+Place = Literal["queue", "name"]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Plain = Annotated[str, StringConstraints(max_length=1000)] | Whole | float | bool
+Path = Annotated[str, Field(min_length=1, max_length=200)]
+Key = Annotated[
+    dict[Path, Plain],
+    Field(min_length=1, max_length=1, description="Only jobs that have this value in their data."),
+]
+
+
+class TargetIn(In):
+    """A queue or a job name, and with `key`, only those of its jobs that have a value in their data."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"queue": "mail"}, {"name": "send", "key": {"to": "a"}}]})
+
+    queue: Text | None = None
+    name: Text | None = None
+    key: Key | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.queue is None) == (self.name is None):
+            raise ValueError("give either queue or name")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The target, as the Scheduler takes it."""
+        fields = {"queue": self.queue, "name": self.name, "key": self.key}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class PauseIn(TargetIn):
+    """The target of a pause, and its reason."""
+
+    reason: Reason = ""
+
+
+Many = Annotated[int, Field(ge=1, le=1_000_000)]
+RateText = Annotated[str, Field(min_length=1, max_length=100, examples=["100/minute"])]
+
+
+class ConcurrencyIn(In):
+    """At most `limit` jobs at once; with `key`, for each value that the data has there, and with `eachQueue`, for each
+    queue on its own."""
+
+    limit: Many
+    key: Path | None = None
+    each_queue: bool = False
+
+
+class RateIn(In):
+    """At most so many starts in a stretch of time; with `key`, for each value of it, and with `eachQueue`, for each
+    queue on its own."""
+
+    rate: RateText
+    key: Path | None = None
+    each_queue: bool = False
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+
+
+class LimitIn(In):
+    """The limits that are to count instead of those declared in code; what is not given stays as declared."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 5}]})
+
+    concurrency: Annotated[ConcurrencyIn | Many, Field(description="How many at once, or that with a key.")] | None = (
+        None
+    )
+    rate: Annotated[RateIn | RateText, Field(description="Text such as 100/minute, or that with a key.")] | None = None
+    reason: Reason = ""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.concurrency is None and self.rate is None:
+            raise ValueError("give concurrency, rate or both")
+        return self
+
+    def limits(self) -> dict[str, Any]:
+        """The limits as the Scheduler takes them."""
+        at_once, starts = self.concurrency, self.rate
+        return {
+            "concurrency": Limit(**at_once.model_dump()) if isinstance(at_once, ConcurrencyIn) else at_once,
+            "rate": Rate(**starts.model_dump()) if isinstance(starts, RateIn) else starts,
+        }
+
+
+class CloseIn(In):
+    """Which breaker, where there is one for each value of a key, and why. With `queue`, that of a name in the queue."""
+
+    key: Key | None = None
+    queue: Text | None = None
+    reason: Reason = ""
+
+
+class OpenIn(CloseIn):
+    """The same, and for how long it is to be open; until it is closed where nothing is given."""
+
+    open_for: Span | None = None
+
+
+class PausedOut(Out):
+    """Something that is paused."""
+
+    scope: Place
+    target: str
+    key: str | None
+    value: Any = None
+    at: Instant
+    reason: str
+    actor: str | None
+    note: str | None = Field(None, description="Where nothing has this name now: that it counts once something has.")
+
+    @classmethod
+    def of(cls, paused: Paused) -> Self:
+        same = ("scope", "target", "key", "at", "reason", "actor", "note")
+        return cls(**{name: getattr(paused, name) for name in same}, value=jsonable(paused.value))
+
+
+class QueueOut(Out):
+    """A queue as it is now. A count that reaches `counted` means "or more"."""
+
+    name: str
+    ready: int = Field(description="Pending jobs that may start as soon as their time has come.")
+    waiting: int = Field(description="Pending jobs that something holds back.")
+    running: int
+    counted: int
+    paused: PausedOut | None
+
+    @classmethod
+    def of(cls, queue: QueueStatus) -> Self:
+        same = ("name", "ready", "waiting", "running", "counted")
+        paused = None if queue.paused is None else PausedOut.of(queue.paused)
+        return cls(**{name: getattr(queue, name) for name in same}, paused=paused)
+
+
+class AllowanceOut(Out):
+    """Limits: how many jobs at once, and how many starts in a stretch of time."""
+
+    concurrency: dict[str, Any] | None
+    rate: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, allowance: JobLimits | LimitStatus | LimitOverride) -> Self:
+        at_once, starts = allowance.concurrency, allowance.rate
+        return cls(
+            concurrency=None if at_once is None else at_once.to_document(),
+            rate=None if starts is None else starts.to_document(),
+        )
+
+
+class OverrideOut(AllowanceOut):
+    """Limits that were set at run time."""
+
+    at: Instant
+    reason: str
+    actor: str | None
+    note: str | None = Field(None, description="Where nothing has this name now: that it counts once something has.")
+
+    @classmethod
+    def of_override(cls, override: LimitOverride) -> Self:
+        limits = AllowanceOut.of(override)
+        return cls(
+            concurrency=limits.concurrency,
+            rate=limits.rate,
+            at=override.at,
+            reason=override.reason,
+            actor=override.actor,
+            note=override.note,
+        )
+
+
+class UseOut(Out):
+    """How one limit is used now; `waiting` is counted up to 1,000."""
+
+    gate: str
+    taken: int
+    waiting: int
+
+
+class LimitOut(Out):
+    """The limits of a queue or a job name: what counts, what the code declares, what overrides it."""
+
+    scope: Place
+    target: str
+    counts: AllowanceOut
+    declared: AllowanceOut
+    override: OverrideOut | None
+    uses: list[UseOut]
+
+    @classmethod
+    def of(cls, status: LimitStatus) -> Self:
+        return cls(
+            scope=status.scope,  # type: ignore[arg-type]
+            target=status.target,
+            counts=AllowanceOut.of(status),
+            declared=AllowanceOut.of(status.declared),
+            override=None if status.override is None else OverrideOut.of_override(status.override),
+            uses=[UseOut(gate=use.gate, taken=use.taken, waiting=use.waiting) for use in status.uses],
+        )
+
+
+class BreakerOut(Out):
+    """How a breaker stands."""
+
+    scope: Place
+    target: str
+    queue: str | None = Field(None, description="Of a name's breaker that is one for each queue: for which.")
+    key: str | None
+    value: Any = None
+    state: Literal["closed", "open", "half_open"]
+    since: Instant | None
+    open_until: Instant | None
+    good: int
+    bad: int
+    reason: str
+    actor: str | None
+    rule: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, status: BreakerStatus) -> Self:
+        same = ("scope", "target", "queue", "key", "state", "since", "open_until", "good", "bad", "reason", "actor")
+        rule = None if status.rule is None else _rule(status)
+        return cls(**{name: getattr(status, name) for name in same}, value=jsonable(status.value), rule=rule)
+
+
+def _rule(status: BreakerStatus) -> dict[str, Any] | None:
+    """When it opens by itself."""
+    if status.rule is None:
+        return None
+    rule = status.rule.to_document()
+    window, open_for = rule.pop("window"), rule.pop("open_for")
+    return rule | {"window": span_text(window), "openFor": span_text(open_for)}

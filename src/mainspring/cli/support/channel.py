@@ -1,0 +1,61 @@
+"""The wire between the supervisor and a worker process: a socket pair that the worker has as its stdin.
+
+Down go the words `stop` and `stop_now`, up go `ready` and the sentence of an error, each as one line of JSON. The end
+of the stream is a message too: either side knows at once that the other is dead, however it died, on every system.
+(Linux could kill the worker with its parent, but a worker should drain then, not die.) The worker is asked to stop by
+word and not by signal, so that a service manager that signals all processes at once does not count as two signals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+STOP, STOP_NOW, GONE = "stop", "stop_now", "gone"
+URI_OF_WORKER = "MAINSPRING_WORKER_URI"
+"""The URI that a worker process gets from its supervisor. Arguments would be visible to all users of the machine."""
+_STDIN = 0
+_LONGEST_SENTENCE = 4_000
+
+
+class WorkerEnd:
+    """The worker's end."""
+
+    def __init__(self) -> None:
+        """Take stdin for this; handlers and whatever they start read an empty one instead."""
+        wire = os.dup(_STDIN)  # not inherited by further processes
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, _STDIN)
+        os.close(nothing)
+        self._socket = socket.socket(fileno=wire)
+        self._sending = threading.Lock()
+
+    def ready(self) -> None:
+        self._send({"ready": True})
+
+    def failed(self, sentence: str) -> None:
+        self._send({"error": sentence[:_LONGEST_SENTENCE]})
+
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """Call a function, in a thread, with each word that arrives; GONE is the last."""
+        threading.Thread(target=self._listen, args=(heard,), name="mainspring-supervisor", daemon=True).start()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            with self._sending:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass  # the other side is gone
+
+    def _listen(self, heard: Callable[[str], None]) -> None:
+        try:
+            with self._socket.makefile("r") as lines:
+                for line in lines:
+                    heard(json.loads(line))
+        except OSError:
+            pass
+        heard(GONE)

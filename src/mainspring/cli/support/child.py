@@ -1,0 +1,118 @@
+"""A worker process as its supervisor sees it: started, told things, listened to, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mainspring.cli.support.channel import URI_OF_WORKER
+
+_LAST_LINES = 1.0
+
+
+class Child:
+    """One worker process. After its end, `code` and `last_words` tell why."""
+
+    def __init__(self, number: int, worker_id: str, on_ready: Callable[[Child], None]) -> None:
+        self.number = number
+        self.worker_id = worker_id
+        self.ready = False
+        self.last_words: str | None = None
+        self._on_ready = on_ready
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; negative for a signal, None while the process runs or if it never did."""
+        return self._process.returncode if self._process is not None else None
+
+    async def start(self, target: str | None, options: Mapping[str, Any], uri: str | None) -> None:
+        """Start the process: a new interpreter, in a group of its own, so that Ctrl-C reaches the supervisor only. What
+        lies in the current folder is importable to an application alone (`target.load`), not to Mainspring itself."""
+        ours, theirs = socket.socketpair()
+        given = {"MAINSPRING_WORKER_ID": self.worker_id} | ({} if uri is None else {URI_OF_WORKER: uri})
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "mainspring.cli.support.worker_process",
+                    target or "",
+                    json.dumps(options),
+                ),
+                stdin=theirs.fileno(),
+                env={**os.environ, **given},
+                process_group=0,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+
+    def tell(self, word: str) -> None:
+        """Send a word; a process that is dead hears nothing."""
+        if self._writer is not None:
+            self._writer.write(json.dumps(word).encode() + b"\n")
+
+    def kill(self) -> None:
+        """End the process for sure."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def kill_relatives(self) -> None:
+        """End what a dead worker has left behind, above all handlers in processes of their own: their jobs are about
+        to be given to others."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    async def ended(self) -> None:
+        """Listen until the process has ended."""
+        assert self._process is not None and self._writer is not None
+        listening = asyncio.create_task(self._listen())
+        try:
+            await self._process.wait()
+            await asyncio.wait({listening}, timeout=_LAST_LINES)
+        finally:
+            listening.cancel()
+            self._writer.close()
+
+    def how_it_ended(self) -> str:
+        if self.code is None:
+            return "did not start"
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        try:
+            return f"was killed by {signal.Signals(-self.code).name}"
+        except ValueError:
+            return f"was killed by signal {-self.code}"
+
+    async def _listen(self) -> None:
+        assert self._reader is not None
+        try:
+            while line := await self._reader.readline():
+                message = json.loads(line)
+                if "error" in message:
+                    self.last_words = message["error"]
+                elif not self.ready:
+                    self.ready = True
+                    self._on_ready(self)
+        except (OSError, ValueError):
+            pass  # it died in the middle of a line

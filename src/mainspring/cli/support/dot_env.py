@@ -1,0 +1,49 @@
+"""The file `.env` of the current folder: settings for the commands, and for the handlers that they run.
+
+A process must not do the bidding of a file because it was started beside it: what names a program or a library to run,
+or the place where keys are stored, counts in the real environment only. Everything else is a setting, which such a file
+is there for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from dotenv.main import DotEnv
+
+from mainspring.cli.support.channel import URI_OF_WORKER
+from mainspring.cli.support.exit_codes import say
+from mainspring.mongod.binary import VARIABLE as MONGOD
+
+_REAL_ONLY = (
+    *(MONGOD, URI_OF_WORKER, "PATH", "HOME", "USERPROFILE", "APPDATA", "GCONV_PATH", "GLIBC_TUNABLES"),
+    *("SSLKEYLOGFILE", "PYTHON_PRESITE"),
+)
+_REAL_ONLY_PREFIXES = ("LD_", "DYLD_", "XDG_", "OPENSSL_", "SSL_CERT_")
+# The interpreter's own, apart from those that only change how it prints or keeps things.
+_OF_PYTHON = re.compile(r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|IOENCODING$|UTF8$|HASHSEED$|_|$)")
+
+
+def read_dot_env(path: Path, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Add the variables of a file to the environment, apart from those that it has already and those that a file may
+    not set; of these it is said that they are left out."""
+    try:
+        found = DotEnv(path, override=False, encoding="utf-8").dict()
+    except (OSError, UnicodeDecodeError) as error:
+        say(f"{path} cannot be read, and is left out: {error}")
+        return
+    for name, value in found.items():
+        if value is None or name in environment:
+            continue
+        if _is_real_only(name):
+            say(f"{name} in {path} is left out: it chooses what is run; set it in the environment itself.")
+        else:
+            environment[name] = value
+
+
+def _is_real_only(name: str) -> bool:
+    upper = name.upper()  # on Windows, names are the same in both cases
+    return upper in _REAL_ONLY or upper.startswith(_REAL_ONLY_PREFIXES) or _OF_PYTHON.match(upper) is not None

@@ -1,0 +1,67 @@
+"""Both faces of a scheduler, the async and the blocking one, run in the same way.
+
+A blocking scheduler keeps to the event loop of its own that its handlers call back into; running its async part on
+the command's loop would tear the two apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from mainspring.client.blocking import Scheduler as BlockingScheduler
+from mainspring.client.blocking import wait_for
+from mainspring.client.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+class Face:
+    """A user's scheduler, to be started, stopped and hurried from an event loop."""
+
+    def __init__(self, scheduler: Scheduler | BlockingScheduler) -> None:
+        self._blocking = scheduler if isinstance(scheduler, BlockingScheduler) else None
+        self.inner: Scheduler = scheduler.inner if isinstance(scheduler, BlockingScheduler) else scheduler
+
+    def run_to_end(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a command, and a blocking scheduler too, on the fastest event loop that is installed."""
+        factory = _fast_loop()
+        if self._blocking is not None and factory is not None:
+            self._blocking.loop_factory = factory
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(main)
+
+    async def start(self) -> None:
+        if self._blocking is None:
+            await self.inner.start()
+        else:
+            await asyncio.to_thread(wait_for, self._blocking, self.inner.start())
+
+    async def stop(self, grace: float) -> None:
+        if self._blocking is None:
+            await self.inner.stop(timeout=grace)
+        else:
+            await asyncio.to_thread(self._blocking.stop, timeout=grace)
+
+    async def run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Await something on the event loop that the scheduler's own work is done on."""
+        if self._blocking is None:
+            return await function()
+        return await asyncio.to_thread(wait_for, self._blocking, function())
+
+    def stop_now(self) -> None:
+        if self._blocking is None:
+            self.inner.stop_now()
+        else:
+            self._blocking.stop_now()
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop, where it is installed (the extra `fast`)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,127 @@
+"""Logs of the commands: to stderr, as text or as one JSON object to a line, from the level that was chosen on.
+
+Every command has `--log-level` and `--log-format`; without them MAINSPRING_LOG_LEVEL and MAINSPRING_LOG_FORMAT count,
+which is also how worker processes are told. A module of the user's that has set up logging itself keeps what it has
+chosen, except for what was asked for explicitly.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import wraps
+from textwrap import indent
+from typing import Annotated, Any
+
+from mainspring.errors import ConfigurationError
+from mainspring.model.explain.explanation import did_you_mean
+from mainspring.model.printable import printable
+
+LEVEL, FORMAT = "MAINSPRING_LOG_LEVEL", "MAINSPRING_LOG_FORMAT"
+LEVELS = ("debug", "info", "warning", "error", "critical")
+FORMATS = ("text", "json")
+_INDENTED = re.compile(r" {4}|$")
+_TEXT = "%(asctime)s %(process)d %(levelname)s %(message)s"
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+
+
+def set_up_logs(level: str = "info", *, informing: str | None = None) -> None:
+    """Show log lines from a level on, unless another was chosen; called once the user's module is imported. Of the
+    logger that is `informing`, lines of the level info are shown as well."""
+    root = logging.getLogger()
+    chosen = os.environ.get(LEVEL, "").lower()
+    if root.handlers:
+        if chosen:
+            logging.getLogger("mainspring").setLevel(chosen.upper())
+        if os.environ.get(FORMAT):
+            for existing in root.handlers:
+                existing.setFormatter(_formatter())
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_formatter())
+    root.addHandler(handler)
+    root.setLevel((chosen or level).upper())
+    if informing is not None and not chosen:
+        logging.getLogger(informing).setLevel(logging.INFO)
+
+
+def logged(command: Callable[..., Any], level: str = "warning") -> Callable[..., Any]:
+    """A command with the options of logs, which count for `set_up_logs` here and in worker processes. `level` is the
+    one that the command sets up by itself."""
+    import typer  # worker processes set up logs too, and do not need the extra that it belongs to
+
+    options = {
+        "log_level": Annotated[
+            str | None, typer.Option("--log-level", help=f"{', '.join(LEVELS)} (default: {level}; {LEVEL}).")
+        ],
+        "log_format": Annotated[
+            str | None, typer.Option("--log-format", help=f"text or json (default: text; {FORMAT}).")
+        ],
+    }
+
+    @wraps(command)
+    def run(*args: Any, log_level: str | None = None, log_format: str | None = None, **kwargs: Any) -> Any:
+        _choose(LEVEL, "--log-level", log_level, LEVELS)
+        _choose(FORMAT, "--log-format", log_format, FORMATS)
+        return command(*args, **kwargs)
+
+    signature = inspect.signature(command, eval_str=True)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
+    return run
+
+
+def _choose(variable: str, option: str, given: str | None, known: Sequence[str]) -> None:
+    """Take a choice from the option or the environment, and refuse an unknown one."""
+    if given is not None:
+        os.environ[variable] = given
+    value = os.environ.get(variable, "")
+    if value and value.lower() not in known:
+        named = option if given is not None else variable
+        raise ConfigurationError(
+            f"{named} must be one of {', '.join(known)}, not {value!r}.{did_you_mean(value.lower(), known)}"
+        )
+
+
+def _formatter() -> logging.Formatter:
+    return _Json() if os.environ.get(FORMAT, "").lower() == "json" else _Text(_TEXT)
+
+
+class _Text(logging.Formatter):
+    """Lines for people. Texts of jobs cannot begin a line: whatever follows the first one is indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, _, rest = printable(super().format(record), keep="\n\t").partition("\n")
+        if not rest:
+            return first
+        return f"{first}\n{rest if all(map(_INDENTED.match, rest.splitlines())) else indent(rest, '    ')}"
+
+
+class _Json(logging.Formatter):
+    """One JSON object to a line, with all that the record was given beside its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        told |= {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            told["traceback"] = record.exc_text
+        return json.dumps(told, default=str)

@@ -1,0 +1,86 @@
+"""Options that the commands share: which database, which settings, and the HTTP service, if it is installed."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mainspring.cli.support.builtin_jobs import add_builtins, missing
+from mainspring.cli.support.either_scheduler import Face
+from mainspring.cli.support.environment import worker_settings
+from mainspring.config.settings import EMBEDDED, without_password
+from mainspring.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainspring.api.server import Server
+    from mainspring.api.settings import ServiceSettings
+
+_KEYLESS = "without a key, from this machine and user only, until there is one: mainspring api-key create NAME"
+_KEYED = "with an API key"
+
+Host = Annotated[str | None, typer.Option("--host", help="The address to answer at (default: 127.0.0.1).")]
+Port = Annotated[int | None, typer.Option("--port", help="The port (default: 3000); 0 takes any that is free.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the embedded MongoDB (default: .mainspring).")]
+Uri = Annotated[str | None, typer.Option("--uri", help="A MongoDB of yours instead.")]
+
+
+def place(data: Path | None, uri: str | None) -> str | None:
+    """The database that the options name."""
+    if data is not None and uri is not None:
+        raise ConfigurationError("Give --data or --uri, not both.")
+    return uri if data is None else f"{EMBEDDED}{data}"
+
+
+def make_server(face: Face, settings: ServiceSettings, *, keyless: bool) -> Server:
+    """The server over a scheduler; `keyless` where this user on this machine needs no key while there is none."""
+    try:
+        from mainspring.api.server import Server
+    except ModuleNotFoundError as error:
+        raise missing(error) from None
+    return Server(face.inner, settings, keyless=keyless)
+
+
+def prepare(face: Face, uri: str | None, settings: ServiceSettings | None, concurrency: int | None = None) -> None:
+    """Give a scheduler what the options and the environment say and, with settings of the service, the handlers of
+    webhooks and email."""
+    face.inner.configure(uri, **{**worker_settings(), **chosen(concurrency=concurrency)})
+    if settings is not None:
+        add_builtins(face, settings)
+
+
+def describe(server: Server) -> list[str]:
+    """Where to look."""
+    return [
+        f"  API       {server.url}",
+        f"  docs      {server.url}/docs",
+        f"  access    {_KEYED if server.keyed else _KEYLESS}",
+    ]
+
+
+def describe_place(given: str | None, uri: str | None) -> list[str]:
+    """Where the data is, and how another client gets to it."""
+    lines = [f"  MongoDB   {without_password(uri or 'a client of its own')}"]
+    folder = embedded_folder(given)
+    if folder is not None:
+        lines.append(f"  data      {folder} (its file uri has the password)")
+    return lines
+
+
+def embedded_folder(given: str | None) -> Path | None:
+    """The folder of the embedded server that a URI names, if it does."""
+    if given is None or not given.startswith(EMBEDDED):
+        return None
+    return Path(given[len(EMBEDDED) :]).expanduser().absolute()
+
+
+def title(what: str) -> str:
+    """The first line of a command's output."""
+    return f"Mainspring {version('mainspring')} {what}."
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,257 @@
+"""Keeping a number of worker processes alive, as `mainspring worker` does.
+
+A worker that ends without being asked to is replaced, after a pause that grows while it keeps happening. The
+supervisor is the one that knows for sure that the process is dead, so it gives back at once what that worker held,
+instead of letting the leases run out. A worker that cannot start because something must be changed is not tried
+again; one that fails to start over and over ends the whole; an outage of the database does neither.
+
+Stopping: the first signal asks the workers to drain, the second to hurry, the third kills. A worker that has not ended
+some time after its grace is killed too. Should the supervisor itself be killed, its workers notice and drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.cli.support.channel import STOP, STOP_NOW
+from mainspring.cli.support.child import Child
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, TO_BE_CHANGED, say
+from mainspring.cli.support.worker_process import KILL_MARGIN, UNAVAILABLE
+from mainspring.client.scheduler import Scheduler
+from mainspring.clock import monotonic
+from mainspring.config.settings import without_password
+from mainspring.errors import MainspringError, Unavailable
+
+logger = logging.getLogger("mainspring")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_LIVED_LONG = 30.0
+_MOST_FAILED_STARTS = 5
+_HURRY_MARGIN = 10.0
+# A write of the dead worker may have been on its way when it died; a single look might miss it.
+_RESCUE_PAUSES = (0.0, 1.0, 4.0)
+
+
+class Supervisor:
+    """The worker processes of one target, or of webhooks and email.
+
+    `scheduler` is this process's own, to give back what dead workers held; `uri` is the database that the command was
+    given, if it was.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        target: str | None,
+        options: Mapping[str, Any],
+        processes: int,
+        uri: str | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._target = target
+        self._options = options
+        self._uri = uri
+        self._processes = processes
+        self._children: set[Child] = set()
+        self._rescues: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._signals = 0
+        self._failed_starts = 0
+        self._exit_code = 0
+        self._last_words: str | None = None
+
+    async def run(self) -> int:
+        """Supervise until a signal, or until it makes no sense any more; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for wanted in _SIGNALS:
+            loop.add_signal_handler(wanted, self._on_signal)
+        try:
+            if await self._connect():
+                async with asyncio.TaskGroup() as group:
+                    for number in range(1, self._processes + 1):
+                        group.create_task(self._keep(number))
+        finally:
+            self._kill_all()
+            await self._finish_rescues()
+            await self._scheduler.stop()
+        if self._last_words is not None:
+            say(self._last_words)
+        return self._exit_code
+
+    async def _connect(self) -> bool:
+        """Connect before anything is started, so that what is wrong is said once; False when told to stop."""
+        stopping = asyncio.create_task(self._stopping.wait())
+        connecting = asyncio.create_task(self._until_connected())
+        await asyncio.wait({connecting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            return False
+        await connecting
+        logger.info(
+            "%d worker process%s for %s on %s",
+            *(self._processes, "" if self._processes == 1 else "es"),
+            *(self._target or "webhooks and email", self._place),
+        )
+        return not self._stopping.is_set()
+
+    async def _until_connected(self) -> None:
+        """Connect; a MongoDB that cannot be reached yet is waited for."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._scheduler.connect()
+                return
+            except Unavailable as error:
+                logger.warning("Waiting for MongoDB at %s, which cannot be reached: %s", self._place, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    @property
+    def _place(self) -> str:
+        return without_password(self._scheduler.uri or "a client of its own")
+
+    # -- one worker after the other --------------------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> None:
+        """See to it that there is a worker of this number, until it is time to stop."""
+        short_lives = 0
+        while not self._stopping.is_set():
+            started = monotonic()
+            child = await self._run_child(number)
+            if self._stopping.is_set():
+                self._after_stop(child)
+                return
+            self._after_death(child)
+            short_lives = 0 if monotonic() - started >= _LIVED_LONG else short_lives + 1
+            if not self._stopping.is_set():
+                await self._pause_before_next(child, short_lives)
+
+    async def _run_child(self, number: int) -> Child:
+        """Start a worker and wait for its end."""
+        child = Child(number, f"{socket.gethostname()}:{os.getpid()}.{number}:{secrets.token_hex(4)}", self._on_ready)
+        self._children.add(child)
+        try:
+            await child.start(self._target, self._options, self._uri)
+            if self._stopping.is_set():
+                child.tell(STOP)
+            await child.ended()
+        except OSError as error:
+            child.last_words = f"A worker process cannot be started: {error}"
+        finally:
+            self._children.discard(child)
+        return child
+
+    def _on_ready(self, child: Child) -> None:
+        self._failed_starts = 0
+        logger.info("Worker %d is up (pid %d)", child.number, child.pid)
+
+    def _after_stop(self, child: Child) -> None:
+        """A worker ended while all are stopping. One that was still starting held nothing."""
+        if child.ready and child.code != 0:
+            logger.error("Worker %d (pid %d) %s instead of draining", child.number, child.pid, child.how_it_ended())
+            self._exit_code = self._exit_code or RUNTIME_FAILURE
+            child.kill_relatives()
+            self._rescue(child)
+
+    def _after_death(self, child: Child) -> None:
+        """A worker ended without being stopped."""
+        child.kill_relatives()
+        if child.ready:
+            self._rescue(child)
+        elif child.code == TO_BE_CHANGED:
+            self._give_up(TO_BE_CHANGED, child.last_words or f"A worker process {child.how_it_ended()}.")
+        elif child.code != UNAVAILABLE:
+            self._failed_starts += 1
+            if self._failed_starts >= _MOST_FAILED_STARTS:
+                said = child.last_words or f"the last one {child.how_it_ended()}"
+                self._give_up(RUNTIME_FAILURE, f"The worker processes fail to start, {_MOST_FAILED_STARTS} now: {said}")
+
+    async def _pause_before_next(self, child: Child, short_lives: int) -> None:
+        longest = _FIRST_PAUSE * 2 ** min(max(0, short_lives - 1), 20)
+        pause = random.uniform(0.5, 1.5) * min(longest, _LONGEST_PAUSE)
+        words = f": {child.last_words}" if child.last_words else ""
+        logger.warning(
+            "Worker %d (pid %d) %s%s; another one starts in %.1f s",
+            *(child.number, child.pid, child.how_it_ended(), words, pause),
+        )
+        await self._unless_stopping(pause)
+
+    # -- giving back what dead workers held ------------------------------------------------------------------------
+
+    def _rescue(self, child: Child) -> None:
+        rescue = asyncio.create_task(self._rescue_from(child.worker_id))
+        self._rescues.add(rescue)
+        rescue.add_done_callback(self._rescues.discard)
+
+    async def _rescue_from(self, worker_id: str) -> None:
+        """Give back what a dead worker held; in an outage, as soon as it is over or until the leases have run out."""
+        until = monotonic() + self._scheduler.settings.lease
+        for pause in _RESCUE_PAUSES:
+            await self._unless_stopping(pause)
+            while not await self._try_to_rescue(worker_id) and monotonic() < until and not self._stopping.is_set():
+                await self._unless_stopping(1.0)
+
+    async def _try_to_rescue(self, worker_id: str) -> bool:
+        try:
+            await self._scheduler.workers.rescue(worker_id)
+            return True
+        except MainspringError as error:
+            logger.warning("The jobs of the worker %s cannot be released now (%s)", worker_id, error)
+            return False
+
+    async def _finish_rescues(self) -> None:
+        if self._rescues:
+            self._stopping.set()
+            await asyncio.wait(list(self._rescues))
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            grace = self._scheduler.settings.grace
+            logger.info("Stopping; running jobs have %g s to finish (a second signal is faster)", grace)
+            self._stop()
+        elif self._signals == 2:
+            logger.info("Stopping at once; running jobs are cancelled and given back")
+            self._tell_all(STOP_NOW)
+            asyncio.get_running_loop().call_later(_HURRY_MARGIN, self._kill_all)
+        else:
+            self._kill_all()
+
+    def _give_up(self, code: int, last_words: str) -> None:
+        if not self._stopping.is_set():
+            self._exit_code, self._last_words = code, last_words
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._tell_all(STOP)
+        asyncio.get_running_loop().call_later(self._scheduler.settings.grace + KILL_MARGIN, self._kill_all)
+
+    def _tell_all(self, word: str) -> None:
+        for child in self._children:
+            child.tell(word)
+
+    def _kill_all(self) -> None:
+        for child in self._children:
+            child.kill()
+
+    async def _unless_stopping(self, seconds: float) -> None:
+        """Wait, but not when it is time to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,94 @@
+"""One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS`.
+
+It runs the scheduler until it is told to stop, by its supervisor, by SIGTERM, or by the supervisor's death, and then
+drains. It needs nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+
+from mainspring.cli.support.builtin_jobs import open_target
+from mainspring.cli.support.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
+from mainspring.cli.support.either_scheduler import Face
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, debugging, exit_code, report
+from mainspring.cli.support.logs import set_up_logs
+from mainspring.errors import MainspringError, Unavailable
+
+logger = logging.getLogger("mainspring")
+
+UNAVAILABLE = 75
+"""The exit code for a database that cannot be reached: worth another try, whatever the code and the settings are."""
+KILL_MARGIN = 15.0
+"""How long after the grace time a worker that has not ended is killed."""
+
+
+def main(target: str, options: str) -> int:
+    """Run the worker; returns the exit code."""
+    wire = WorkerEnd()
+    try:
+        face = open_target(target)
+        face.inner.configure(os.environ.pop(URI_OF_WORKER, None), **json.loads(options))
+        set_up_logs()
+        face.inner.on("worker:start", lambda _: _on_ready(wire))
+        face.run_to_end(_serve(face, wire))
+    except MainspringError as error:
+        if debugging():
+            report(error)
+        wire.failed(str(error))
+        return UNAVAILABLE if isinstance(error, Unavailable) else exit_code(error)
+    except Exception as error:
+        report(error)
+        wire.failed(f"{type(error).__name__}: {error}")
+        return RUNTIME_FAILURE
+    return 0
+
+
+async def _serve(face: Face, wire: WorkerEnd) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+
+    def obey(word: str) -> None:
+        told.set()
+        if word == STOP_NOW:
+            face.stop_now()
+
+    def heard(word: str) -> None:
+        try:
+            loop.call_soon_threadsafe(obey, word)
+        except RuntimeError:
+            return  # the loop has ended already
+        if word == GONE:
+            _outlive_nobody(face.inner.settings.grace)
+
+    wire.listen(heard)
+    try:
+        await face.start()
+        await told.wait()
+    finally:
+        await face.stop(face.inner.settings.grace)
+
+
+def _on_ready(wire: WorkerEnd) -> None:
+    # The name is this process's own; a scheduler in some further process must not take it.
+    os.environ.pop("MAINSPRING_WORKER_ID", None)
+    wire.ready()
+
+
+def _outlive_nobody(grace: float) -> None:
+    """Without a supervisor, no process kills a worker that does not end; runs in the listening thread."""
+    logger.warning("The supervisor is gone; this worker stops")
+    time.sleep(grace + KILL_MARGIN)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

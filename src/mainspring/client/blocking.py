@@ -1,0 +1,335 @@
+"""The blocking face: the same verbs for Django, Flask, scripts and other code without an event loop.
+
+An event loop in a thread of its own carries everything out, and each call here waits for it. `derive` makes the
+blocking form of every verb and property of the async face, so that there is no second implementation and no second
+list. `sync.pyi` has the types; it is generated from the async face as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar, Unpack
+
+from mainspring.client.lifecycle import start_pauses
+from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
+from mainspring.client.namespaces.schedules import Schedule as AsyncSchedule
+from mainspring.client.scheduler import AllOptions, lifecycle_of, transactions_of
+from mainspring.client.scheduler import Scheduler as AsyncScheduler
+from mainspring.engine.run.context import BlockingTransaction
+from mainspring.engine.run.sync_bridge import BlockingContext, Portal
+from mainspring.errors import ConfigurationError
+from mainspring.model.dead_letters.dead_letters import RedriveFacts
+from mainspring.model.jobs.job import Job as AsyncJob
+from mainspring.model.jobs.retry import Seconds, seconds
+from mainspring.model.schedules.schedule import ScheduleFacts
+from mainspring.model.unreadable import Listed
+from mainspring.model.views.search import SearchPage
+from mainspring.store.blocking import Blocking, unwrap
+from mainspring.store.jobs.transactions import Reruns
+
+C = TypeVar("C", bound=type)
+T = TypeVar("T")
+
+
+def derive(model: type) -> Callable[[C], C]:
+    """Give a class the blocking form of all public verbs and properties of `model` that it does not define itself.
+
+    Its objects have `_origin()`: the blocking Scheduler, and the async object that does the work.
+    """
+
+    def add(cls: C) -> C:
+        for name in dir(model):
+            member = inspect.getattr_static(model, name)
+            if name.startswith("_") or name in vars(cls):
+                continue
+            if inspect.isfunction(member):
+                setattr(cls, name, _verb(member))
+            elif isinstance(member, property) and not issubclass(cls, model):
+                setattr(cls, name, _property(member))
+        return cls
+
+    return add
+
+
+def _verb(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The blocking form of a method: of a coroutine its outcome, of an async generator an iterator."""
+    iterates = inspect.isasyncgenfunction(inspect.unwrap(method))
+
+    @wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        scheduler, inner = self._origin()
+        outcome = method(inner, *args, **{key: unwrap(value) for key, value in kwargs.items()})
+        if iterates:
+            return scheduler._iterate(outcome)
+        return scheduler._wrap(scheduler._call(outcome) if inspect.isawaitable(outcome) else outcome)
+
+    return call
+
+
+def _property(member: property) -> property:
+    def get(self: Any) -> Any:
+        return member.__get__(self._origin()[1])
+
+    return property(get, doc=member.__doc__)
+
+
+class Namespace:
+    """The blocking form of one of the scheduler's namespaces."""
+
+    def __init__(self, scheduler: Scheduler, inner: object) -> None:
+        self._scheduler = scheduler
+        self._inner = inner
+
+    def _origin(self) -> tuple[Scheduler, Any]:
+        return self._scheduler, self._inner
+
+
+def _namespace_of(scheduler: Scheduler, inner: object) -> Namespace:
+    model = type(inner)
+    if model not in _NAMESPACES:
+        kind = type(model.__name__, (Namespace,), {"__doc__": model.__doc__})
+        _NAMESPACES[model] = derive(model)(kind)
+    return _NAMESPACES[model](scheduler, inner)
+
+
+_NAMESPACES: dict[type, type[Namespace]] = {}
+
+
+@derive(AsyncSchedule)
+@dataclass(frozen=True)
+class Schedule(ScheduleFacts):
+    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+
+    _from: tuple[Scheduler, AsyncSchedule] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _origin(self) -> tuple[Scheduler, AsyncSchedule]:
+        if self._from is None:
+            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+        return self._from
+
+
+@derive(AsyncRedrive)
+@dataclass(frozen=True)
+class Redrive(RedriveFacts):
+    """An order to retry or to discard dead letters, as it was when it was read."""
+
+    _from: tuple[Scheduler, AsyncRedrive] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _origin(self) -> tuple[Scheduler, AsyncRedrive]:
+        if self._from is None:
+            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+        return self._from
+
+
+@derive(AsyncJob)
+class Job(AsyncJob):
+    """One piece of work, as it was stored when it was read, and its verbs."""
+
+    _from: ClassVar[tuple[Scheduler, AsyncJob] | None] = None
+
+    def _origin(self) -> tuple[Scheduler, AsyncJob]:
+        if self._from is None:
+            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+        return self._from
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_from"}
+
+
+_BLOCKING: dict[type, type[Any]] = {AsyncSchedule: Schedule, AsyncRedrive: Redrive}
+"""The blocking form of each type whose objects have verbs."""
+
+
+@derive(AsyncScheduler)
+class Scheduler:
+    """Schedules jobs on MongoDB and, once started, runs them. Takes what `mainspring.Scheduler` takes."""
+
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = staticmethod(asyncio.new_event_loop)
+    """What makes the event loop that does the work."""
+
+    def __init__(self, uri: str | None = None, **options: Unpack[AllOptions]) -> None:
+        self.inner = AsyncScheduler(uri, **options)
+        """The async scheduler that does the work."""
+        self._portal: Portal | None = None
+        self._closing: Portal | None = None
+        self._pid = 0
+        self._starting = threading.Lock()
+        for name, namespace in vars(self.inner).items():
+            if not name.startswith("_"):
+                setattr(self, name, _namespace_of(self, namespace))
+
+    def _origin(self) -> tuple[Scheduler, AsyncScheduler]:
+        return self, self.inner
+
+    @wraps(AsyncScheduler.job)
+    def job(self, *args: Any, **kwargs: Any) -> Any:
+        decorate = self.inner.job(*args, **kwargs)
+
+        def register(function: T) -> T:
+            decorate(function)  # type: ignore[call-overload]
+            return function
+
+        return register
+
+    @property
+    def client(self) -> Any:
+        """The client in use, in a blocking form."""
+        self._call(self.inner.connect())
+        return Blocking(self.inner.client, self._open_portal().call)
+
+    def transaction(self) -> BlockingContext[BlockingTransaction]:
+        """A transaction: `with scheduler.transaction() as tx`, then `tx.db` and `session=tx.session`."""
+        return self._transaction()
+
+    def in_transaction(self, function: Callable[[BlockingTransaction], T], *, timeout: Seconds = 60) -> T:
+        """Run `def function(tx)`, in this thread, in a transaction, commit it, and return what it has returned.
+
+        It is run again as `mainspring.Scheduler.in_transaction` does it.
+        """
+        if inspect.iscoroutinefunction(function):
+            raise ConfigurationError("in_transaction() of mainspring.sync takes a plain function, not an async one.")
+        reruns = Reruns(seconds(timeout, "timeout"))
+        while True:
+            try:
+                with self._transaction(reruns.left) as transaction:
+                    return function(transaction)
+            except Exception as error:
+                pause = reruns.pause_after(error)
+            time.sleep(pause)
+
+    def _transaction(self, patience: float | None = None) -> BlockingContext[BlockingTransaction]:
+        self._call(self.inner.connect())
+        portal, opened = self._open_portal(), transactions_of(self.inner).open(patience)
+        return BlockingContext(portal, opened, lambda tx: BlockingTransaction(tx, portal))
+
+    def stop(self, graceful: bool = True, timeout: Seconds | None = None) -> None:
+        """Stop claiming, let handlers finish within `timeout` (the setting `grace`), release the rest; close."""
+        portal, self._portal = self._portal, None
+        if portal is None or self._pid != os.getpid():
+            return
+        self._closing = portal
+        try:
+            portal.call(self.inner.stop(graceful, timeout))
+        finally:
+            self._closing = None
+            portal.loop.call_soon_threadsafe(portal.loop.stop)
+
+    def stop_now(self) -> None:
+        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        portal = self._closing or self._portal
+        if portal is not None:
+            portal.loop.call_soon_threadsafe(self.inner.stop_now)
+
+    def run(self) -> None:
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster.
+
+        While MongoDB is not available, starting is tried again; only `start()` raises `Unavailable`.
+        """
+        told = threading.Event()
+
+        def on_signal(number: int, frame: Any) -> None:
+            if told.is_set():
+                self.stop_now()
+            told.set()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            pauses = start_pauses()
+            while not told.is_set() and not self._call(lifecycle_of(self.inner).try_start()):
+                told.wait(timeout=next(pauses))
+            while not told.wait(timeout=1.0):
+                pass
+        finally:
+            self.stop(timeout=self.inner.settings.grace)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def __enter__(self) -> Self:
+        self._call(self.inner.start())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<sync {self.inner!r}>"
+
+    # -- the portal ------------------------------------------------------------------------------------------------
+
+    def _call(self, awaitable: Awaitable[T]) -> T:
+        """Wait for something on the event loop that does the work."""
+        try:
+            portal = self._open_portal()
+        except BaseException:
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+            raise
+        return portal.call(awaitable)
+
+    def _iterate(self, source: Any) -> Iterator[Any]:
+        """The items of an async iterator, one after the other."""
+        return map(self._wrap, self._open_portal().iterate(source))
+
+    def _wrap(self, value: Any) -> Any:
+        """The blocking form of what an async verb returned."""
+        if value is self.inner:
+            return self
+        if isinstance(value, AsyncJob):
+            job = object.__new__(Job)
+            job.__dict__.update(value.__dict__, _from=(self, value))
+            return job
+        if isinstance(value, Listed):
+            return Listed(map(self._wrap, value), value.unreadable)
+        if isinstance(value, list):
+            return list(map(self._wrap, value))
+        if isinstance(value, SearchPage):
+            return replace(value, jobs=tuple(map(self._wrap, value.jobs)))
+        kind = _BLOCKING.get(type(value))
+        if kind is None:
+            return value
+        facts = {one.name: getattr(value, one.name) for one in fields(kind) if one.name != "_from"}
+        return kind(**facts, _from=(self, value))
+
+    def _open_portal(self) -> Portal:
+        """The portal to this process's loop; a forked child gets one of its own."""
+        _refuse_on_a_loop()
+        with self._starting:
+            if self._portal is None or self._pid != os.getpid():
+                loop = self.loop_factory()
+                threading.Thread(target=_serve, args=(loop,), name="mainspring-loop", daemon=True).start()
+                self._portal, self._pid = Portal(loop), os.getpid()
+            return self._portal
+
+
+def wait_for(scheduler: Scheduler, awaitable: Awaitable[T]) -> T:
+    """Wait for something on the event loop that a blocking scheduler works on; for the command line."""
+    return scheduler._call(awaitable)
+
+
+def _refuse_on_a_loop() -> None:
+    """Refuse to block an event loop, and with it all that runs on it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        "This blocks and was called on the thread of an event loop, which it would stop; "
+        "use the async form and await it, or call it with asyncio.to_thread()."
+    )
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is told to stop, and leave nothing open: what it still has to close, it closes."""
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

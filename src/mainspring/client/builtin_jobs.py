@@ -1,0 +1,225 @@
+"""The handlers of the jobs that Mainspring runs itself: webhooks (`mainspring:http`) and mail (`mainspring:email`).
+
+`mainspring up` registers them on its scheduler; a worker of your own does so with `add_builtin_handlers`. How an
+attempt ends follows from what the target says: refused for good, or to be tried again by the job's policy, and not
+before the target asks for it. What it answered is kept either way: as the result, or as the details of the attempt's
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from aiohttp import ClientSession
+from pydantic import SecretStr
+
+from mainspring.client.scheduler import Scheduler
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.engine.run.context import JobContext
+from mainspring.errors import Fail, InvalidJob, RetryAfter
+from mainspring.jobtypes.http.addresses import Allow
+from mainspring.jobtypes.http.guard import open_session
+from mainspring.jobtypes.http.request import WebhookRequest, parse_request
+from mainspring.jobtypes.http.response import WebhookResponse
+from mainspring.jobtypes.http.templates import Facts
+from mainspring.jobtypes.http.webhook import WebhookError, WebhookFailed, WebhookRejected, send
+from mainspring.jobtypes.mail import EmailRequest, MailFacts, MailRejected, SmtpSettings, send_mail
+from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES
+from mainspring.model.limits.breaker import Breaker
+from mainspring.model.limits.limits import Limit, Rate
+from mainspring.model.privacy.secrets import Lent, SecretUse
+
+# What a result has beside the headers and the body, and what each header takes beside its texts.
+_FRAME, _PER_HEADER = 1024, 16
+_DETAIL_BODY = 4096
+_TARGET = "target"
+"""Where the data of a webhook job says which server it is for: each has limits and a breaker of its own, and these for
+each queue, so that no tenant eats the slots of another or opens its breaker."""
+
+
+class BuiltinSettings(Protocol):
+    """What the handlers are told; the settings of the service have it."""
+
+    @property
+    def http_allow(self) -> str: ...
+
+    @property
+    def target_concurrency(self) -> int: ...
+
+    @property
+    def target_rate(self) -> str: ...
+
+    @property
+    def target_breaker(self) -> bool: ...
+
+    @property
+    def smtp_url(self) -> SecretStr | None: ...
+
+    @property
+    def smtp_from(self) -> str | None: ...
+
+    @property
+    def smtp_senders(self) -> str: ...
+
+
+def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings) -> None:
+    """Register the handlers for webhooks and, where an SMTP server is set, for mail: without one, mail waits."""
+    webhooks = Webhooks(scheduler, Allow.parse(settings.http_allow))
+    scheduler.job(
+        HTTP,
+        queue=QUEUES[HTTP],
+        concurrency=Limit(settings.target_concurrency, _TARGET, each_queue=True)
+        if settings.target_concurrency
+        else None,
+        rate=Rate(settings.target_rate, key=_TARGET, each_queue=True) if settings.target_rate else None,
+        breaker=Breaker(key=_TARGET, each_queue=True) if settings.target_breaker else None,
+    )(webhooks.call)
+    scheduler.on_stop(webhooks.close)
+    smtp = smtp_settings(settings)
+    if smtp is not None:
+        scheduler.job(EMAIL, queue=QUEUES[EMAIL])(Mails(scheduler, smtp).send)
+
+
+def smtp_settings(settings: BuiltinSettings) -> SmtpSettings | None:
+    """The SMTP server that mail is handed to; None where there is none."""
+    if settings.smtp_url is None:
+        return None
+    return SmtpSettings.parse(settings.smtp_url.get_secret_value(), settings.smtp_from, settings.smtp_senders)
+
+
+class Webhooks:
+    """Runs webhook jobs, all on one session that the guard watches over."""
+
+    def __init__(self, scheduler: Scheduler, allow: Allow) -> None:
+        self._scheduler = scheduler
+        self._backend = ServiceBackend(scheduler)
+        self._allow = allow
+        self._session: ClientSession | None = None
+
+    async def call(
+        self,
+        ctx: JobContext,
+        request: dict[str, Any],
+        data: dict[str, Any] | None = None,
+        target: str = "",
+        traceparent: str | None = None,
+    ) -> dict[str, Any]:
+        """One attempt. `target` is there for limits: one server's jobs are told by it."""
+        room = self._scheduler.settings.max_result
+        try:
+            asked = _bounded(parse_request(request), room)
+        except InvalidJob as error:  # another program wrote it to the database unchecked
+            raise Fail(str(error), outage=None) from None
+        facts = Facts(
+            job_id=ctx.id,
+            attempt=ctx.attempt,
+            scheduled_at=ctx.scheduled_for or ctx.run_at,
+            data=data or {},
+            token=ctx.token,
+            now=self._scheduler.now(),
+            traceparent=traceparent,
+        )
+        hidden = self._scheduler.privacy.hidden_texts(HTTP, {"request": request, "data": facts.data})
+        try:
+            response = await send(self._open(), asked, facts, _SecretsOf(self._backend, ctx), hidden)
+        except WebhookError as error:
+            raise _ending(error) from None
+        return fitted(response, room)
+
+    def _open(self) -> ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = open_session(self._allow)
+        return self._session
+
+    async def close(self) -> None:
+        """Close the session; the next call opens another one."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+class _SecretsOf:
+    """The secrets that a job may use, by its queue and its name as they are stored."""
+
+    def __init__(self, backend: ServiceBackend, ctx: JobContext) -> None:
+        self._backend = backend
+        self._ctx = ctx
+
+    async def lend(self, name: str, origin: str) -> Lent:
+        ctx = self._ctx
+        return await self._backend.lend_secret(name, SecretUse(ctx.id, ctx.name, ctx.queue, origin))
+
+
+class Mails:
+    """Runs email jobs."""
+
+    def __init__(self, scheduler: Scheduler, smtp: SmtpSettings) -> None:
+        self._scheduler = scheduler
+        self._smtp = smtp
+
+    async def send(self, ctx: JobContext, **mail: Any) -> dict[str, Any]:
+        """One attempt. A mailbox knows the mail again by its Message-ID, which is the same for all attempts."""
+        facts = MailFacts(ctx.id, self._scheduler.now(), ctx.idempotency_key)
+        try:
+            return (await send_mail(self._smtp, EmailRequest.model_validate(mail), facts)).to_document()
+        except MailRejected as error:
+            raise Fail(str(error), outage=False) from None
+
+
+def _bounded(request: WebhookRequest, room: int) -> WebhookRequest:
+    """The request with no more read of its answer than can be kept."""
+    return request.model_copy(update={"max_response": min(request.max_response, room)})
+
+
+def _ending(error: WebhookError) -> Exception:
+    """How a job goes on after a webhook that did not succeed."""
+    if isinstance(error, WebhookRejected):
+        return Fail(str(error), outage=error.outage, details=_details(error.response))
+    if isinstance(error, WebhookFailed) and error.retry_after:
+        return RetryAfter(error.retry_after, str(error), details=_details(error.response))
+    if error.response is not None:
+        error.details = _details(error.response)
+    return error
+
+
+def _details(response: WebhookResponse | None) -> dict[str, Any] | None:
+    """What is kept of the answer to an attempt that failed."""
+    if response is None:
+        return None
+    body = response.body
+    if body is not None and len(body) > _DETAIL_BODY:
+        return _answer(replace(response, body=body[:_DETAIL_BODY], body_note=f"cut after {_DETAIL_BODY:,} characters"))
+    return _answer(response)
+
+
+def _answer(response: WebhookResponse) -> dict[str, Any]:
+    kept = {"status": response.status, "body": response.body, "body_note": response.body_note}
+    return {**kept, "duration_ms": response.duration_ms, "url": response.url}
+
+
+def fitted(response: WebhookResponse, room: int) -> dict[str, Any]:
+    """The answer as a result that fits: first the headers go where there is no room, then the end of the body."""
+    headers = sum(_size(name) + _size(value) + _PER_HEADER for name, value in response.headers.items())
+    left = room - _FRAME - _size(response.url) - headers
+    if left < 0:
+        response, left = replace(response, headers={}), left + headers
+    if response.body is not None and _size(response.body) > left:
+        kept = response.body.encode("utf-8", "replace")[: max(0, left)].decode("utf-8", "ignore")
+        response = replace(response, body=kept, body_note=f"cut after {max(0, left):,} bytes")
+    return response.to_document()
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def webhook_data(
+    request: WebhookRequest, data: Mapping[str, Any] | None, target: str, traceparent: str | None = None
+) -> dict[str, Any]:
+    """The data of a webhook job: what is sent, what its templates read, and the server that it is for."""
+    document: dict[str, Any] = {"request": request.to_document(), "target": target}
+    if data is not None:
+        document["data"] = dict(data)
+    return document if traceparent is None else {**document, "traceparent": traceparent}

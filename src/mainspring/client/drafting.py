@@ -1,0 +1,145 @@
+"""From what a caller asks for to a checked draft: the handler's defaults, its version, limits and encryption."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mainspring.client.core import Core
+from mainspring.config.settings import check_name
+from mainspring.engine.handlers import Handler, Named, check_data, stored_version
+from mainspring.engine.limits.job_gates import Limits
+from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.model.jobs.declared_defaults import PLAIN, JobDefaults
+from mainspring.model.jobs.draft import OPTIONS, Draft, check_attempts, make_draft
+from mainspring.model.jobs.payload_versions import check_version
+from mainspring.model.limits.limits import Closed, SequenceGate
+from mainspring.model.privacy.encrypted_values import Encrypt, refuse_keys
+from mainspring.spelling import meant_by, suggestion
+
+
+@dataclass(slots=True)
+class BulkOf:
+    """What the jobs of one name in a bulk share: their handler, where this process has it, and a draft without data."""
+
+    handler: Handler | None
+    draft: Draft
+
+
+class Drafts:
+    """Checks jobs before they are stored."""
+
+    def __init__(self, core: Core, limits: Limits) -> None:
+        self._core = core
+        self._limits = limits
+
+    def bulk_of(self, name: Named) -> BulkOf:
+        """What the jobs of this name that have no options share; found out once for all of them in a bulk."""
+        name = check_name(self._core.handlers.named(name), "a job's name")
+        handler = self._core.handlers.own(name)
+        declared = self._core.live_handlers.defaults(name) or PLAIN
+        data_v = None if handler is None else stored_version(handler)
+        self._core.live_handlers.warn_of(name)
+        first = Draft(name, None, declared.queue, declared.priority, data_v=data_v, has_options=data_v is not None)
+        return BulkOf(handler, self._encrypted(first))
+
+    def plain(self, kind: BulkOf, data: Any) -> Draft:
+        """The draft of a job without options; what most of a large bulk is."""
+        like = kind.draft
+        data = check_data(kind.handler, data)
+        draft = Draft(like.name, data, like.queue, like.priority, data_v=like.data_v, has_options=like.has_options)
+        draft.encrypt = like.encrypt
+        return self._gated(draft)
+
+    def _gated(self, draft: Draft) -> Draft:
+        """The draft with the limits in its way, as far as this process knows of any."""
+        if self._limits:
+            gates = self._limits.gates(draft.name, draft.queue, draft.data or {}, draft.seq)
+            draft.gates = [gate for gate in gates if not isinstance(gate.rule, Closed)]
+            turn = next((gate.rule for gate in draft.gates if isinstance(gate.rule, SequenceGate)), None)
+            if turn is not None:
+                draft.seq, draft.has_options = turn.sequence, True
+        return draft
+
+    def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+        """The draft of a job, by what this process knows of its handler."""
+        name = self._core.handlers.named(name)
+        handler = self._core.handlers.own(name) if isinstance(name, str) else None
+        version = options.get("version")
+        data = check_data(handler, data, None if version is None else check_version(version))
+        unknown = options.keys() - OPTIONS
+        if unknown:
+            raise InvalidJob(self.unknown_option(name, min(unknown)))
+        try:
+            draft = make_draft(name, data, **options)
+        except InvalidJob:
+            raise
+        except ConfigurationError as error:
+            raise InvalidJob(str(error)) from None
+        declared = self._core.live_handlers.defaults(draft.name)
+        if declared is not None:
+            if options.get("queue") is None:
+                draft.queue = declared.queue
+            if options.get("priority") is None:
+                draft.priority = declared.priority
+            _check_attempts(draft, declared)
+        if handler is not None and version is None:
+            draft.data_v = stored_version(handler)
+        return self._gated(self._encrypted(draft))
+
+    async def informed(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+        """The draft by what live workers have registered, where this process does not have the handler. What is wrong
+        with it by itself is refused before anything is read."""
+        draft = self.draft(name, data, options)
+        if self._core.handlers.own(draft.name) is None:
+            if await self._core.live_handlers.look(await self._core.store(), draft.name):
+                draft = self.draft(name, data, options)
+            self._core.live_handlers.warn_of(draft.name)
+        return draft
+
+    def unknown_option(self, name: Named, option: str) -> str:
+        """What is wrong with an option that jobs do not have; it may be an argument of the handler."""
+        name = self._core.handlers.named(name)
+        handler = self._core.handlers.own(name)
+        meant = meant_by(option, [*OPTIONS, "repeat"])
+        if handler is not None and option in handler.argument_names:
+            hint = f" It is an argument of the handler: put it into data, as in schedule({name!r}, {{{option!r}: …}})."
+        elif meant is None:
+            hint = f" Arguments of the handler go into data, as in schedule({name!r}, {{{option!r}: …}})."
+        else:
+            hint = suggestion(option, [meant])
+        return f"A job has no option {option!r}.{hint}"
+
+    def _encrypted(self, draft: Draft) -> Draft:
+        """The draft with what is to be encrypted of it."""
+        own = draft.encrypt if isinstance(draft.encrypt, Encrypt) else None
+        draft.encrypt = encrypt = self._core.privacy.encrypt(draft.name, own)
+        if encrypt is not None:
+            try:
+                self._check_keys(draft.name)
+                refuse_keys(encrypt, self._compared(draft.name, draft.queue), f"A limit of {draft.name!r} or its queue")
+            except ConfigurationError as error:
+                raise InvalidJob(str(error)) from None
+        return draft
+
+    def _check_keys(self, name: str) -> None:
+        """Refuse a job that a handler in another process has encrypted, and this process cannot encrypt."""
+        declared = self._core.live_handlers.defaults(name)
+        if declared is None or declared.encrypt is None or self._core.handlers.own(name) is not None:
+            return
+        try:
+            _ = self._core.privacy.cipher.ring.current
+        except ConfigurationError as error:
+            raise ConfigurationError(f"The handler of {name!r} has its data encrypted. {error}") from None
+
+    def _compared(self, name: str, queue: str) -> list[str]:
+        """The places in the data by which jobs of a name in a queue are told apart."""
+        handler, limited = self._core.handlers.own(name), self._core.registry.queue_limits.get(queue)
+        return [*(handler.allowance.paths if handler else ()), *(limited.paths if limited else ())]
+
+
+def _check_attempts(draft: Draft, declared: JobDefaults) -> None:
+    try:
+        check_attempts(draft, declared.guarantee)
+    except ConfigurationError as error:
+        raise InvalidJob(str(error)) from None

@@ -1,0 +1,40 @@
+"""Why is it not running? The verb that answers, from what is stored and from what this process has in its code."""
+
+from __future__ import annotations
+
+from mainspring.client.core import Core
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.access.reach import facts_within, job_within
+from mainspring.model.explain.applicable_limits import Declared
+from mainspring.model.explain.explanation import Explanation
+from mainspring.model.explain.reasons import explain, state_gate
+from mainspring.model.jobs.job import BLOCKED, PENDING
+from mainspring.store.codec import document_id
+
+
+class Explainer:
+    """Explains why a job is not running."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def explain(self, job_id: str, *, scope: Scope = EVERYTHING) -> Explanation:
+        """Why a job is not running: every gate between it and its run, and the one that holds it now.
+
+        Costs a handful of reads and changes nothing. Raises JobNotFound, also where the job is out of the `scope`; of
+        other things out of it, such as workers and jobs that hold slots, no more than numbers are told.
+        """
+        store = await self._core.store()
+        document = await store.jobs.get(document_id(job_id), scope)
+        job = job_within(scope, store.cipher.decode(document))
+        if job.state in (PENDING, BLOCKED) or document.get("v") is None:
+            standing = await store.explaining.standing(document, self._declared_for(job.name, job.queue), scope)
+            return self._core.privacy.explained(explain(facts_within(scope, standing)))
+        now = store.explaining.now()
+        gates = [state_gate(job, now, ahead=bool(document.get("ahead")))]
+        return self._core.privacy.explained(Explanation.of(job, now, gates))
+
+    def _declared_for(self, name: str, queue: str) -> Declared:
+        """What this process's code says of the limits of a name and a queue."""
+        handler = self._core.handlers.own(name)
+        return Declared(None if handler is None else handler.allowance, self._core.registry.queue_limits.get(queue))

@@ -1,0 +1,101 @@
+"""A handler as an object that schedules its own jobs: `await send_email.schedule(to="a@b.c")`.
+
+`@scheduler.job(…)` returns one. Type checkers compare the arguments of `schedule` with the parameters of the handler,
+without its context. Calling the object calls the function, so that a handler can be tested by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from mainspring.engine.handlers import Handler, HandlerFunction
+from mainspring.engine.run.context import BlockingJobContext, JobContext
+from mainspring.errors import BadArguments
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.options import JobOptions
+
+Full = ParamSpec("Full")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Enqueue = Callable[[str, Mapping[str, Any], JobOptions], Awaitable[Job]]
+"""Stores a job of a name, with its data and options."""
+
+
+class JobCall(Generic[P]):
+    """A job with options, that is yet to be scheduled."""
+
+    def __init__(self, handler: Handler, enqueue: Enqueue, options: JobOptions) -> None:
+        self._handler = handler
+        self._enqueue = enqueue
+        self._options = options
+
+    def options(self, **options: Unpack[JobOptions]) -> JobCall[P]:
+        """The same with further options."""
+        return JobCall(self._handler, self._enqueue, cast("JobOptions", {**self._options, **options}))
+
+    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Store a job with these arguments for its handler."""
+        return await self._enqueue(self._handler.name, _data(self._handler, args, kwargs), self._options)
+
+
+class JobFunction(HandlerFunction, Generic[Full, P, R]):
+    """A registered handler. Calling it calls the function; `schedule` stores a job of it."""
+
+    def __init__(self, function: Callable[Full, R], handler: Handler, enqueue: Enqueue) -> None:
+        super().__init__(function)
+        update_wrapper(self, function)
+        self._call: JobCall[P] = JobCall(handler, enqueue, {})
+
+    def __call__(self, *args: Full.args, **kwargs: Full.kwargs) -> R:
+        result: R = self.function(*args, **kwargs)
+        return result
+
+    def options(self, **options: Unpack[JobOptions]) -> JobCall[P]:
+        """A job with options: `await send_email.options(delay=60).schedule(to="a@b.c")`."""
+        return self._call.options(**options)
+
+    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Store a job with these arguments for its handler."""
+        return await self._call.schedule(*args, **kwargs)
+
+
+class JobDecorator:
+    """Registers a function as a handler, and makes the object that schedules its jobs."""
+
+    def __init__(self, register: Callable[[Callable[..., Any]], Handler], enqueue: Enqueue) -> None:
+        self._register = register
+        self._enqueue = enqueue
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[JobContext, P], R]
+    ) -> JobFunction[Concatenate[JobContext, P], P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[BlockingJobContext, P], R]
+    ) -> JobFunction[Concatenate[BlockingJobContext, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[..., ..., Any]:
+        handler = self._register(function)
+        return JobFunction(handler.function, handler, self._enqueue)
+
+
+def _data(handler: Handler, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by their names. Arguments that do not fit are refused when the job is checked."""
+    if not args:
+        return dict(kwargs)
+    taken = inspect.signature(handler.function).parameters.values()
+    places = [one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD]
+    places = [name for name in places if name != handler.context_parameter]
+    if len(args) > len(places):
+        raise BadArguments(f"{handler.name!r} takes {len(places)} arguments by their place, not {len(args)}.")
+    named = dict(zip(places, args, strict=False))
+    twice = next((name for name in named if name in kwargs), None)
+    if twice is not None:
+        raise BadArguments(f"The argument {twice!r} of {handler.name!r} is given twice.")
+    return {**named, **kwargs}

@@ -1,0 +1,156 @@
+"""The verbs for looking at jobs and changing them by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import replace
+from typing import Any, Unpack
+
+from mainspring.client.core import Core
+from mainspring.client.explaining import Explainer
+from mainspring.client.per_store import PerStore
+from mainspring.config.settings import check_name
+from mainspring.engine.handlers import check_data, stored_version
+from mainspring.engine.wait_for_end import Waiting
+from mainspring.errors import ConfigurationError, WaitTimeout
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.draft import make_draft
+from mainspring.model.jobs.job import PENDING, STATES, Job, JobState, bind
+from mainspring.model.jobs.options import JobChanges
+from mainspring.model.jobs.retry import Seconds, seconds
+from mainspring.model.limits.controls import held_by_pause
+from mainspring.model.privacy.encrypted_values import encrypt_like
+from mainspring.spelling import suggestion
+from mainspring.store.codec import document_id, encode_data
+from mainspring.store.connection import Document
+from mainspring.store.limits.controls import pauses_in
+from mainspring.store.limits.wait_lists import BY_LIMIT
+
+
+class Jobs:
+    """Looks at stored jobs, waits for them and changes them."""
+
+    def __init__(self, core: Core, explainer: Explainer) -> None:
+        self._core = core
+        self._waits = PerStore[Waiting](lambda store, _: Waiting(store, explainer.explain))
+
+    def decode(self, document: Document, *, deduplicated: bool = False) -> Job:
+        """The job that a stored document is, with its verbs."""
+        return bind(self._core.privacy.cipher.decode(document, deduplicated=deduplicated), self)
+
+    def close(self) -> None:
+        """End the waits that are under way."""
+        waits = self._waits.take()
+        if waits is not None:
+            waits.close()
+
+    async def get_job(self, job_id: str, *, scope: Scope = EVERYTHING) -> Job:
+        """The job as it is stored now; a pending one whose queue or name is paused is `waiting_for` by that. Raises
+        JobNotFound, also where the job is out of the `scope`."""
+        store = await self._core.store()
+        job = self.decode(await store.jobs.get(document_id(job_id), scope))
+        if job.state != PENDING or job.waiting_for is not None:
+            return job
+        held = held_by_pause(pauses_in(await store.controls.find_in_force()), job, BY_LIMIT)
+        return job if held is None else bind(replace(job, waiting_for=held), self)
+
+    async def jobs(
+        self,
+        *,
+        state: JobState | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        schedule_id: str | None = None,
+        limit: int | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> AsyncIterator[Job]:
+        """Jobs that match and are within the `scope`, one after the other: finished ones and those of a schedule newest
+        first, pending ones in their order."""
+        if state is not None and state not in STATES:
+            raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
+        if limit is not None and limit < 0:
+            raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
+        store = await self._core.store()
+        async for document in store.jobs.find(state, name, queue, tag, schedule_id, limit, scope):
+            yield self.decode(document)
+
+    async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
+        """Wait until a job has ended, in whatever way, and return it. Raises JobNotFound, and WaitTimeout, which says
+        why the job has not ended; in a longer wait the log says so after some seconds."""
+        store = await self._core.store()
+        waiting = self._waits.of(store)
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                return bind(await waiting.wait(document_id(job_id)), self)
+        except TimeoutError:
+            why = await waiting.why(job_id)
+            raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s. {why}".rstrip()) from None
+
+    async def cancel(self, job_id: str, reason: str = "") -> Job:
+        """Cancel a pending job at once, or ask a running one to stop (it is told within two seconds).
+
+        A job that has ended already is returned as it is.
+        """
+        store = await self._core.store()
+        document, ended = await store.jobs.cancel(document_id(job_id), reason)
+        job = self.decode(document)
+        if ended:
+            self._core.events.emit("job:cancel", job)
+        return job
+
+    async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
+        """Run a failed, cancelled or completed job again, as a new round of attempts. Asked again with the same
+        `request_id`, a text of your choice, it returns the job as it is: the round that it has begun is the one."""
+        request = None if request_id is None else check_name(request_id, "request_id")
+        return await self._again((await self._core.store()).jobs.retry(document_id(job_id), request))
+
+    async def run_now(self, job_id: str) -> Job:
+        """Make a pending job due at once."""
+        return await self._again((await self._core.store()).jobs.run_now(document_id(job_id)))
+
+    async def update(self, job_id: str, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]) -> Job:
+        """Change a pending job; `JobChanges` lists the changes. A field whose change is not given stays as it is."""
+        known = JobChanges.__annotations__.keys()
+        for unknown in changes.keys() - known:
+            raise ConfigurationError(f"update() has no argument {unknown!r}.{suggestion(unknown, sorted(known))}")
+        store = await self._core.store()
+        if data is not None:
+            name = (await self.get_job(job_id)).name
+            handler = self._core.handlers.own(name)
+            data = check_data(handler, data)
+            await self._core.live_handlers.look(store, name)
+        fields = store.inserts.changes(make_draft("update", None, **changes))
+        given = {"run_at" if key == "delay" else key for key, value in changes.items() if value is not None}
+        changed = {key: fields[key] for key in given}
+        if data is not None:
+            encoded = encode_data(data, store.connection.settings.max_data)
+            changed |= self._seal_like(await store.jobs.get(document_id(job_id)), encoded)
+            if handler is not None:
+                changed["data_v"] = stored_version(handler)
+        if not changed:
+            return await self.get_job(job_id)
+        return await self._again(store.jobs.edit(document_id(job_id), changed))
+
+    def _seal_like(self, stored: Document, data: Mapping[str, Any]) -> Document:
+        """New data for a stored job as it is to be stored: what was encrypted before is encrypted again."""
+        encrypt = self._core.privacy.encrypt(str(stored.get("name")), encrypt_like(stored.get("data")))
+        document = {"_id": stored["_id"], "name": stored.get("name"), "data": data, "sealed": encrypt}
+        if encrypt is None:
+            return {"data": data}
+        self._core.privacy.cipher.check(document)
+        sealed = self._core.privacy.cipher.encrypted(document)
+        return {"data": sealed["data"], "sealed": sealed.get("sealed")}
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job that is not running."""
+        store = await self._core.store()
+        await store.jobs.delete(document_id(job_id))
+
+    async def _again(self, change: Awaitable[Document]) -> Job:
+        document = await change
+        if document.get("ready"):
+            self._core.worker.due(document)
+        return self.decode(document)

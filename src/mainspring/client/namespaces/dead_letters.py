@@ -1,0 +1,304 @@
+"""`scheduler.dead_letters`: looking at them, grouping them, retrying and discarding many, and being told of them.
+
+A `Redrive` is an order to retry or to discard dead letters, as it was when it was read. The workers carry it out in
+batches; a caller that waits for it does so itself while no worker does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar, Unpack
+
+from mainspring.client.core import Core
+from mainspring.client.jobs import Jobs
+from mainspring.config.checks import check_whole
+from mainspring.config.settings import check_actor, check_name, check_reason
+from mainspring.durations import Duration
+from mainspring.engine.handlers import Handler, check_part
+from mainspring.engine.services.redriving import take_step
+from mainspring.errors import ArchiveError, ConfigurationError, InvalidJob, WaitTimeout
+from mainspring.model.dead_letters.dead_letters import (
+    DEFAULT_ALERT,
+    DISCARD,
+    RETRY,
+    RUNNING,
+    Alert,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    RedriveFacts,
+    Selection,
+    Skip,
+    check_every,
+    make_selection,
+)
+from mainspring.model.jobs.job import FAILED, Job
+from mainspring.model.jobs.retry import Retry, Seconds, seconds
+from mainspring.model.unreadable import Listed
+from mainspring.spelling import spelled_verbs
+from mainspring.store import Store
+from mainspring.store.codec import document_id, encode_data
+from mainspring.store.connection import Document
+from mainspring.store.dead_letters.dead_letters import Place
+from mainspring.store.fitting import read, readable
+from mainspring.store.shapes import REDRIVE
+
+logger = logging.getLogger("mainspring")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOOK_EVERY = 0.2
+# No worker carries on a redrive that has not moved for so long.
+_IDLE = timedelta(seconds=2)
+
+
+@dataclass(frozen=True)
+class Redrive(RedriveFacts):
+    """An order to retry or to discard dead letters, as it was when it was read."""
+
+    _verbs: DeadLetters | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _face(self) -> DeadLetters:
+        if self._verbs is None:
+            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+        return self._verbs
+
+    async def refresh(self) -> Redrive:
+        """The redrive as it is now."""
+        return await self._face().get_redrive(self.id)
+
+    async def wait(self, timeout: Seconds | None = None) -> Redrive:
+        """Wait until it has come to its end, and return it as it is then; where no worker carries it on, this does.
+
+        Raises WaitTimeout; the redrive goes on as soon as a worker runs or another caller waits for it.
+        """
+        return await self._face()._wait_for(self.id, timeout)
+
+    async def cancel(self) -> Redrive:
+        """Let it take no more dead letters in hand. What it has done stays done."""
+        return await self._face().cancel_redrive(self.id)
+
+
+@spelled_verbs
+class DeadLetters:
+    """The verbs for dead letters."""
+
+    def __init__(self, core: Core, jobs: Jobs) -> None:
+        self._core = core
+        self._jobs = jobs
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def find(
+        self, *, limit: int | None = None, after: Job | None = None, **filter: Unpack[DeadLetterFilter]
+    ) -> AsyncIterator[Job]:
+        """Failed jobs that match, the latest first; with `after`, those that come behind this one, for the next page.
+
+        `DeadLetterFilter` lists the filters: name, queue, tag, error, fingerprint, since, until and text.
+        """
+        selection, place = make_selection(filter), _place(after)
+        if limit is not None:
+            check_whole(limit, "limit", 0)
+        store = await self._core.store()
+        async for document in store.dead_letters.find(selection, limit, place):
+            yield self._jobs.decode(document)
+
+    async def groups(self, **filter: Unpack[DeadLetterFilter]) -> list[DeadLetterGroup]:
+        """Failed jobs that match, by the fingerprint of their error; the group with the latest one comes first."""
+        selection = make_selection(filter)
+        return await (await self._core.store()).dead_letters.groups(selection)
+
+    # -- redrives --------------------------------------------------------------------------------------------------
+
+    async def retry(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        everything: bool = False,
+        data: Mapping[str, Any] | None = None,
+        remove: Sequence[str] = (),
+        reason: str = "",
+        actor: str | None = None,
+        redrive_id: str | None = None,
+        **filter: Unpack[DeadLetterFilter],
+    ) -> Redrive:
+        """Run dead letters again, each as a new round of attempts: those with these ids, those that match, or
+        `everything`. Only those that have failed by now are meant.
+
+        `data` is laid over the data of each, field by field, and the fields in `remove` are taken out of it. The first
+        500 are done when this returns; workers do the rest, and `await redrive.wait()` waits for it. `redrive_id` is
+        the id that it is to have: called again with the same, this goes on with that redrive and begins no other.
+        """
+        named = filter.get("name")
+        edit = self._edit(data, remove, None if named is None else self._core.handlers.own(named))
+        return await self._start(RETRY, _chosen(ids, filter, everything), edit, reason, actor, redrive_id)
+
+    async def discard(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        everything: bool = False,
+        reason: str = "",
+        actor: str | None = None,
+        redrive_id: str | None = None,
+        **filter: Unpack[DeadLetterFilter],
+    ) -> Redrive:
+        """Delete dead letters: those with these ids, those that match, or `everything`. An archive hook gets them
+        first. Otherwise like `retry`."""
+        return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor, redrive_id)
+
+    async def redrives(self, limit: int = 100) -> Listed[Redrive]:
+        """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are. Documents
+        that cannot be read are named in `unreadable` of the list."""
+        check_whole(limit, "limit", 1, 10_000)
+        return readable(await (await self._core.store()).redrives.find(limit), REDRIVE, self._decode)
+
+    async def get_redrive(self, redrive_id: str) -> Redrive:
+        """The redrive as it is stored now. Raises RedriveNotFound."""
+        return self._redrive(await (await self._core.store()).redrives.get(_id(redrive_id)))
+
+    async def cancel_redrive(self, redrive_id: str) -> Redrive:
+        """Let a redrive take no more dead letters in hand. What it has done stays done; one that has ended stays so."""
+        return self._redrive(await (await self._core.store()).redrives.cancel(_id(redrive_id)))
+
+    async def _start(
+        self,
+        kind: str,
+        selection: Selection,
+        edit: Document | None,
+        reason: str,
+        actor: str | None,
+        redrive_id: str | None,
+    ) -> Redrive:
+        reason, actor = check_reason(reason), check_actor(actor)
+        identity = None if redrive_id is None else check_name(redrive_id, "redrive_id")
+        store = await self._core.store()
+        document = await store.redrives.start(kind, selection, edit, actor, reason, identity)
+        going = document["state"] == RUNNING
+        return self._redrive(await self._carry_on(store, document) if going else document)
+
+    async def _carry_on(self, store: Store, document: Document) -> Document:
+        """Take a step of a redrive here; what its archive hook refuses is left as it is, and tried again later."""
+        try:
+            document = await take_step(store, self._core.registry.archive, document)
+        except ArchiveError as error:
+            logger.warning("The redrive %s waits: %s", document["_id"], error)
+            return await store.redrives.get(document["_id"])
+        if document["kind"] == RETRY:
+            self._core.worker.look()
+        return document
+
+    async def _wait_for(self, redrive_id: str, timeout: Seconds | None) -> Redrive:
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        store = await self._core.store()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while True:
+                    document = await store.redrives.get(redrive_id)
+                    while not (redrive := self._redrive(document)).finished and self._is_idle(store, document):
+                        document = await self._help(store, document)
+                    if redrive.finished:
+                        return redrive
+                    await asyncio.sleep(_LOOK_EVERY)
+        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it goes on.")
+
+    async def _help(self, store: Store, document: Document) -> Document:
+        """Carry a redrive on in the place of a worker; as long as that goes well, it counts as idle."""
+        stepped = document["stepped_at"]
+        document = await self._carry_on(store, document)
+        if document["stepped_at"] == stepped:
+            await asyncio.sleep(_LOOK_EVERY)
+        return {**document, "stepped_at": stepped}
+
+    def _is_idle(self, store: Store, document: Document) -> bool:
+        idle: bool = store.clock.now() - document["stepped_at"] > _IDLE
+        return idle
+
+    def _edit(self, data: Mapping[str, Any] | None, remove: Sequence[str], handler: Handler | None) -> Document | None:
+        if isinstance(remove, str) or not isinstance(remove, Sequence) or not all(isinstance(x, str) for x in remove):
+            raise InvalidJob(f"remove must be a list of names of fields in the data, not {remove!r:.100}.")
+        both = set(remove) & set(data or ())
+        if both:
+            raise InvalidJob(f"{min(both)!r} is both in data and in remove.")
+        edit: Document = {}
+        if data:
+            edit["set"] = encode_data(check_part(handler, data), self._core.link.settings.max_data)
+        if remove:
+            edit["remove"] = list(dict.fromkeys(remove))
+        return edit or None
+
+    def _redrive(self, document: Document) -> Redrive:
+        return read(document, REDRIVE, self._decode, "The redrive")
+
+    def _decode(self, document: Document) -> Redrive:
+        return Redrive(
+            str(document["_id"]),
+            document["kind"],
+            document["state"],
+            max(document["matched"], document["done"] + document["skipped"]),
+            document["done"],
+            document["skipped"],
+            document["started_at"],
+            document.get("finished_at"),
+            document.get("actor"),
+            document.get("reason", ""),
+            tuple(Skip(one["job"], one["reason"]) for one in document.get("skips", ())),
+            _verbs=self,
+        )
+
+    # -- alerts ----------------------------------------------------------------------------------------------------
+
+    def handler(
+        self,
+        name: str = DEFAULT_ALERT,
+        *,
+        every: Duration | None = None,
+        retry: Retry | int | None = None,
+        timeout: Seconds | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function that is told of dead letters. It is an ordinary handler, under `name`: for each dead
+        letter that is made from the first start on there is one job of it, which is retried like any other.
+
+        It gets job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With `every`, such
+        as "5m", there is one job at most in that time, with count, since, until and groups instead.
+        """
+        if callable(name):
+            raise ConfigurationError("Write @scheduler.dead_letters.handler(), with brackets.")
+        alert = Alert(check_name(name, "a job's name"), check_every(every))
+
+        def register(function: F) -> F:
+            self._core.registry.job(name, retry=retry, timeout=timeout, queue=queue, priority=priority)(function)
+            self._core.handlers.alerts[name] = alert
+            return function
+
+        return register
+
+
+def _chosen(ids: Sequence[str] | str | None, filter: Mapping[str, Any], everything: bool) -> Selection:
+    """Which dead letters are meant. That all of them are has to be said."""
+    selection = make_selection(filter, ids)
+    if everything and selection:
+        raise ConfigurationError("everything=True means all dead letters; leave it out beside ids or a filter.")
+    if not selection and not everything:
+        raise ConfigurationError("Say which dead letters: ids, a filter such as name=…, or everything=True for all.")
+    return selection
+
+
+def _place(after: Job | None) -> Place | None:
+    if after is None:
+        return None
+    if not isinstance(after, Job) or after.state != FAILED or after.finished_at is None:
+        raise ConfigurationError(f"after must be a dead letter, the last one of the page before, not {after!r:.100}.")
+    return Place(after.finished_at, document_id(after.id))
+
+
+def _id(redrive_id: object) -> str:
+    if not isinstance(redrive_id, str) or not redrive_id:
+        raise ConfigurationError(f"A redrive's id is a non-empty text, not {redrive_id!r}.")
+    return redrive_id

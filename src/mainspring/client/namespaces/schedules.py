@@ -1,0 +1,438 @@
+"""`scheduler.schedules`: the verbs for stored schedules, and a stored schedule with the same verbs on it.
+
+`Schedules` has each verb by the schedule's id. A `Schedule` is a snapshot of one schedule; its verbs call those.
+`StoredSchedules` stores specifications and makes a `Schedule` of a document, for the other parts of the Scheduler.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Unpack
+
+from mainspring.client.core import Core
+from mainspring.client.jobs import Jobs
+from mainspring.clock import truncate
+from mainspring.config.checks import check_whole
+from mainspring.config.settings import check_actor, check_name, check_reason
+from mainspring.engine.handlers import check_data, stored_version
+from mainspring.engine.services.timekeeper import announce_fired
+from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.draft import check_attempts, check_instant, check_job_id, make_draft
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.options import TemplateChanges
+from mainspring.model.jobs.retry import Seconds
+from mainspring.model.privacy.encrypted_values import encrypt_like
+from mainspring.model.schedules.firing_plan import OVERLAPS, Overlap
+from mainspring.model.schedules.ledger import Entry
+from mainspring.model.schedules.schedule import (
+    SCHEDULE_STATES,
+    EditOptions,
+    Firing,
+    ScheduleFacts,
+    ScheduleState,
+    Spec,
+    check_removed,
+    make_spec,
+)
+from mainspring.model.schedules.times import Times, is_after_end
+from mainspring.rules import Rule, rule_from_document
+from mainspring.rules.calendars.calendar import Calendar
+from mainspring.rules.rule import anchored
+from mainspring.spelling import spelled_verbs
+from mainspring.store import Store
+from mainspring.store.connection import Document
+from mainspring.store.fitting import fit
+from mainspring.store.schedules.codec import check_sound, decode_schedule, draft_of, options_of
+from mainspring.store.schedules.ledger import WHICH, Backfill, Which, decode_backfill
+from mainspring.store.schedules.schedules import Changed
+from mainspring.store.shapes import SCHEDULE
+
+_PREVIEWED_AT_MOST = 10_000
+_LEDGER_AT_MOST = 10_000
+_BACKFILLED_AT_MOST = 10_000
+_LONGEST_NAME = 150
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleFacts):
+    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+
+    _verbs: Schedules | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _face(self) -> Schedules:
+        if self._verbs is None:
+            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+        return self._verbs
+
+    async def refresh(self) -> Schedule:
+        """The schedule as it is now."""
+        return await self._face().get(self.id)
+
+    async def pause(self, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let it fire no more until it is resumed."""
+        return await self._face().pause(self.id, reason, actor=actor)
+
+    async def resume(self) -> Schedule:
+        """Let it fire again, from now on."""
+        return await self._face().resume(self.id)
+
+    async def trigger(
+        self, *, overlap: Overlap | None = None, reason: str = "", actor: str | None = None, job_id: str | None = None
+    ) -> Job:
+        """Make a job now, beside the firings."""
+        return await self._face().trigger(self.id, overlap=overlap, reason=reason, actor=actor, job_id=job_id)
+
+    async def skip_next(self, reason: str = "", *, actor: str | None = None, request_id: str | None = None) -> Schedule:
+        """Let the next firing make no job."""
+        return await self._face().skip_next(self.id, reason, actor=actor, request_id=request_id)
+
+    async def edit(self, /, **changes: Any) -> Schedule:
+        """Change it; takes what `scheduler.schedules.edit` takes."""
+        return await self._face().edit(self.id, **changes)
+
+    async def delete(self) -> None:
+        """Delete it, and its ledger. Its jobs stay."""
+        await self._face().delete(self.id)
+
+    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+        """Every firing from `start` on and before `end`, and what became of it."""
+        return await self._face().ledger(self.id, start, end, limit=limit)
+
+    async def upcoming(self, count: int = 10) -> list[Firing]:
+        """The next firings, each with what moved it."""
+        return await self._face().upcoming(self.id, count)
+
+    async def preview_backfill(self, start: datetime, end: datetime, *, which: Which = "not_run") -> list[Entry]:
+        """The firings of a past window that `backfill` would make up for."""
+        return await self._face().preview_backfill(self.id, start, end, which=which)
+
+    async def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill:
+        """Make up for the firings of a past window; takes what `scheduler.schedules.backfill` takes."""
+        return await self._face().backfill(self.id, start, end, **options)
+
+
+@spelled_verbs
+class Schedules:
+    """The verbs for stored schedules."""
+
+    def __init__(self, core: Core, jobs: Jobs) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._stored = StoredSchedules(core, self)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def get(self, schedule_id: str, *, scope: Scope = EVERYTHING) -> Schedule:
+        """The schedule as it is stored now. Raises ScheduleNotFound, also where it is out of the `scope`."""
+        return self._stored.decode(await (await self._core.store()).schedules.get(_id(schedule_id), scope))
+
+    async def find(
+        self,
+        *,
+        state: ScheduleState | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+        after: str | None = None,
+    ) -> AsyncIterator[Schedule]:
+        """Schedules that match, in the order of their ids; with `after`, those whose ids come behind this one."""
+        if state is not None and state not in SCHEDULE_STATES:
+            raise ConfigurationError(f"There is no state {state!r}; a schedule is {', '.join(SCHEDULE_STATES)}.")
+        store = await self._core.store()
+        async for document in store.schedules.find(name, tag, None if after is None else _id(after)):
+            schedule = self._stored.decode(document)
+            if state is None or schedule.state == state:
+                yield schedule
+
+    async def preview(
+        self,
+        rule: Rule,
+        count: int = 10,
+        *,
+        start: datetime | None = None,
+        schedule_id: str = "preview",
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter: Seconds = 0.0,
+    ) -> list[Firing]:
+        """The next firings of a rule after `start` (now), with what moved each. Nothing is stored.
+
+        `H` and jitter depend on the schedule's id: give the one that it will have.
+        """
+        store = await self._core.store()
+        after = truncate(store.clock.now() if start is None else _instant(start, "start"))
+        options = {"start_at": start_at, "end_at": end_at, "jitter": jitter}
+        spec = make_spec(schedule_id, make_draft("preview", None), rule, options)
+        rule = anchored(spec.rule, spec.start_at or after)
+        calendars = {name: await self._calendar_of(store, name) for name in rule.calendars}
+        times = Times(spec.id, rule.bind(spec.id, calendars), spec.start_at, spec.end_at, spec.jitter)
+        return _firings(times, after, count)
+
+    async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
+        """The next firings of a stored schedule, whether or not it is paused, each with what moved it."""
+        check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
+        store = await self._core.store()
+        document = check_sound(await store.schedules.get(_id(schedule_id)))
+        times = await store.schedules.times(document)
+        limit, now = document.get("max_runs"), truncate(store.clock.now())
+        left = count if limit is None else min(count, max(0, limit - document.get("runs", 0)))
+        waits = document.get("due_at") is not None and document["due_at"] > now  # maybe for nothing but its jitter
+        return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
+
+    async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+        """Every firing from `start` on and before `end`, and what became of it; at most `limit`, the first ones."""
+        check_whole(limit, "limit", 1, _LEDGER_AT_MOST)
+        store = await self._core.store()
+        document = check_sound(await store.schedules.get(_id(schedule_id)))
+        return await store.ledger.entries(document, _instant(start, "start"), _instant(end, "end"), limit)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    async def pause(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
+        """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
+        store = await self._core.store()
+        changed = await store.schedules.pause(_id(schedule_id), check_reason(reason), check_actor(actor))
+        schedule = self._stored.changed(changed)
+        if changed.changed:
+            self._core.events.emit("schedule:pause", Schedule(**decode_schedule(changed.document), _verbs=self))
+        return schedule
+
+    async def resume(self, schedule_id: str) -> Schedule:
+        """Let a schedule fire again, from now on. What it has not fired meanwhile, `backfill` can make up for."""
+        store = await self._core.store()
+        return self._stored.changed(await store.schedules.resume(_id(schedule_id)))
+
+    async def skip_next(
+        self, schedule_id: str, reason: str = "", *, actor: str | None = None, request_id: str | None = None
+    ) -> Schedule:
+        """Let the next firing of a schedule make no job. Called again, it skips the one after that too; but not with
+        the same `request_id`, a text of your choice."""
+        store = await self._core.store()
+        request = None if request_id is None else check_name(request_id, "request_id")
+        return self._stored.changed(
+            await store.schedules.skip_next(_id(schedule_id), check_reason(reason), check_actor(actor), request)
+        )
+
+    async def trigger(
+        self,
+        schedule_id: str,
+        *,
+        overlap: Overlap | None = None,
+        reason: str = "",
+        actor: str | None = None,
+        job_id: str | None = None,
+    ) -> Job:
+        """Make a job of a schedule now, beside its firings, also while it is paused.
+
+        Its overlap policy counts, unless another is given here. Where that is "skip" and a run is still going, this
+        raises ScheduleStateError. `job_id` is how the job's id is to end, behind the schedule's id and a "!": 24
+        hexadecimal digits. Called again with the same, this returns the job that it has made.
+        """
+        if overlap is not None and overlap not in OVERLAPS:
+            raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
+        store = await self._core.store()
+        changed, job_id = await store.schedules.trigger(
+            _id(schedule_id),
+            overlap,
+            check_reason(reason),
+            check_actor(actor),
+            None if job_id is None else check_job_id(job_id),
+        )
+        self._stored.changed(changed)
+        return self._jobs.decode(await store.jobs.get(job_id))
+
+    async def edit(
+        self,
+        schedule_id: str,
+        *,
+        repeat: Rule | Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        remove: Sequence[str] = (),
+        **options: Unpack[EditOptions],
+    ) -> Schedule:
+        """Change a schedule; what is not given stays as it is. A new rule counts from now on.
+
+        `remove` names options that it is to have no longer, such as ["end_at", "max_runs"].
+        """
+        check_removed(remove)
+        if options.get("paused") is not None:
+            raise InvalidSchedule("paused is for a new schedule; use schedules.pause() and schedules.resume().")
+        store = await self._core.store()
+        changed: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+        given: Any = {key: changed.pop(key) for key in changed.keys() & TemplateChanges.__annotations__.keys()}
+        if data is not None:
+            await self._core.live_handlers.look(store)
+
+        def respec(document: Document) -> Spec:
+            return self._respec(document, repeat, data, given, changed | dict.fromkeys(remove))
+
+        return self._stored.changed(await store.schedules.edit(_id(schedule_id), respec))
+
+    async def delete(self, schedule_id: str) -> None:
+        """Delete a schedule and its ledger. Its jobs stay."""
+        await (await self._core.store()).schedules.delete(_id(schedule_id))
+        self._core.worker.schedules_changed()
+
+    # -- making up for the past ------------------------------------------------------------------------------------
+
+    async def preview_backfill(
+        self, schedule_id: str, start: datetime, end: datetime, *, which: Which = "not_run", limit: int = 1000
+    ) -> list[Entry]:
+        """The firings of a past window that `backfill` would make up for; at most `limit`, the first ones."""
+        check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
+        store = await self._core.store()
+        document = check_sound(await store.schedules.get(_id(schedule_id)))
+        start, end = self._window(store, start, end, which)
+        return (await self._to_backfill(store, document, start, end, which, limit))[:limit]
+
+    async def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        which: Which = "not_run",
+        limit: int = 1000,
+        actor: str | None = None,
+        backfill_id: str | None = None,
+    ) -> Backfill:
+        """Make the jobs of a past window's firings: of those that were missed or skipped, or of all.
+
+        A window with more than `limit` firings is refused before anything is made. When it is interrupted, call it
+        again with the same window: it goes on where it was left and makes nothing twice. One that is done does nothing
+        more; give it another `backfill_id` to do it all over.
+        """
+        check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
+        store = await self._core.store()
+        document = check_sound(await store.schedules.get(_id(schedule_id)))
+        start, end = self._window(store, start, end, which)
+        if len(await self._to_backfill(store, document, start, end, which, limit + 1)) > limit:
+            raise InvalidSchedule(
+                f"This window has more than {limit:,} firings to make up for; "
+                f"take a smaller window, or raise limit (at most {_BACKFILLED_AT_MOST:,})."
+            )
+        key = None if backfill_id is None else check_name(backfill_id, "backfill_id")
+        progress = await store.ledger.open_backfill(document["_id"], start, end, which, check_actor(actor), key)
+        if not progress.get("done"):
+            past = min(end, truncate(store.clock.now()))
+            async for batch in store.ledger.to_backfill(document, progress["cursor"], past, which):
+                await store.ledger.backfill_batch(document, progress, batch)
+                self._core.worker.schedules_changed()
+            progress = await store.ledger.end_backfill(progress)
+        return decode_backfill(progress)
+
+    async def _to_backfill(
+        self, store: Store, document: Document, start: datetime, end: datetime, which: str, enough: int
+    ) -> list[Entry]:
+        found: list[Entry] = []
+        past = min(end, truncate(store.clock.now()))
+        async for batch in store.ledger.to_backfill(document, start, past, which):
+            found += batch
+            if len(found) >= enough:
+                break
+        return found
+
+    def _window(self, store: Store, start: datetime, end: datetime, which: str) -> tuple[datetime, datetime]:
+        if which not in WHICH:
+            raise InvalidSchedule(f"which must be one of {', '.join(WHICH)}, not {which!r}.")
+        start, end = truncate(_instant(start, "start")), truncate(_instant(end, "end"))
+        if end <= start:
+            raise InvalidSchedule(f"The window ends ({end.isoformat()}) before it begins ({start.isoformat()}).")
+        if start > store.clock.now():
+            raise InvalidSchedule("A backfill is about the past, and this window begins in the future.")
+        return start, end
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _respec(
+        self,
+        document: Document,
+        repeat: Rule | Mapping[str, Any] | None,
+        data: Mapping[str, Any] | None,
+        given: TemplateChanges,
+        options: Mapping[str, Any],
+    ) -> Spec:
+        """What a stored schedule is to be after an edit."""
+        draft = draft_of(document)
+        fresh = make_draft(draft.name, data, **given)
+        draft = replace(draft, **{key: getattr(fresh, key) for key in given})
+        check_attempts(draft)
+        if data is not None:
+            handler = self._core.handlers.own(draft.name)
+            data = check_data(handler, data)
+            draft = replace(draft, data=data, data_v=draft.data_v if handler is None else stored_version(handler))
+            draft.encrypt = self._core.privacy.encrypt(draft.name, encrypt_like(document["job"].get("data")))
+        kept = {**options_of(document), **options}
+        return make_spec(document["_id"], draft, repeat or rule_from_document(document["rule"]), kept)
+
+    async def _calendar_of(self, store: Store, name: str) -> Calendar:
+        found = await store.calendars.get(name)
+        if found is None:
+            raise CalendarNotFound(name)
+        return found.calendar
+
+
+class StoredSchedules:
+    """Stores schedules, and makes of their documents what users see."""
+
+    def __init__(self, core: Core, verbs: Schedules) -> None:
+        self._core = core
+        self._verbs = verbs
+
+    async def put(self, spec: Spec, app: str | None = None) -> Schedule:
+        """Store a schedule; `app` is the program that declares it."""
+        return self.changed(await (await self._core.store()).schedules.put(spec, app=app))
+
+    def changed(self, changed: Changed) -> Schedule:
+        """The schedule after a change, which this process's callbacks and worker are told of."""
+        announce_fired(self._core.events, changed.fired)
+        if changed.changed or changed.fired:
+            self._core.worker.schedules_changed()
+        return self.decode(changed.document)
+
+    def decode(self, document: Document) -> Schedule:
+        """The schedule that a document is."""
+        facts = decode_schedule(document)
+        job = fit(document, SCHEDULE).document.get("job") or {}
+        if job.get("sealed"):
+            template = {"_id": document["_id"], "job": job}
+            facts |= {"kept": facts["data"], "data": self._core.privacy.cipher.decrypt_template(template)}
+        return Schedule(**facts, _verbs=self._verbs)
+
+
+def new_schedule_id(name: str) -> str:
+    """A new id, for a schedule whose caller gave none."""
+    return f"{name[:_LONGEST_NAME]}-{secrets.token_hex(4)}"
+
+
+def _firings(times: Times, after: datetime, count: int) -> list[Firing]:
+    check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
+    found: list[Firing] = []
+    while len(found) < count and (at := times.next(after)) is not None:
+        found.append(_firing(times, at))
+        after = at
+    return found
+
+
+def _firing(times: Times, at: datetime) -> Firing:
+    shown = at if is_after_end(times.rule) else times.rule.next(at - timedelta(milliseconds=1)) or at  # in its zone
+    due, notes = times.due(at), times.rule.notes(at)
+    if due != at:
+        notes = (*notes, f"jitter moves it by {(due - at).total_seconds():.3f} s")
+    return Firing(shown, due.astimezone(shown.tzinfo), notes)
+
+
+def _id(schedule_id: object) -> str:
+    if not isinstance(schedule_id, str) or not schedule_id:
+        raise ConfigurationError(f"A schedule's id is a non-empty text, not {schedule_id!r}.")
+    return schedule_id
+
+
+def _instant(value: datetime, name: str) -> datetime:
+    try:
+        return check_instant(value, name).astimezone(UTC)
+    except InvalidJob as error:
+        raise InvalidSchedule(str(error)) from None

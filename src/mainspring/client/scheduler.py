@@ -1,0 +1,388 @@
+"""Scheduler: the user's face. It puts the parts together and has the verbs that every program uses.
+
+A verb that is declared with `forward` is implemented by the part that it names. All other verbs are in the namespaces,
+such as `scheduler.schedules`. It connects lazily, on the event loop that first uses it; everything but running jobs
+works before `start()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from datetime import datetime
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+
+from mainspring.client.core import Core
+from mainspring.client.drafting import Drafts
+from mainspring.client.explaining import Explainer
+from mainspring.client.job_functions import JobDecorator
+from mainspring.client.jobs import Jobs
+from mainspring.client.lifecycle import Lifecycle, WorkerParts
+from mainspring.client.link import Link
+from mainspring.client.local_worker import LocalWorker
+from mainspring.client.namespaces.api_keys import ApiKeys
+from mainspring.client.namespaces.audit import AuditLog
+from mainspring.client.namespaces.calendars import Calendars
+from mainspring.client.namespaces.dead_letters import DeadLetters
+from mainspring.client.namespaces.limits import LimitControls
+from mainspring.client.namespaces.monitor import Monitor
+from mainspring.client.namespaces.pauses import Pauses, Targets
+from mainspring.client.namespaces.privacy import PrivacyControls
+from mainspring.client.namespaces.queues import Queues
+from mainspring.client.namespaces.schedules import Schedule, Schedules, StoredSchedules
+from mainspring.client.namespaces.secrets import Secrets
+from mainspring.client.namespaces.workers import Workers
+from mainspring.client.per_store import PerStore
+from mainspring.client.registry import Registry
+from mainspring.client.scheduling import Scheduling
+from mainspring.client.searching import Searcher
+from mainspring.client.secret_uses import NotedUses
+from mainspring.client.transactions import Transactions
+from mainspring.clock import Clock, ServerClock
+from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, make_settings
+from mainspring.engine.callbacks import Callback
+from mainspring.engine.claim.back_pressure import Backlogs
+from mainspring.engine.handlers import Handler, Handlers, Named
+from mainspring.engine.limits.job_gates import Limits
+from mainspring.engine.live_handlers import LiveHandlers
+from mainspring.engine.privacy import Privacy
+from mainspring.engine.services.change_feed import ChangeFeed
+from mainspring.errors import ConfigurationError
+from mainspring.model.jobs.draft import check_retry
+from mainspring.model.jobs.event_names import EventName
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.options import JobOptions
+from mainspring.model.jobs.retention import Keep, check_retention
+from mainspring.model.jobs.retry import Retry, Seconds, seconds
+from mainspring.model.schedules.schedule import RepeatOptions
+from mainspring.rules import Rule
+from mainspring.spelling import spelled, spelled_verbs
+from mainspring.store.jobs.transactions import Transaction
+from mainspring.store.privacy.cipher import Cipher
+from mainspring.store.privacy.keyring import find_audit_keys, find_keys
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Part = TypeVar("Part")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class AllOptions(SchedulerOptions, total=False):
+    """All that a Scheduler is made with beside its URI."""
+
+    client: Any
+    handler: Callable[..., Any] | None
+    retry: Retry | int | None
+    retention: Sequence[Keep]
+    keys: Mapping[str, bytes | str] | None
+    audit_keys: Mapping[str, bytes | str] | None
+    clock: Clock | None
+
+
+def _forward(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Scheduler, P], R]:
+    """A verb of the Scheduler that one of its parts implements, with that method's arguments and words."""
+    verb = spelled(method)
+
+    @wraps(method)
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return verb(getattr(self, part), *args, **kwargs)
+
+    return call
+
+
+def _registering(
+    method: Callable[Concatenate[Registry, P], Callable[[Callable[..., Any]], Handler]],
+) -> Callable[Concatenate[Scheduler, P], JobDecorator]:
+    """The verb that registers handlers: with the arguments of the registry's method, it makes typed job objects."""
+    verb = spelled(method)
+
+    @wraps(method)
+    def call(self: Scheduler, /, *args: P.args, **kwargs: P.kwargs) -> JobDecorator:
+        return JobDecorator(verb(self._registry, *args, **kwargs), self._scheduling.enqueue)
+
+    return call
+
+
+@spelled_verbs
+class Scheduler:
+    """Schedules jobs on MongoDB and, once started, runs them.
+
+    With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
+    `./.mainspring` (`embedded:PATH` chooses another folder). An AsyncMongoClient of yours may be handed in instead.
+    `handler` receives every job that has no handler of its own. `keys` are those for encrypted data, by their ids; the
+    first one seals, and without them MAINSPRING_KEYS and MAINSPRING_KEYS_FILE count. `audit_keys` are those that the
+    audit log is signed with, else those of MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. The other options are
+    listed in `config.Settings`.
+    """
+
+    schedules: Schedules
+    """Stored schedules: get, find, pause, resume, trigger, edit, delete, preview, ledger, backfill."""
+    dead_letters: DeadLetters
+    """Failed jobs: find, groups, retry, discard, and the handler that is told of them."""
+    queues: Queues
+    """Queues: all, limit, pause, resume."""
+    limits: LimitControls
+    """Limits, breakers and pauses of job names at run time."""
+    calendars: Calendars
+    """Named sets of days that schedules make exceptions for."""
+    api_keys: ApiKeys
+    """The keys of the HTTP service."""
+    secrets: Secrets
+    """Values that webhooks and handlers refer to by name."""
+    audit: AuditLog
+    """The audit log: find, head, verify, check, seal."""
+    privacy: PrivacyControls
+    """Encryption keys, and jobs as they may be shown."""
+    workers: Workers
+    """The worker processes."""
+    monitor: Monitor
+    """Health, statistics, recent failures, and changes as they happen."""
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        client: Any = None,
+        handler: Callable[..., Any] | None = None,
+        retry: Retry | int | None = None,
+        retention: Sequence[Keep] = (),
+        keys: Mapping[str, bytes | str] | None = None,
+        audit_keys: Mapping[str, bytes | str] | None = None,
+        clock: Clock | None = None,
+        **options: Unpack[SchedulerOptions],
+    ) -> None:
+        settings = make_settings(options)
+        cipher = Cipher(find_keys(keys))
+        place = uri if client is not None else choose_uri(uri)
+        link = Link(place, client, settings, clock or ServerClock(), cipher, find_audit_keys(audit_keys))
+        handlers = Handlers() if handler is None else Handlers(Handler("*", handler))
+        live_handlers = LiveHandlers(handlers)
+        privacy = Privacy(handlers, live_handlers, cipher, settings)
+        worker = LocalWorker()
+        self._registry = Registry(handlers, privacy)
+        self._core = Core(link, self._registry, live_handlers, privacy, worker, NotedUses(worker))
+        core = self._core
+        targets = Targets(core)
+        pauses = Pauses(core, targets)
+        feed = PerStore[ChangeFeed](lambda store, _: ChangeFeed(store))
+        self._explainer = Explainer(core)
+        self._jobs = Jobs(core, self._explainer)
+        self.schedules = Schedules(core, self._jobs)
+        self.dead_letters = DeadLetters(core, self._jobs)
+        self.queues = Queues(core, pauses)
+        self.limits = LimitControls(core, targets, pauses)
+        self.calendars = Calendars(core)
+        self.api_keys = ApiKeys(core)
+        self.secrets = Secrets(core)
+        self.audit = AuditLog(core)
+        self.privacy = PrivacyControls(core)
+        self.workers = Workers(core, self._jobs)
+        self.monitor = Monitor(core, self._jobs, feed)
+        limits = Limits(handlers, self._registry.queue_limits)
+        stored = StoredSchedules(core, self.schedules)
+        drafts = Drafts(core, limits)
+        self._searcher = Searcher(core, self._jobs)
+        self._transactions = Transactions(core)
+        self._scheduling = Scheduling(
+            core, self._jobs, drafts, self._transactions, stored, Backlogs(self._registry.bounds)
+        )
+        usual = Retry() if retry is None else check_retry(retry)
+        parts = WorkerParts(
+            self._scheduling, drafts, self._transactions, stored, limits, usual, check_retention(retention)
+        )
+        self._lifecycle = Lifecycle(core, parts, self._jobs, feed)
+
+    def configure(
+        self, uri: str | None = None, *, clock: Clock | None = None, **options: Unpack[SchedulerOptions]
+    ) -> Self:
+        """Change the URI, the clock or settings after all; only before the first connection, or after `stop()`. The
+        command line does so, and so may tests."""
+        link = self._core.link
+        if self._core.worker.current is not None or link.connected:
+            raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
+        settings = make_settings({**asdict(link.settings), **options})
+        self._core.privacy.configure(settings)
+        self._registry.check_encrypted()
+        link.configure(settings, clock or link.clock, None if uri is None else choose_uri(uri))
+        return self
+
+    # -- declaring -------------------------------------------------------------------------------------------------
+
+    job = _registering(Registry.job)
+    cron = _forward("_registry", Registry.cron)
+    every = _forward("_registry", Registry.every)
+    middleware = _forward("_registry", Registry.add_middleware)
+    on_start = _forward("_registry", Registry.on_start)
+    on_stop = _forward("_registry", Registry.on_stop)
+
+    @overload
+    def on(self, event: EventName) -> Callable[[F], F]: ...
+    @overload
+    def on(self, event: EventName, callback: F) -> F: ...
+    def on(self, event: EventName, callback: Callback | None = None) -> Any:
+        """Call a function whenever something happens in this process; also usable as a decorator."""
+
+        def register(function: F) -> F:
+            self._core.events.on(event, function)
+            return function
+
+        return register if callback is None else register(callback)
+
+    def off(self, event: EventName, callback: Callback) -> None:
+        """Stop calling a function that `on` has registered."""
+        self._core.events.off(event, callback)
+
+    def archive(self, function: F) -> F:
+        """Have finished jobs archived before they are deleted: a function, plain or async, of a list of jobs.
+
+        Where it raises, they stay and are given to it again later. It may be given a job more than once.
+        """
+        self._registry.archive.register(function)
+        return function
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def schedule(
+        self, name: Named, data: Mapping[str, Any] | None = None, *, repeat: None = None, **options: Unpack[JobOptions]
+    ) -> Job: ...
+    @overload
+    async def schedule(
+        self,
+        name: Named,
+        data: Mapping[str, Any] | None = None,
+        *,
+        repeat: Rule | Mapping[str, Any],
+        **options: Unpack[RepeatOptions],
+    ) -> Schedule: ...
+    async def schedule(
+        self,
+        name: Named,
+        data: Mapping[str, Any] | None = None,
+        *,
+        repeat: Rule | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Job | Schedule:
+        """Store a job. When this returns, the job survives the loss of any one node. `name` is that of its handler, or
+        the decorated function itself. `JobOptions` lists the options of jobs.
+
+        With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
+        its `deduplicated` is True. Keys of one `dedupe_namespace` do not meet those of another, nor those of none.
+        `throttle` is such a window, by the job's name where no key is given. With
+        `debounce`, the last of a burst of calls runs, that long after it: each call changes the job that waits, and
+        returns it. With `session`, the job exists if and only if your transaction commits. `version` is that of the
+        handler that the data is written for, where this process does not have the handler itself. `guarantee` chooses
+        a guarantee for this job: "at_least_once", "at_most_once" or "exactly_once". With `encrypt`, all data or the
+        values at these paths are stored encrypted, beside what the handler has encrypted anyway. `job_id` is the id it
+        is to have, 24 hexadecimal digits: a job that has it already is returned, so that calling again is safe.
+
+        With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, or a mapping that spells one out such as
+        `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}` or `{"every": "5m"}`, store a schedule that makes such jobs,
+        and return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
+        already, nothing changes. `ScheduleOptions` lists the options of schedules.
+        """
+        return await self._scheduling.schedule(name, data, repeat=repeat, **options)
+
+    schedule_bulk = _forward("_scheduling", Scheduling.schedule_bulk)
+    get_job = _forward("_jobs", Jobs.get_job)
+    jobs = _forward("_jobs", Jobs.jobs)
+    search = _forward("_searcher", Searcher.search)
+    explain = _forward("_explainer", Explainer.explain)
+    wait = _forward("_jobs", Jobs.wait)
+    cancel = _forward("_jobs", Jobs.cancel)
+    retry = _forward("_jobs", Jobs.retry)
+    run_now = _forward("_jobs", Jobs.run_now)
+    update = _forward("_jobs", Jobs.update)
+    delete = _forward("_jobs", Jobs.delete)
+    in_transaction = _forward("_transactions", Transactions.in_transaction)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction of the scheduler's client: `async with scheduler.transaction() as tx`, then `tx.session`."""
+        return self._transactions.open()
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    async def connect(self) -> Self:
+        """Connect now instead of at the first use."""
+        await self._core.store()
+        return self
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._core.link.settings
+
+    @property
+    def uri(self) -> str | None:
+        """The URI in use, for any MongoDB client; before the embedded server is started, `embedded:` and its folder."""
+        return self._core.link.uri
+
+    @property
+    def client(self) -> Any:
+        """The AsyncMongoClient in use; for `session=`, and to look inside."""
+        return self._core.link.open_store().connection.client
+
+    def now(self) -> datetime:
+        """The database's clock, as far as this process knows it."""
+        return self._core.link.clock.now()
+
+    # -- the worker's life -----------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether this scheduler runs jobs in this process."""
+        return self._core.worker.current is not None
+
+    async def start(self) -> None:
+        """Start running jobs in this process, on this event loop. Returns once the worker is up."""
+        await self._lifecycle.start()
+
+    async def stop(self, graceful: bool = True, timeout: Seconds | None = None) -> None:
+        """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close.
+
+        Without a timeout, the setting `grace` counts (25 s, less than the 30 s that Kubernetes waits).
+        """
+        grace = self.settings.grace if timeout is None else seconds(timeout, "timeout")
+        await self._lifecycle.stop(grace if graceful else 0.0)
+
+    def stop_now(self) -> None:
+        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        self._lifecycle.stop_now()
+
+    async def run(self) -> None:
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster.
+
+        While MongoDB is not available, starting is tried again; only `start()` raises `Unavailable`.
+        """
+        await self._lifecycle.run()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Scheduler {'running' if self.running else 'stopped'}>"
+
+
+def core_of(scheduler: Scheduler) -> Core:
+    """What the parts of a Scheduler share; for other modules of this package."""
+    return scheduler._core
+
+
+def lifecycle_of(scheduler: Scheduler) -> Lifecycle:
+    """The life of a Scheduler's worker; for the blocking face."""
+    return scheduler._lifecycle
+
+
+def transactions_of(scheduler: Scheduler) -> Transactions:
+    """The transactions of a Scheduler; for the blocking face."""
+    return scheduler._transactions

@@ -1,0 +1,190 @@
+"""The verbs that store jobs and schedules: one, many, and as part of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mainspring.client.core import Core
+from mainspring.client.drafting import BulkOf, Drafts
+from mainspring.client.jobs import Jobs
+from mainspring.client.namespaces.schedules import Schedule, StoredSchedules, new_schedule_id
+from mainspring.client.transactions import Transactions
+from mainspring.engine.claim.back_pressure import Backlogs
+from mainspring.engine.handlers import Named
+from mainspring.errors import BulkError, ConfigurationError, InvalidJob, QueueFull, UnsupportedServer
+from mainspring.model.jobs.draft import OPTIONS, Draft, check_in_transaction
+from mainspring.model.jobs.job import Job, bind
+from mainspring.model.jobs.options import JobOptions
+from mainspring.model.schedules.schedule import ScheduleOptions, check_repeated, make_spec
+from mainspring.rules import Rule
+from mainspring.store import Store
+from mainspring.store.codec import encode_data, new_job
+from mainspring.store.connection import Document
+
+
+class Scheduling:
+    """Stores jobs and schedules."""
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        drafts: Drafts,
+        transactions: Transactions,
+        schedules: StoredSchedules,
+        backlogs: Backlogs,
+    ) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._drafts = drafts
+        self._transactions = transactions
+        self._schedules = schedules
+        self._backlogs = backlogs
+
+    async def schedule(
+        self,
+        name: Named,
+        data: Mapping[str, Any] | None = None,
+        *,
+        repeat: Rule | Mapping[str, Any] | None = None,
+        schedule_id: str | None = None,
+        session: Any = None,
+        **options: Any,
+    ) -> Job | Schedule:
+        """Store a job or, with `repeat`, a schedule."""
+        others = {key: options.pop(key) for key in options.keys() - OPTIONS}
+        if repeat is None and (schedule_id is not None or others):
+            raise InvalidJob(self._not_repeated(name, ["schedule_id"] if schedule_id is not None else sorted(others)))
+        draft = await self._drafts.informed(name, data, options)
+        if repeat is None:
+            return await self._store_job(draft, session)
+        check_repeated(draft, session)
+        self._check_repeat_options(name, others)
+        spec = make_spec(new_schedule_id(draft.name) if schedule_id is None else schedule_id, draft, repeat, others)
+        self._transactions.check_guarantee(await self._core.store(), draft)
+        return await self._schedules.put(spec)
+
+    async def _store_job(self, draft: Draft, session: Any) -> Job:
+        store = await self._core.store()
+        self._transactions.check_guarantee(store, draft)
+        if session is not None:
+            store.transactions.check_session(session)
+            check_in_transaction(draft)
+            await self._backlogs.check(store, draft)
+            (job,) = await self._transactions.insert_in(store, session, [draft], self._stored)
+            return job
+        document, fresh = await self._backlogs.insert(store, draft)
+        job = self._stored(document, draft, fresh)
+        if fresh:
+            self._core.announce(document, job)
+        return job
+
+    async def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = None) -> list[Job]:
+        """Store many jobs, each given as a mapping of what `schedule` takes: name, data and options.
+
+        When some are refused, the others are stored all the same and BulkError tells, item by item, what became of
+        each. With `session`, all are checked first and nothing is stored when one is refused.
+        """
+        store = await self._core.store()
+        await self._core.live_handlers.look(store)
+        kinds: dict[Named, BulkOf] = {}
+        drafts = (self._draft_item(item, store, kinds) for item in items)
+        if session is not None:
+            return await self._schedule_in(store, session, list(drafts))
+        outcomes = await self._backlogs.insert_many(store, drafts)
+        errors = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
+        for outcome in outcomes:
+            if not isinstance(outcome, Exception):
+                bind(outcome, self._jobs)
+        jobs = outcomes if not errors else [None if isinstance(o, Exception) else o for o in outcomes]
+        if self._core.events.wanted("job:created"):
+            for job in jobs:
+                if isinstance(job, Job) and not job.deduplicated:
+                    self._core.events.emit("job:created", job)
+        if outcomes:
+            self._core.worker.wake()
+        if errors:
+            raise BulkError(list(jobs), errors)
+        return jobs  # type: ignore[return-value]
+
+    async def _schedule_in(self, store: Store, session: Any, drafts: list[Draft | Exception]) -> list[Job]:
+        """All or nothing: what cannot be stored is refused before anything is."""
+        store.transactions.check_session(session)
+        errors: dict[int, Exception] = {}
+        checked: list[Draft] = []
+        for place, draft in enumerate(drafts):
+            try:
+                if isinstance(draft, Exception):
+                    raise draft
+                check_in_transaction(draft)
+                encode_data(draft.data, self._core.link.settings.max_data)
+                await self._backlogs.check(store, draft)
+                checked.append(draft)
+            except (ConfigurationError, QueueFull, UnsupportedServer) as error:
+                errors[place] = error
+        if errors:
+            raise BulkError([None] * len(drafts), errors)
+        return await self._transactions.insert_in(store, session, checked, self._stored)
+
+    def _stored(self, document: Document, draft: Draft, fresh: bool) -> Job:
+        if fresh:
+            return bind(new_job(document, dict(draft.data or {})), self._jobs)
+        return self._jobs.decode(document, deduplicated=True)
+
+    async def enqueue(self, name: str, data: Mapping[str, Any], options: JobOptions) -> Job:
+        """Store a job of a typed job object."""
+        job = await self.schedule(name, data, **options)
+        assert isinstance(job, Job)
+        return job
+
+    async def schedule_child(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+        """Store a job that a handler schedules."""
+        job = await self.schedule(name, data, **options)
+        assert isinstance(job, Job)
+        return replace(job)  # without verbs: a handler may be a plain function, or run in another process
+
+    async def draft_of_child(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+        """The draft of a job that a handler stores in the transaction of its own process."""
+        draft = await self._drafts.informed(name, data, options)
+        check_in_transaction(draft)
+        await self._backlogs.check(await self._core.store(), draft)
+        return replace(draft, gates=())
+
+    def _draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
+        """The draft of a bulk's item, or what is wrong with it."""
+        try:
+            if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:
+                found = f"a mapping of {list(item)}" if isinstance(item, Mapping) else repr(item)
+                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {found}.")
+            name, data = item["name"], item.get("data")
+            if len(item) == 1 + ("data" in item):
+                kind = kinds.get(name) if type(name) is str else None
+                if kind is None:
+                    kind = self._drafts.bulk_of(name)
+                    kinds[kind.draft.name] = kind
+                draft = self._drafts.plain(kind, data)
+            else:
+                options = {key: value for key, value in item.items() if key not in ("name", "data")}
+                draft = self._drafts.draft(name, data, options)
+                self._core.live_handlers.warn_of(draft.name)
+            if not store.connection.supports_transactions:
+                self._transactions.check_guarantee(store, draft)
+            return draft
+        except (ConfigurationError, UnsupportedServer) as error:
+            return error
+
+    def _check_repeat_options(self, name: Named, options: Mapping[str, Any]) -> None:
+        """Tell of an argument of the handler that stands among the options of its schedule."""
+        handler = self._core.handlers.own(self._core.handlers.named(name))
+        for option in options.keys() - ScheduleOptions.__annotations__.keys():
+            if handler is not None and option in handler.argument_names:
+                raise InvalidJob(self._drafts.unknown_option(name, option))
+
+    def _not_repeated(self, name: Named, options: Sequence[str]) -> str:
+        """What is wrong with options that a single job does not have."""
+        unknown = [option for option in options if option not in ("schedule_id", *ScheduleOptions.__annotations__)]
+        if not unknown:
+            return f"{options[0]} is for schedules; give repeat=… with it."
+        return self._drafts.unknown_option(name, unknown[0])

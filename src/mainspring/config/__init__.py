@@ -1,0 +1,1 @@
+"""Settings of a Scheduler, field maps, and files that only their owner can read."""

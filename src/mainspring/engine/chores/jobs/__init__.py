@@ -1,0 +1,1 @@
+"""Chores on jobs."""

@@ -1,0 +1,1 @@
+"""Chores on the slots and wait lists of limits."""

@@ -1,0 +1,1 @@
+"""Chores on what this worker knows, counts and keeps."""

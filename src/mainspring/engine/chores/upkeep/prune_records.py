@@ -1,0 +1,35 @@
+"""Deletes dedupe keys, rows of ledgers, unused gates and breakers, and dead workers that were kept long enough.
+
+In small batches. Finished jobs are the pruner's (`engine/services/pruner.py`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.engine.chores.chore import Chore
+
+_BATCH = 500
+_KEY_AGE = timedelta(hours=1)
+
+
+class PruneRecords(Chore):
+    name = "prune_records"
+    exclusive = True
+
+    @property
+    def every(self) -> float:
+        return 60.0
+
+    async def run_once(self) -> bool:
+        store = self._context.store
+        dropped = await store.dedupe_keys.prune(store.clock.now() - _KEY_AGE, _BATCH)
+        rows = await self._prune_ledger()
+        await store.gates.prune(_BATCH)
+        await store.controls.forget(_BATCH)
+        await store.workers.forget_dead()
+        return max(dropped, rows) >= _BATCH
+
+    async def _prune_ledger(self) -> int:
+        store, keep = self._context.store, self._context.settings.keep_ledger
+        return 0 if keep is None else await store.ledger.prune(store.clock.now() - timedelta(seconds=keep), _BATCH)

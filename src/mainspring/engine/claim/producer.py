@@ -1,0 +1,509 @@
+"""Getting jobs: when to look, how many to claim, and from which queue.
+
+One free slot costs one or two round trips, hundreds cost the same few: candidates are read and claimed in batches. A
+little more than the free slots is claimed when jobs are so short that a slot would otherwise wait for the next round
+trip, but only while the queue holds more than the idle workers together could take. When several workers meet at the
+head of the same queue and take from each other what they have read, they take turns for a while.
+
+Between looks the producer sleeps until the next job is due, a hint arrives, a slot becomes free, or the poll interval
+has passed, whichever is first. Hints save time; the poll is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import zlib
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mainspring.clock import monotonic
+from mainspring.config.settings import Settings
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.claim.triage import Triage
+from mainspring.engine.handlers import Handlers
+from mainspring.engine.limits.job_gates import Limits
+from mainspring.engine.limits.limiter import Limiter
+from mainspring.engine.limits.slot_shares import slots_until
+from mainspring.engine.peers import Peers
+from mainspring.engine.privacy import Privacy
+from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
+from mainspring.engine.run.completer import Completer
+from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.slots import Slots
+from mainspring.engine.service import Service
+from mainspring.model.jobs.event_names import JOB_EVENTS
+from mainspring.model.jobs.outcome import Released
+from mainspring.model.limits.limits import FAIR, Gate
+from mainspring.store import Store
+from mainspring.store.codec import DocumentId
+from mainspring.store.jobs.claim import Batch, each_once, new_claim_id
+from mainspring.store.jobs.hints import Hint
+from mainspring.store.jobs.stored_job import StoredJob
+
+logger = logging.getLogger("mainspring")
+
+_LARGEST_CLAIM = 1000
+_BACKLOG_OF_ENDS = 4000
+_CONTENDED_FOR = 2.0
+_TURN = 1.5
+_QUEUES_FOR = 10.0
+_WORTH_READING_ON = 100
+_FRESH_FOR = 0.5
+_FEW, _REMEMBERED = 32, 1000
+
+
+@dataclass(slots=True)
+class ReadAhead:
+    """Candidates read while the claim before them was under way."""
+
+    queue: str
+    task: asyncio.Task[list[StoredJob]]
+    claiming: set[DocumentId]
+    started: float
+
+    async def take(self, queue: str) -> list[StoredJob]:
+        """What was read, less what was claimed meanwhile; nothing when it is of no use any more."""
+        if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
+            await self.drop()
+            return []
+        return [job for job in await self.task if job.id not in self.claiming]
+
+    async def drop(self) -> None:
+        """It is of no use any more."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+class Producer(Service):
+    """Claims jobs for the slots of one worker."""
+
+    name = "producer"
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: Settings,
+        handlers: Handlers,
+        policies: Policies,
+        claimed_jobs: ClaimedJobs,
+        slots: Slots,
+        completer: Completer,
+        peers: Peers,
+        limiter: Limiter,
+        limits: Limits,
+        events: Callbacks,
+        secrecy: Privacy,
+        worker: str,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(store, failed)
+        self._settings = settings
+        self._handlers = handlers
+        self._policies = policies
+        self._claimed_jobs = claimed_jobs
+        self._slots = slots
+        self._completer = completer
+        self._peers = peers
+        self._limiter = limiter
+        self._limits = limits
+        self._lined: dict[str, list[StoredJob]] = {}
+        """Jobs read from the lines of limits, by queue, to be claimed with the others of their queues."""
+        self._triage = Triage(store, handlers, peers, events, secrecy)
+        self._events = events
+        self._worker = worker
+        self._failures = 0
+        self._hinted = True
+        self._deep = False
+        """Whether the last look has left due jobs behind."""
+        self._blind = False
+        self._recent: dict[DocumentId, None] = {}
+        self._last_batch = 0
+        self._claim_time = 0.01
+        self._batch_time = 0.01
+        self._barren = 0
+        self._contended_until = float("-inf")
+        self._unclear: list[Batch] = []
+        self._found_queues: list[str] = []
+        self._served: dict[str, int] = {}
+        self._found_queues_at = float("-inf")
+        # Without a change stream, no hint tells of a new queue.
+        self._queues_for = _QUEUES_FOR if store.hints.possible else settings.poll_interval
+        self._ahead_of_claim: ReadAhead | None = None
+        self._sleeping = False
+        self._history = False
+        """Whether a callback wants to hear of jobs, which are read with their earlier attempts then."""
+        self._low_water = 0
+        """How many claimed jobs may still wait for a slot when the next are claimed."""
+
+    # -- waking ----------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._hinted = True
+        self._woken.set()
+
+    def poll_all(self) -> None:
+        """Look at once, also for queues that have come up without a hint."""
+        self._found_queues_at = float("-inf")
+        self.wake()
+
+    def room(self, queued: int) -> None:
+        """A slot has become free, and so many claimed jobs wait for one: look, unless these are enough, or the last
+        look has seen all that is due."""
+        if queued <= self._low_water and (self._deep or self._hinted or self._blind):
+            self.wake()
+
+    def hint(self, hint: Hint) -> None:
+        """A job was inserted somewhere: look when it is due."""
+        queue = hint.queue
+        if hint.id in self._recent or (queue is not None and not self._serves(queue)):
+            return
+        if queue is not None and self._settings.queues is None and queue not in self._found_queues:
+            self._found_queues.append(queue)
+        wait = 0.0 if hint.run_at is None else (hint.run_at - self._store.clock.now()).total_seconds()
+        if wait > self._settings.poll_interval:
+            return
+        if not self._mine(hint):
+            wait = max(wait, 0.0) + 0.01  # another worker is first in line for this one
+        if wait <= 0:
+            self.wake()
+        else:
+            asyncio.get_running_loop().call_later(wait + 0.001, self.wake)
+
+    def _mine(self, hint: Hint) -> bool:
+        return self._share(str(hint.id), *self._peers.rank(hint.queue))
+
+    @staticmethod
+    def _share(job_id: str, rank: int, count: int) -> bool:
+        return count <= 1 or zlib.crc32(job_id.encode()) % count == rank
+
+    def _serves(self, queue: str) -> bool:
+        served = self._settings.queues is None or queue in self._settings.queues
+        return served and queue not in self._limits.paused_queues
+
+    @property
+    def resting(self) -> bool:
+        """Whether this worker has slots to spare and has seen all that is due: a hint would be news to it."""
+        return self._sleeping and not self._deep and not self._blind
+
+    @property
+    def contended(self) -> bool:
+        """Whether several workers meet at the head of a queue."""
+        return monotonic() < self._contended_until
+
+    @property
+    def round_trip(self) -> float:
+        """About how many seconds a claim takes."""
+        return self._claim_time
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    async def _recover(self, error: Exception) -> float:
+        self._failures += 1
+        await super()._recover(error)
+        self._woken.clear()  # what the failed look has put back must not cut the pause short
+        return random.uniform(0.5, 1.0) * min(0.1 * 2.0**self._failures, 5.0)
+
+    async def _end(self) -> None:
+        """Leave nothing behind: what turns out to be ours is given back at once."""
+        ahead, self._ahead_of_claim = self._ahead_of_claim, None
+        if ahead is not None:
+            await ahead.drop()
+        with suppress(Exception):
+            await self._settle_unclear()
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._stopping:
+            return
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        self._sleeping = True
+        await super()._sleep(seconds)
+        self._sleeping = False
+
+    async def run_once(self) -> float:
+        """One look; returns for how many seconds there is nothing to do unless something happens."""
+        wait = await self._look()
+        self._failures = 0
+        return wait
+
+    async def _look(self) -> float:
+        await self._settle_unclear()
+        want = self._want()
+        self._blind = want <= 0
+        if want <= 0:
+            return self._settings.poll_interval
+        await self._limiter.wait_lists.poll(self._settings.poll_interval)
+        if not self._hinted and not self._limiter.wait_lists.open:
+            wait = await self._until_due()
+            if wait > 0:
+                return wait
+        self._hinted = self._deep = False
+        self._history = self._events.any_wanted(JOB_EVENTS)
+        got = await self._claim(want)
+        if got:
+            self._barren = 0
+            return 0.0 if self._deep else await self._until_due()
+        if self._hinted:
+            return 0.0  # there is news, or what stood in the way was set aside
+        wait = await self._until_due()
+        if wait <= 0:
+            # Something is due that this worker cannot have; do not ask for it in a circle.
+            self._barren += 1
+            wait = min(self._settings.poll_interval, 0.005 * 2 ** min(self._barren, 10))
+        return wait
+
+    def _want(self) -> int:
+        """How many jobs to claim now: the free slots, and what keeps them busy during the next round trip."""
+        if len(self._completer) > _BACKLOG_OF_ENDS:
+            return 0
+        free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
+        if free > waiting:
+            return min(free - waiting + ahead, _LARGEST_CLAIM)
+        left = max(0, waiting - self._meanwhile())  # what will still wait when the claim is back
+        self._low_water = max(0, waiting - left) + ahead // 2
+        return min(ahead - left, _LARGEST_CLAIM) if left <= ahead // 2 else 0
+
+    def _ahead(self) -> int:
+        if not self._deep:
+            return 0
+        meanwhile = self._meanwhile()
+        if meanwhile < 1:
+            return 0
+        return min(self._settings.prefetch, 3 * meanwhile, 10 * self._last_batch + self._slots.concurrency)
+
+    def _meanwhile(self) -> int:
+        """How many jobs the slots get through while one claim is under way."""
+        return int(self._slots.concurrency * self._claim_time / max(self._slots.duration, 1e-6))
+
+    async def _until_due(self) -> float:
+        """Seconds until the next job of our queues is due, at most the poll interval; 0 when one is."""
+        interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
+        queues = await self._queues()
+        if not queues:
+            return interval
+        first = await self._store.claims.next_run_at(queues)
+        if first is None:
+            return interval
+        wait = (first[0] - self._store.clock.now()).total_seconds()
+        return 0.0 if wait <= 0 else min(interval, wait + 0.001)
+
+    async def _queues(self) -> list[str]:
+        """The queues to look into; those that have ready jobs, when the worker serves all."""
+        if self._settings.queues is not None:
+            return self._not_paused(self._settings.queues)
+        if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
+            self._found_queues = await self._store.claims.queues()
+            self._found_queues_at = monotonic()
+        return self._not_paused(self._found_queues)
+
+    def _not_paused(self, queues: Sequence[str]) -> list[str]:
+        paused = self._limits.paused_queues
+        return [queue for queue in queues if queue not in paused] if paused else list(queues)
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    async def _claim(self, want: int) -> int:
+        """Claim up to `want` jobs from our queues, fairly; returns how many became ours."""
+        lines = await self._read_wait_lists(want)
+        try:
+            return await self._claim_from_all(want)
+        except BaseException:
+            for line in lines:
+                self._limiter.wait_lists.poll_line(line)
+            raise
+
+    async def _claim_from_all(self, want: int) -> int:
+        queues = await self._queues()
+        if len(queues) <= 1 and not self._lined.keys() - set(queues):
+            return await self._claim_from(queues[0], want) if queues else 0
+        got = 0
+        heads = await self._store.claims.heads(queues)
+        # The queue that was served longest ago is first, so that a single free slot goes round among the queues too.
+        heads.sort(key=lambda head: self._served.get(head[1], 0))
+        self._served = {queue: self._served.get(queue, 0) for _, queue in heads}
+        for round_ in range(2):
+            # Equal shares, the queue whose first job waits longest first; what one leaves goes to the others.
+            for position, (_, queue) in enumerate(heads):
+                share = want - got if round_ else -(-(want - got) // (len(heads) - position))
+                if share > 0 and got < want:
+                    got += await self._claim_from(queue, share)
+                    self._served[queue] = max(self._served.values()) + 1
+            if got >= want or len(heads) <= 1:
+                break
+        for queue in list(self._lined):
+            got += await self._claim_from(queue, want - got) if got < want else 0
+        self._limiter.wait_lists.poll_again(job for left in self._lined.values() for job in left)
+        return got
+
+    async def _read_wait_lists(self, want: int) -> set[str]:
+        """Read the first jobs of lines that may have room; returns the lines that they are in."""
+        self._lined.clear()
+        found = await self._limiter.wait_lists.read(want, history=self._history)
+        for job in found:
+            self._lined.setdefault(job.queue, []).append(job)
+        self._deep |= self._limiter.wait_lists.more
+        return {job.line for job in found if job.line is not None}
+
+    async def _claim_from(self, queue: str, want: int) -> int:
+        started = monotonic()
+        if started >= self._contended_until:
+            return await self._claim_batch(queue, want, started)
+        await self._take_turn(queue)
+        try:
+            return await self._claim_batch(queue, want, started)
+        finally:
+            await self._store.claims.unlock_head(queue, self._worker)
+
+    async def _take_turn(self, queue: str) -> None:
+        """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
+        pause = min(max(0.02, self._batch_time), 0.15)
+        until = monotonic() + 2 * _TURN
+        while not await self._store.claims.lock_head(queue, self._worker, _TURN) and monotonic() < until:
+            self._contended_until = monotonic() + _CONTENDED_FOR
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    async def _claim_batch(self, queue: str, want: int, started: float) -> int:
+        reading_since = monotonic()
+        runnable, set_aside = await self._triage.sort(queue, await self._with_lined(queue, want))
+        self._hinted |= set_aside
+        free = max(0, self._slots.free - len(self._slots.waiting))
+        read, admitted = runnable, await self._limiter.admit(runnable, free)
+        runnable, free = list(admitted), min(free, len(admitted.now))
+        if len(runnable) < len(read):
+            self._hinted |= any(job.line is None for job in read)  # some made way for those behind them
+        if not runnable:
+            return 0
+        lines = {job.id: job.line for job in runnable if job.line is not None}
+        asked = monotonic()
+        batch, out_of_turn = await self._take(queue, runnable, free)
+        self._batch_time += (monotonic() - reading_since - self._batch_time) * 0.3
+        self._note(batch, len(runnable), monotonic() - started)
+        self._admit(batch, asked, out_of_turn)
+        if batch.lost:
+            self._limiter.not_claimed(job.id for job in runnable)
+        await self._limiter.wait_lists.count_served(batch.jobs, lines)
+        return len(batch.jobs)
+
+    async def _take(self, queue: str, runnable: list[StoredJob], free: int) -> tuple[Batch, set[DocumentId]]:
+        """Claim these; returns what became ours, and which of it is out of turn. Whatever raises, or cancels this, the
+        claim is settled before the next look, and its slots stay counted until then."""
+        lease, policies, id = self._settings.lease, self._policies, new_claim_id()
+        reading = self._read_on(queue, runnable)
+        try:
+            batch = await self._store.claims.claim(
+                runnable, self._worker, lease, policies.attempts, free, policies.once, id, self._history
+            )
+            return batch, await self._limiter.out_of_turn(batch.jobs)
+        except BaseException:
+            self._unclear.append(Batch(id, runnable, lease=lease, history=self._history))
+            raise
+        finally:
+            self._ahead_of_claim = reading
+
+    async def _with_lined(self, queue: str, want: int) -> list[StoredJob]:
+        """The next candidates of a queue, those that are ready and those from lines, in their order."""
+        found = each_once(await self._candidates(queue, want))
+        lined = self._lined.pop(queue, [])
+        if not lined:
+            return found
+        found = in_order(found, each_once(lined))
+        self._limiter.wait_lists.poll_again(job for job in found[want:] if job.line is not None)
+        return found[:want]
+
+    def _read_on(self, queue: str, claiming: list[StoredJob]) -> ReadAhead | None:
+        """Read the next candidates while a claim is under way, when the slots will have run out of jobs by then."""
+        claiming = [job for job in claiming if job.line is None]
+        if monotonic() < self._contended_until:
+            return None  # the next worker in turn will claim these
+        if len(claiming) < _WORTH_READING_ON or self._slots.queued + len(claiming) > self._meanwhile():
+            return None
+        reading = self._store.claims.candidates_after(queue, claiming, _LARGEST_CLAIM + _FEW, history=self._history)
+        task = asyncio.create_task(reading)
+        return ReadAhead(queue, task, {job.id for job in claiming}, monotonic())
+
+    def _note(self, batch: Batch, asked: int, took: float) -> None:
+        self._last_batch = len(batch.jobs)
+        self._claim_time += (took - self._claim_time) * 0.3
+        if batch.lost > 1 and batch.lost * 10 > asked:
+            self._contended_until = monotonic() + _CONTENDED_FOR
+
+    async def _candidates(self, queue: str, want: int) -> list[StoredJob]:
+        ahead, self._ahead_of_claim = self._ahead_of_claim, None
+        if ahead is not None:
+            found = await ahead.take(queue)
+            if found:
+                self._deep = True
+                return found[:want]
+        where = self._triage.to_ask_for(queue)
+        if where is not None:
+            found = await self._store.claims.candidates(queue, want, where=where, history=self._history)
+            self._deep |= len(found) >= want
+            return found
+        # Leave to idle workers what they could run at once.
+        free = max(0, self._slots.free - len(self._slots.waiting))
+        spare = self._peers.idle_slots(queue) if want > free else 0
+        found = await self._store.claims.candidates(queue, want + spare, history=self._history)
+        self._deep |= len(found) >= want + spare
+        return found[: max(free, min(want, len(found) - spare))]
+
+    def _admit(self, batch: Batch, asked: float, out_of_turn: Container[DocumentId] = ()) -> None:
+        ready = []
+        for job in batch.jobs:
+            gates = self._limiter.taken(job)
+            claimed = self._claimed(job, batch.claim, asked, gates or [])
+            self._claimed_jobs.add(claimed)
+            if gates is None or job.id in out_of_turn:
+                self._completer.add(claimed, Released())
+            elif not self._limiter.parking.park(claimed):
+                ready.append(claimed)
+        if len(ready) <= _FEW:
+            self._remember(ready)
+        self._slots.admit(ready)
+
+    def _claimed(self, job: StoredJob, claim: str, asked: float, gates: list[Gate]) -> ClaimedJob:
+        handler = self._handlers.get(job.name)
+        assert handler is not None
+        until = self._limiter.claim_end(asked)
+        if gates:
+            until = min(until, slots_until(gates))
+        return ClaimedJob(
+            job, claim, handler, asked, until, self._policies.guarantee(job, handler), gates, ahead=job.ahead
+        )
+
+    def _remember(self, those: list[ClaimedJob]) -> None:
+        """Keep the ids of jobs claimed one by one for a while: a hint about one of them comes too late."""
+        for claimed in those:
+            self._recent[claimed.id] = None
+        while len(self._recent) > _REMEMBERED:
+            del self._recent[next(iter(self._recent))]
+
+    async def _settle_unclear(self) -> None:
+        """Learn what became of claims whose reply was lost; what is ours is run, and nothing leaks."""
+        while self._unclear:
+            asked, batch = monotonic(), self._unclear[0]
+            settled = await self._store.claims.resolve(batch)
+            out_of_turn = await self._limiter.out_of_turn(settled.jobs)
+            del self._unclear[0]
+            self._admit(settled, asked, out_of_turn)
+            self._limiter.not_claimed(job.id for job in batch.jobs)
+
+
+def in_order(ready: list[StoredJob], lined: list[StoredJob]) -> list[StoredJob]:
+    """Ready jobs and those read from wait lists as one: by priority and time, and mixed evenly with those of keys in
+    round robin, which keep the order that they were read in."""
+    fair: list[StoredJob] = []
+    others: list[StoredJob] = []
+    known = set()
+    for job in lined:
+        known.add(job.id)
+        (fair if job.line is not None and job.line.startswith(f"{FAIR}:") else others).append(job)
+    others = [job for job in ready if job.id not in known] + others
+    others.sort(key=lambda job: (job.priority, job.run_at))
+    placed = [(job.priority, place / len(those), job) for those in (others, fair) for place, job in enumerate(those)]
+    return [job for *_, job in sorted(placed, key=lambda one: one[:2])]

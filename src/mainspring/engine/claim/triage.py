@@ -1,0 +1,154 @@
+"""Sorting out the candidates that this worker cannot run, so that they neither block the queue nor get lost.
+
+A late job expires. A job that cannot be decoded fails and says why. A job that no live worker can run
+(`store/jobs/requirements.py`) is held until one can. A job that another live worker can run is left to it; for a while
+this worker then asks only for the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from mainspring.clock import monotonic
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.handlers import Handlers
+from mainspring.engine.job_log import write
+from mainspring.engine.peers import Peers
+from mainspring.engine.privacy import Privacy
+from mainspring.model.explain.explanation import did_you_mean
+from mainspring.model.jobs.payload_versions import FIRST_VERSION
+from mainspring.model.printable import printable
+from mainspring.store import Store
+from mainspring.store.codec import DocumentId, decode_job
+from mainspring.store.connection import Document
+from mainspring.store.jobs.requirements import HandlerTooOld, MissingHandler, MissingKey, Requirement, any_of, none_of
+from mainspring.store.jobs.stored_job import StoredJob
+
+logger = logging.getLogger("mainspring")
+
+_MIXED_FOR = 30.0
+_MANY = 1000
+
+
+class Triage:
+    """Sorts candidates for one worker."""
+
+    def __init__(self, store: Store, handlers: Handlers, peers: Peers, events: Callbacks, secrecy: Privacy) -> None:
+        self._store = store
+        self._secrecy = secrecy
+        self._handlers = handlers
+        self._peers = peers
+        self._events = events
+        self._others: dict[str, dict[Requirement, float]] = {}
+        """What this worker lacks for jobs that it leaves to others, by queue, and until when it asks for none."""
+
+    def to_ask_for(self, queue: str) -> Document | None:
+        """What narrows a look into a queue that also holds jobs for other workers; None to ask for all."""
+        left = self._left(queue)
+        return none_of(left, self._handlers.names) if left else None
+
+    def _left(self, queue: str) -> list[Requirement]:
+        now = monotonic()
+        return [one for one, until in self._others.get(queue, {}).items() if until > now]
+
+    async def sort(self, queue: str, candidates: list[StoredJob]) -> tuple[list[StoredJob], bool]:
+        """Those candidates that can be run here, and whether others that stood in their way do so no longer."""
+        now = self._store.clock.now()
+        runnable: list[StoredJob] = []
+        late: list[StoredJob] = []
+        unmet: dict[Requirement, list[StoredJob]] = defaultdict(list)
+        cleared = False
+        mirror = self._store.connection.mirror
+        for job in candidates:
+            problem = job.problem
+            if problem is not None:
+                cleared |= await self._fail_undecodable(job, problem)
+            elif mirror.out_of_step(job.document):
+                cleared |= await self._store.mapped.follow_these([job.document]) > 0
+            elif job.overdue(now):
+                late.append(job)
+            elif (requirement := self._unmet(job)) is not None:
+                unmet[requirement].append(job)
+            else:
+                runnable.append(job)
+        if late:
+            cleared |= await self._expire(late)
+        if unmet:
+            cleared |= await self._set_aside(queue, unmet)
+        return runnable, cleared
+
+    def _unmet(self, job: StoredJob) -> Requirement | None:
+        """What this worker would need to run a job and does not have, if anything."""
+        name, handler = job.name, self._handlers.get(job.name)
+        if handler is None:
+            return MissingHandler(name)
+        version = job.data_version
+        if version > FIRST_VERSION and not self._handlers.takes(name, version):
+            return HandlerTooOld(name, version)
+        missing = self._secrecy.missing_keys(job, handler)
+        return None if missing is None else MissingKey(name, missing)
+
+    async def _fail_undecodable(self, job: StoredJob, problem: str) -> bool:
+        failed = await self._store.upkeep.fail_undecodable(job.document, problem)
+        if failed:
+            line = f"Job {printable(str(job.id))} cannot be decoded and is a dead letter now; its error says why"
+            write(logging.ERROR, line, job.log_fields(None))
+        return failed
+
+    async def _expire(self, late: list[StoredJob]) -> bool:
+        expired = await self._store.upkeep.expire_these([job.document for job in late])
+        await announce_expired(self._store, self._events, expired)
+        return bool(expired)
+
+    async def _set_aside(self, queue: str, unmet: Mapping[Requirement, list[StoredJob]]) -> bool:
+        """Hold jobs that no live worker can run; leave the others to the workers that can."""
+        hopeless = [one for one in unmet if not await self._peers.another_meets(queue, one)]
+        cleared = self._leave_to_others(queue, [one for one in unmet if one not in hopeless])
+        if hopeless:
+            lined = [job for one in hopeless for job in unmet[one] if job.line is not None]
+            cleared |= await self._hold(queue, hopeless, lined)
+            self._log_unmet(queue, hopeless)
+            # A worker that came meanwhile has registered itself before it looked for held jobs, so either it has
+            # released these or it is seen now.
+            for one in hopeless:
+                if await self._peers.another_meets(queue, one):
+                    await self._store.upkeep.release(one.by, one.where)
+        return cleared
+
+    def _log_unmet(self, queue: str, requirements: Iterable[Requirement]) -> None:
+        names = self._peers.names | set(self._handlers.own_names)
+        for one in sorted(requirements, key=lambda one: one.what):
+            meant = did_you_mean(one.name, names) if isinstance(one, MissingHandler) else ""
+            logger.warning(
+                "No worker has %s; such jobs wait in the queue %s.%s",
+                *(printable(one.what), printable(queue), printable(meant)),
+                extra={"job_name": one.name, "queue": queue},
+            )
+
+    def _leave_to_others(self, queue: str, requirements: Iterable[Requirement]) -> bool:
+        """Ask for none of these for a while; whether that is new, so that a look at the rest is worth it."""
+        left = self._left(queue)
+        until = monotonic() + _MIXED_FOR
+        self._others[queue] = {one: self._others[queue][one] for one in left} | dict.fromkeys(requirements, until)
+        return any(one not in left for one in self._others[queue])
+
+    async def _hold(self, queue: str, requirements: list[Requirement], lined: list[StoredJob]) -> bool:
+        """Hold the due jobs that need these, many at a time: a long run of them must not starve those behind it."""
+        ids: dict[Requirement, list[DocumentId]] = defaultdict(list)
+        for job in [*await self._store.claims.due(queue, any_of(requirements), _MANY), *lined]:
+            requirement = self._unmet(job)
+            if requirement is not None:
+                ids[requirement].append(job.id)
+        held = 0
+        for requirement, those in ids.items():
+            held += await self._store.upkeep.hold(those, requirement.by, requirement.note(queue))
+        return held > 0
+
+
+async def announce_expired(store: Store, events: Callbacks, ids: list[DocumentId]) -> None:
+    """Announce jobs that have expired, where a callback wants to know."""
+    if ids and events.wanted("job:expire"):
+        for document in (await store.jobs.get_many(ids)).values():
+            events.emit("job:expire", decode_job(document))

@@ -1,0 +1,1 @@
+"""Limits, rates, pauses and breakers as one worker enforces them."""

@@ -1,0 +1,364 @@
+"""What one worker has been granted of each gate, and for how long: its share.
+
+It takes from the database (`store/limits/gates.py`) what its next jobs need beyond what it has, counts its jobs against
+that, and gives back what it has no use for.
+
+All of it is bound to this worker's lease, which the heartbeat's thread renews. One unbroken stretch of the lease is a
+*term*. When a term is over, the slots that were taken in it are other workers' to take: nothing may run on them any
+longer, and nothing that is left of them may be mixed with the slots of the next term.
+
+Keeps true, whatever raises or is cancelled: the database counts at least as much for this worker as it uses. Where the
+outcome of a statement is not known, the share is `unsure`, and what this worker has is stated anew until it is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from mainspring.clock import monotonic
+from mainspring.config.settings import Settings
+from mainspring.model.limits.limits import RATE, Closed, Gate, Limit, Rate
+from mainspring.store import Store
+from mainspring.store.codec import DocumentId
+from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.store.limits.gates import Taken, Want
+
+_KEPT_IDLE = 1.0
+_LEASE_WAIT, _LEASE_STEP = 1.0, 0.02
+_FORGET = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class Term:
+    """One unbroken stretch of the lease, and until when it surely holds; `until` stays as it is once it is over."""
+
+    until: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class Passed(Gate):
+    """A gate that a job was let through: what it takes there counts in this term only."""
+
+    term: Term = field(default_factory=Term, compare=False)
+
+
+def slots_until(gates: Iterable[Gate]) -> float:
+    """Until when the slots of a job that was let through these gates are surely held."""
+    terms = (gate.term for gate in gates if isinstance(gate, Passed) and isinstance(gate.rule, Limit))
+    return min((term.until for term in terms), default=inf)
+
+
+class SlotLease:
+    """The terms of one worker's lease. The heartbeat's thread calls `extend`, the event loop everything else."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._length = settings.lease - settings.fence_margin
+        self._lock = threading.Lock()
+        self.term = Term()
+        """The term in which the event loop counts slots."""
+        self._latest = self.term
+
+    def extend(self, asked: float) -> None:
+        """The lease was renewed, as was asked for at that instant; a new term begins where the last one was over."""
+        with self._lock:
+            if asked >= self._latest.until:
+                self._latest = Term()
+            self._latest.until = self.end(asked)
+
+    def end(self, asked: float) -> float:
+        """Until when a lease surely holds that was asked for at that instant."""
+        return asked + self._length
+
+    @property
+    def holds(self) -> bool:
+        return monotonic() < self._latest.until
+
+    def lapsed(self) -> bool:
+        """Whether the term in which slots were counted is over; from now on they are counted in the next one."""
+        with self._lock:
+            if -inf < self._latest.until <= monotonic():
+                self._latest = Term()  # a renewal that is under way comes too late for the old one
+            over, self.term = self.term is not self._latest, self._latest
+        return over
+
+
+@dataclass(slots=True)
+class Share:
+    """What this worker has of one gate: `mine` of it, of which `used`; of a rate, starts, spent ones included."""
+
+    mine: int = 0
+    used: int = 0
+    limit: float = inf
+    full: bool = False
+    line: bool = False
+    rev: int = 0
+    idle_since: float = 0.0
+    over: bool = False
+    """The limit was lowered, and more than it allows may be out: nothing of it may be used again unasked."""
+    out: dict[int, Passed] = field(default_factory=dict)
+    """What `used` is made of, but for starts that were made: the passages of jobs through the gate, by identity."""
+    unsure: bool = False
+    """The database may count more for this worker than `mine`: the outcome of a statement is not known."""
+    pace: float = inf
+    """The usual time between the start and the end of a job that has a slot of it, in seconds."""
+
+    @property
+    def free(self) -> int:
+        return 0 if self.over else self.mine - self.used
+
+    @property
+    def whole(self) -> bool:
+        """Whether this worker has all that there is."""
+        return not self.over and self.mine >= self.limit
+
+    def use(self, gate: Gate, term: Term) -> Passed:
+        """Let a job through the gate."""
+        passed = Passed(gate.name, gate.rule, gate.cost, term)
+        self.out[id(passed)] = passed
+        self.used += gate.cost
+        return passed
+
+    def release(self, passed: Passed, took: float | None) -> None:
+        """A job that had a slot of it has ended, after so many seconds, or did not start."""
+        self.used -= passed.cost
+        self.idle_since = monotonic()
+        if took is not None:
+            self.pace = took if self.pace == inf else self.pace + (took - self.pace) * _FORGET
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A gate of which the database counted another number of slots for this worker than the worker itself, and what
+    both count from now on."""
+
+    gate: str
+    here: int
+    stored: int
+    corrected: int
+
+
+class Shares:
+    """The shares of one worker, by the names of the gates.
+
+    `granted` is told what was granted anew of which gate, `forgotten` that nothing of what was granted counts any more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        worker: str,
+        granted: Callable[[str, Taken], None],
+        forgotten: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._granted = granted
+        self._forgotten = forgotten
+        self._shares: dict[str, Share] = {}
+        self._asking = asyncio.Lock()
+        """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
+        self.lease = SlotLease(settings)
+
+    def __bool__(self) -> bool:
+        return bool(self._shares)
+
+    def get(self, name: str) -> Share | None:
+        return self._shares.get(name)
+
+    def open(self, name: str) -> Share:
+        """The share of a gate; a new one where there is none."""
+        return self._shares.setdefault(name, Share())
+
+    # -- using -------------------------------------------------------------------------------------------------------
+
+    def use(self, gates: Iterable[Gate]) -> list[Gate]:
+        """Let a job through these gates; returns them as what it has to release."""
+        counted, term = (Limit, Rate), self.lease.term
+        return [self._shares[gate.name].use(gate, term) if isinstance(gate.rule, counted) else gate for gate in gates]
+
+    def release(self, gate: Gate, took: float | None = None, *, unused: bool = False) -> Share | None:
+        """A job that was let through a gate has ended, after so many seconds, or was not started (`unused`). Returns
+        the share that has more room by it; none where what the job had was given up before, with its term."""
+        share = self._shares.get(gate.name)
+        if share is None or not isinstance(gate, Passed) or share.out.pop(id(gate), None) is None:
+            return None
+        if isinstance(gate.rule, Rate) and not unused:
+            return None  # a start that was made is spent
+        share.release(gate, took)
+        return share
+
+    # -- the lease ---------------------------------------------------------------------------------------------------
+
+    async def leased(self) -> bool:
+        """Whether there is a lease that slots can be bound to; waits a moment for the heartbeat where there is none."""
+        until = monotonic() + _LEASE_WAIT
+        while not self.lease.holds:
+            if monotonic() >= until:
+                return False
+            await asyncio.sleep(_LEASE_STEP)
+        return True
+
+    def check_lease(self) -> None:
+        """Forget what was granted before a lease that has run out: others may have it by now."""
+        if self.lease.lapsed():
+            self._shares.clear()
+            self._forgotten()
+
+    # -- taking ------------------------------------------------------------------------------------------------------
+
+    async def take_more(
+        self, candidates: Sequence[StoredJob], gates: Mapping[DocumentId, Sequence[Gate]], free: int
+    ) -> None:
+        """Take from the gates what these candidates need beyond what this worker has. `free` of them start at once."""
+        async with self._asking:
+            self.check_lease()
+            wants = self._wants(candidates, gates, free)
+            lacking = {name: want for name, want in wants.items() if self._lacks(name, want)}
+            if lacking:
+                await self._take(lacking)
+
+    async def _take(self, lacking: Mapping[str, Want]) -> None:
+        term = self._unsure(lacking)
+        taken = await self._store.gates.take(self._worker, lacking)
+        self.check_lease()
+        if self.lease.term is not term:
+            self._unsure(lacking)  # whether it was granted in this term or in the one that is over is not known
+            return
+        for name, grant in taken.items():
+            self._note(name, grant, lacking[name].rule)
+
+    def _unsure(self, names: Iterable[str]) -> Term:
+        """From here on the database may count more for this worker than it knows of; returns the term of now."""
+        for name in names:
+            self.open(name).unsure = True
+        return self.lease.term
+
+    def _wants(
+        self, candidates: Sequence[StoredJob], gates: Mapping[DocumentId, Sequence[Gate]], free: int
+    ) -> dict[str, Want]:
+        wants: dict[str, Want] = {}
+        for place, job in enumerate(candidates):
+            for gate in gates[job.id]:
+                if isinstance(gate.rule, Closed):
+                    break  # it comes first, and nothing need be taken in vain
+                if not isinstance(gate.rule, Limit | Rate):
+                    continue
+                want = wants.get(gate.name)
+                if want is None:
+                    share = self._shares.get(gate.name, Share())
+                    want = wants[gate.name] = Want(gate.rule, share.used if share.over else share.mine, 0)
+                if place < free or not isinstance(gate.rule, Limit):
+                    want.now += gate.cost
+                else:
+                    want.ahead += gate.cost
+        return wants
+
+    def _lacks(self, name: str, want: Want) -> bool:
+        share = self._shares.get(name)
+        if share is not None and isinstance(want.rule, Limit) and not share.over and share.mine >= want.rule.limit:
+            return False  # it has all there is
+        free = 0 if share is None else share.free
+        want.now, left = max(0, want.now - free), max(0, free - want.now)
+        want.ahead = max(0, want.ahead - left)
+        return want.now + want.ahead > 0
+
+    def _note(self, name: str, taken: Taken, rule: Limit | Rate) -> None:
+        share = self.open(name)
+        share.limit = rule.limit if isinstance(rule, Limit) else inf
+        share.mine, share.full, share.line, share.rev = taken.mine, taken.full, taken.line, taken.rev
+        share.over, share.unsure = taken.over, False
+        share.idle_since = monotonic()
+        self._granted(name, taken)
+
+    # -- giving back -------------------------------------------------------------------------------------------------
+
+    async def give_back_unused(self) -> None:
+        """Give back what this worker has had no use for: at once where others wait, else after a moment."""
+        async with self._asking:
+            keep, spent = self._unused(monotonic())
+            if keep or spent:
+                await self._give_back(keep, spent)
+
+    def _unused(self, now: float) -> tuple[dict[str, int], dict[str, int]]:
+        """How many slots of which gates to keep, and how many starts of which rates were made."""
+        keep: dict[str, int] = {}
+        spent: dict[str, int] = {}
+        for name, share in self._shares.items():
+            idle = now - share.idle_since > _KEPT_IDLE
+            if name.startswith(RATE):
+                if idle or share.unsure:
+                    spent[name] = share.used
+            elif share.mine > share.used and (share.full or share.line or share.over or idle):
+                keep[name] = share.used
+            elif share.unsure or (share.mine == 0 and idle):
+                keep[name] = share.mine
+        return keep, spent
+
+    async def _give_back(self, keep: Mapping[str, int], spent: Mapping[str, int]) -> None:
+        """Have no more than this, from before the database is told until it is known to have heard it."""
+        left = {**keep, **spent}
+        self._unsure(left)
+        shares = {name: self._shares[name] for name in left}
+        for name, share in shares.items():
+            share.mine = left[name]
+        await self._store.gates.give_back(self._worker, keep, spent)
+        for name, share in shares.items():
+            share.unsure = False
+            unused = share.mine == share.used if name in spent else share.mine == share.used == 0
+            if unused and self._shares.get(name) is share:
+                del self._shares[name]
+
+    def invalidate(self) -> None:
+        """Limits were changed: what this worker has of them counts only once it was asked for anew."""
+        for share in self._shares.values():
+            share.over = True
+
+    # -- audit -------------------------------------------------------------------------------------------------------
+
+    @property
+    def slots_out(self) -> list[Passed]:
+        """All passages of jobs through limits that are counted as used."""
+        out = (passed for share in self._shares.values() for passed in share.out.values())
+        return [passed for passed in out if isinstance(passed.rule, Limit)]
+
+    async def audit(self) -> list[Drift]:
+        """Compare what this worker has with what the database counts for it, and correct what differs.
+
+        Nothing else is said to the database about it meanwhile. What the database counts too much goes back; what it
+        counts too little is not used any more, as far as no job has it.
+        """
+        async with self._asking:
+            self.check_lease()
+            term, held = self.lease.term, self.lease.holds
+            stored = await self._store.gates.slots_of(self._worker) if held else {}
+            self.check_lease()
+            if not held or self.lease.term is not term:
+                return []
+            slots = {name for name, share in self._shares.items() if share.mine and not name.startswith(RATE)}
+            found = [await self._audited(name, stored.get(name, 0)) for name in sorted(slots | stored.keys())]
+            return [drift for drift in found if drift is not None]
+
+    async def _audited(self, name: str, stored: int) -> Drift | None:
+        share = self.open(name)
+        here = share.mine
+        if here == stored or share.unsure:  # what is not sure is settled by giving it back
+            return None
+        share.mine = min(here, max(stored, share.used))
+        share.unsure = True
+        corrected = share.mine == stored or await self._store.gates.correct(self._worker, name, stored, share.mine)
+        share.unsure, share.over = not corrected, share.over or not corrected
+        return Drift(name, here, stored, share.mine)
+
+    async def give_all_back(self) -> None:
+        """This worker stops: whatever it has is others' at once."""
+        async with self._asking:
+            spent = {name: share.used for name, share in self._shares.items() if name.startswith(RATE)}
+            keep = {name: 0 for name in self._shares if name not in spent}
+            self._shares.clear()
+            if keep or spent:
+                await self._store.gates.give_back(self._worker, keep, spent)

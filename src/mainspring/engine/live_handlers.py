@@ -1,0 +1,116 @@
+"""What live workers have registered, for jobs whose handler this process does not have.
+
+A producer without the handler takes the defaults of its jobs from here: the queue, the priority, the guarantee, and
+what is encrypted. They are read when a job of such a name is scheduled, at most once in a few seconds; a bulk, whose
+names are not known beforehand, reads at its beginning. Nothing is read while nothing is scheduled. Where they cannot be
+read, what was read last counts, and scheduling goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from mainspring.clock import monotonic
+from mainspring.engine.handlers import Handlers
+from mainspring.model.jobs.declared_defaults import JobDefaults, Registered
+from mainspring.spelling import meant_by
+from mainspring.store import Store
+from mainspring.store.deadlines import deadline
+
+logger = logging.getLogger("mainspring")
+
+_USED_FOR = 5.0
+_LOOKED_FOR_AGAIN = 1.0
+_PATIENCE = 2.0
+_WARN_EVERY = 600.0
+_WARNED_AT_MOST = 1000
+
+
+class LiveHandlers:
+    """The registry of live workers, as a Scheduler read it a few seconds ago."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._store: Store | None = None
+        self._registered: Registered | None = None
+        self._read_at = float("-inf")
+        self._reading: asyncio.Future[None] | None = None
+        self._warned: dict[str, float] = {}
+
+    def defaults(self, name: str) -> JobDefaults | None:
+        """What is known of the jobs of a name: from this process's own handler, else from live workers."""
+        handler = self._handlers.own(name)
+        if handler is not None:
+            return handler.defaults
+        return None if self._registered is None else self._registered.defaults.get(name)
+
+    async def look(self, store: Store, name: str | None = None) -> bool:
+        """Learn what live workers have registered, where that is needed for a name, or for any; whether it was read."""
+        if name is not None and self._handlers.own(name) is not None:
+            return False
+        if store is not self._store:  # another connection, maybe on another event loop
+            self._store, self._registered = store, None
+            self._reading, self._read_at = None, float("-inf")
+        if not self._is_old(name):
+            return False
+        while self._is_old(name):  # again, where the call that was reading is cancelled
+            if self._reading is None:
+                await self._read_for_all(store)
+            else:
+                await asyncio.shield(self._reading)
+        return True
+
+    async def _read_for_all(self, store: Store) -> None:
+        """Read; calls that come meanwhile wait for it, and all go on at once, so that they share a write."""
+        self._reading = reading = asyncio.get_running_loop().create_future()
+        try:
+            await self._read(store)
+        finally:
+            if self._reading is reading:
+                self._reading = None
+            reading.set_result(None)
+
+    def _is_old(self, name: str | None) -> bool:
+        """Whether to read anew. A name that no worker had may have one now, so that it is looked for again sooner."""
+        known = self._registered is not None and (name is None or name in self._registered.defaults)
+        return monotonic() - self._read_at >= (_USED_FOR if known else _LOOKED_FOR_AGAIN)
+
+    async def _read(self, store: Store) -> None:
+        try:
+            with deadline(_PATIENCE):
+                self._registered = await store.workers.registered()
+        except Exception as error:
+            if self._may_warn(""):
+                logger.warning(
+                    "What live workers have registered could not be read (%s); jobs whose handler this process does "
+                    "not have get the queue, priority and encryption that were known before, or the defaults",
+                    error,
+                )
+        self._read_at = monotonic()
+
+    def warn_of(self, name: str) -> None:
+        """Tell, once in a while, of a name that neither this process nor a live worker has a handler for."""
+        registered = self._registered
+        if registered is None or registered.any_name or name in registered.defaults:
+            return
+        if self._handlers.get(name) is not None or not self._may_warn(name):
+            return
+        meant = meant_by(name, {*registered.defaults, *self._handlers.own_names})
+        logger.warning(
+            "No live worker has a handler for %r, and neither has this process: such jobs wait for a worker that has "
+            "one, and its queue, priority and encryption do not count for those that are stored until then.%s",
+            name,
+            "" if meant is None else f" Did you mean {meant!r}?",
+        )
+
+    def _may_warn(self, subject: str) -> bool:
+        now = monotonic()
+        if now - self._warned.get(subject, float("-inf")) < _WARN_EVERY:
+            return False
+        if len(self._warned) >= _WARNED_AT_MOST:
+            self._warned = {one: at for one, at in self._warned.items() if now - at < _WARN_EVERY}
+            if len(self._warned) >= _WARNED_AT_MOST:
+                return False
+        self._warned[subject] = now
+        return True

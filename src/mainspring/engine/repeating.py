@@ -1,0 +1,50 @@
+"""A thread that does one thing again and again, until it is told to stop.
+
+No error ends it. Where it ends all the same (a `SystemExit`, the interpreter's own trouble), `ensure()` starts another
+one; the event loop calls it regularly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger("mainspring")
+
+
+class Repeating:
+    """The thread. `act` is called every `step` seconds."""
+
+    def __init__(self, name: str, step: float, act: Callable[[], None]) -> None:
+        self._name = name
+        self._step = step
+        self._act = act
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def ensure(self) -> None:
+        """Start another thread where this one has died."""
+        if self._thread is not None and not self._thread.is_alive() and not self._stop.is_set():
+            logger.error("The thread %s has died; another one takes its place", self._name)
+            self.start()
+
+    def tell_to_stop(self) -> None:
+        self._stop.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._act()
+            except Exception:
+                logger.exception("The thread %s met an error; it goes on", self._name)
+            self._stop.wait(self._step)

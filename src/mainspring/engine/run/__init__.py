@@ -1,0 +1,1 @@
+"""Running: a claimed job from its slot to its stored end."""

@@ -1,0 +1,377 @@
+"""The claimed jobs of this worker: each from its claim until its end is stored, with its state written down.
+
+    CLAIMED ──► WAITING ──► RUNNING ──► ENDING ──► ENDED
+     │   ▲         │                      ▲
+     ▼   │         └──────────────────────┤  given back before it was started
+    PARKED ───────────────────────────────┘
+
+Only the methods of `ClaimedJob` change one. The event loop makes the transitions, and each method checks that its own
+is allowed. The heartbeat's threads renew the lease and ask a job to stop; where they meet the event loop, on the lease,
+the slots that bound it and the reasons to stop, the methods hold the job's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from mainspring.clock import monotonic
+from mainspring.engine.handlers import Handler
+from mainspring.engine.limits.slot_shares import slots_until
+from mainspring.engine.run.attempt_notes import AttemptNotes
+from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
+from mainspring.model.jobs.outcome import Outcome
+from mainspring.model.limits.controls import Probe
+from mainspring.model.limits.limits import Gate, SequenceGate
+from mainspring.model.privacy.redaction import NO_REDACTION, Redactor
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Document
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.store.privacy.cipher import Cipher
+
+
+class ClaimState(Enum):
+    """Where a claimed job is."""
+
+    CLAIMED = "claimed"
+    """It has its slots of limits, and is about to be placed."""
+    PARKED = "parked"
+    """It waits for a slot of a limit that this worker has taken."""
+    WAITING = "waiting"
+    """It waits for one of this worker's own slots."""
+    RUNNING = "running"
+    """It has a slot, and its task runs the attempt."""
+    ENDING = "ending"
+    """Its outcome is known and is being stored. The lease is still renewed."""
+    ENDED = "ended"
+    """Its end is stored, or is another worker's to store."""
+
+
+class StopReason(Enum):
+    """Why a handler is to come to an end. There may be several."""
+
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """The claim is not this worker's any more, or may not be."""
+    RELEASED = "released"
+    """The worker stops."""
+    TIMED_OUT = "timed out"
+
+
+class LeasePhase(Enum):
+    """Whether the heartbeat renews the claim."""
+
+    RENEWED = "renewed"
+    FROZEN = "frozen"
+    """A transaction is under way that will write the document: a renewal would conflict with it."""
+    COMMITTING = "committing"
+    """The transaction writes the job's end and commits. It tells whether the claim held: there is nothing to fence."""
+
+
+class IllegalTransition(AssertionError):
+    """A claimed job was to enter a state that cannot follow the one that it is in."""
+
+
+class Killable(Protocol):
+    """The process that runs a handler."""
+
+    def kill(self) -> None:
+        """End it for sure; from any thread."""
+
+
+_NONE: frozenset[StopReason] = frozenset()
+_NOT_ENDED = (ClaimState.RUNNING, ClaimState.WAITING, ClaimState.CLAIMED, ClaimState.PARKED)
+
+
+@dataclass(slots=True, eq=False)
+class ClaimedJob:
+    """One claimed job. Others read its fields; its methods alone write them."""
+
+    job: StoredJob
+    """The job as it is stored."""
+    claim: str
+    handler: Handler
+    renewed_at: float
+    """When the claim was made or last renewed (monotonic, taken before it was asked for)."""
+    valid_until: float
+    """Until when it surely holds: the lease less the margin for fencing, and no longer than its slots."""
+    guarantee: str = AT_LEAST_ONCE
+    gates: list[Gate] = field(default_factory=list)
+    """The gates that it came through, and whose slots it has."""
+    ahead: bool = False
+    """Claimed ahead, and the database does not know yet that it has been started."""
+    state: ClaimState = ClaimState.CLAIMED
+    awaits: list[Gate] = field(default_factory=list)
+    """The gates that it waits for while it is parked."""
+    stops: frozenset[StopReason] = _NONE
+    cancel_reason: str = ""
+    phase: LeasePhase = LeasePhase.RENEWED
+    frozen_at: float | None = None
+    """When its transaction began (monotonic)."""
+    renew_until: float = float("inf")
+    """From then on it is not renewed: its handler should have stopped long ago."""
+    task: asyncio.Task[Outcome] | None = None
+    process: Killable | None = None
+    """The process that runs its handler, where one does."""
+    started: float | None = None
+    started_at: datetime | None = None
+    took: float | None = None
+    """How many seconds its handler took."""
+    opened: StoredJob | None = None
+    """The job as its handler is shown it, where that differs from what is stored."""
+    cipher: Cipher | None = None
+    """Encrypts what its handler finds out, where the job is encrypted."""
+    redactor: Redactor = NO_REDACTION
+    """Keeps values of its data out of what is told and stored of the attempt."""
+    notes: AttemptNotes = field(default_factory=AttemptNotes)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def id(self) -> DocumentId:
+        return self.job.id
+
+    @property
+    def token(self) -> int:
+        return self.job.token
+
+    # -- transitions, on the event loop ----------------------------------------------------------------------------
+
+    def park(self, awaits: list[Gate]) -> None:
+        """It waits for slots of limits."""
+        self._enter(ClaimState.PARKED, ClaimState.CLAIMED)
+        self.awaits = awaits
+
+    def unpark(self, gates: list[Gate]) -> None:
+        """It has the slots that it waited for."""
+        self._enter(ClaimState.CLAIMED, ClaimState.PARKED)
+        with self._lock:
+            self.awaits, self.gates = [], gates
+            self.valid_until = min(self.valid_until, slots_until(gates))
+
+    def wait(self) -> None:
+        """It waits for one of the worker's own slots."""
+        self._enter(ClaimState.WAITING, ClaimState.CLAIMED)
+
+    def run(self, task: asyncio.Task[Outcome]) -> None:
+        """It has a slot."""
+        self._enter(ClaimState.RUNNING, ClaimState.WAITING)
+        self.task = task
+
+    def end(self) -> None:
+        """Its outcome is known; it may not have been started at all."""
+        self._enter(ClaimState.ENDING, *_NOT_ENDED)
+
+    def ended(self) -> None:
+        """Its end is stored."""
+        self._enter(ClaimState.ENDED, ClaimState.ENDING)
+
+    def _enter(self, state: ClaimState, *after: ClaimState) -> None:
+        if self.state not in after:
+            raise IllegalTransition(f"Job {self.id} is {self.state.value} and cannot become {state.value}.")
+        self.state = state
+
+    # -- the attempt -----------------------------------------------------------------------------------------------
+
+    def begin(self, started: float, started_at: datetime) -> None:
+        """Its handler is about to be called."""
+        self.started, self.started_at = started, started_at
+
+    def renew_for(self, seconds: float) -> None:
+        """Renew it no longer than so many seconds from its start."""
+        assert self.started is not None
+        self.renew_until = self.started + seconds
+
+    def start_noted(self) -> None:
+        """The database knows that it has been started."""
+        self.ahead = False
+
+    def attempt_over(self) -> None:
+        """Its task has ended."""
+        if self.started is not None:
+            self.took = monotonic() - self.started
+
+    def use_process(self, process: Killable | None) -> None:
+        """Its handler runs in this process from now on; None: in none of its own."""
+        self.process = process
+
+    def finish(self, worker: str, started: datetime, ended: datetime, outcome: Outcome) -> Finish:
+        """Its end, as it is to be stored."""
+        job, notes = self.job, self.notes
+        return Finish(
+            job.id,
+            job.token,
+            job.tries,
+            worker,
+            started,
+            ended,
+            outcome,
+            tuple(notes.log),
+            notes.new_progress,
+            job.name,
+            notes.log_cut,
+        )
+
+    # -- what its handler sees -------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> StoredJob:
+        """The job as its handler is shown it."""
+        return self.job if self.opened is None else self.opened
+
+    def show(self, data: Mapping[str, Any], steps: list[Document] | None = None) -> None:
+        """Let the handler see other data than what is stored."""
+        self.opened = self.shown.shown_with(data, steps)
+
+    def encrypt_with(self, cipher: Cipher) -> None:
+        """What its handler finds out is to be encrypted."""
+        self.cipher = cipher
+
+    def redact_with(self, redactor: Redactor) -> None:
+        """These values must not be seen."""
+        self.redactor = redactor
+
+    def step_kept(self, entry: Document) -> None:
+        """A step is stored. The handler sees its result, and others see what is stored."""
+        if self.opened is not None:
+            self.job.add_step(entry)
+
+    # -- slots of limits -------------------------------------------------------------------------------------------
+
+    def give_up_slots(self) -> list[Gate]:
+        """The slots that are free as soon as its handler has ended, before that is stored."""
+        return self._give_up(lambda rule: not isinstance(rule, SequenceGate | Probe)) if self.gates else []
+
+    def give_up_probes(self) -> list[Gate]:
+        """The slots of probes, which are free once their outcome has been counted."""
+        return self._give_up(lambda rule: isinstance(rule, Probe)) if self.gates else []
+
+    def give_up_gates(self) -> list[Gate]:
+        """All that is left: which job is next in a sequence is read from what is stored."""
+        gates, self.gates = self.gates, []
+        return gates
+
+    def _give_up(self, free: Callable[[Any], bool]) -> list[Gate]:
+        given = [gate for gate in self.gates if free(gate.rule)]
+        if given:
+            self.gates = [gate for gate in self.gates if not free(gate.rule)]
+        return given
+
+    # -- the lease, also in the heartbeat's threads ----------------------------------------------------------------
+
+    def renewed(self, asked: float, until: float) -> None:
+        """The claim was renewed, as was asked for at that instant: it holds until then, if its slots do."""
+        with self._lock:
+            self.renewed_at = asked
+            self.valid_until = min(until, slots_until(self.gates))
+
+    def slots_renewed(self, end: Callable[[float], float]) -> None:
+        """Its slots hold for longer; `end` tells how long a claim does. One that is over stays so."""
+        with self._lock:
+            if StopReason.LOST not in self.stops and monotonic() < self.valid_until:
+                self.valid_until = min(end(self.renewed_at), slots_until(self.gates))
+
+    def make_old(self) -> None:
+        """A clock that is moved by hand was moved: renew it at once."""
+        self.renewed_at = float("-inf")
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a transaction is under way that will write the document: it is not renewed meanwhile."""
+        return self.phase is not LeasePhase.RENEWED
+
+    @property
+    def committing(self) -> bool:
+        return self.phase is LeasePhase.COMMITTING
+
+    def freeze(self) -> float:
+        """Its transaction begins; returns when (monotonic)."""
+        with self._lock:
+            self.phase = LeasePhase.FROZEN
+            self.frozen_at = now = monotonic()
+        return now
+
+    def commit(self) -> None:
+        """Its transaction commits, or is known to have committed."""
+        with self._lock:
+            if self.phase is LeasePhase.FROZEN:
+                self.phase = LeasePhase.COMMITTING
+
+    def thaw(self) -> None:
+        """Its transaction is over."""
+        with self._lock:
+            self.phase, self.frozen_at = LeasePhase.RENEWED, None
+
+    # -- stopping, also in the heartbeat's threads -----------------------------------------------------------------
+
+    def ask_to_stop(self, reason: StopReason, note: str = "") -> None:
+        """Tell its handler to stop. A process of its own is killed; `interrupt` does the rest on the event loop."""
+        with self._lock:
+            if reason is StopReason.CANCELLED:
+                self.cancel_reason = note
+            self.stops |= {reason}
+        process = self.process  # read once: the event loop takes it away when the process has ended
+        if process is not None:
+            process.kill()
+
+    def interrupt(self) -> None:
+        """Cancel the handler, on the event loop; a process of its own is killed as well."""
+        process = self.process
+        if process is not None:
+            process.kill()
+        if self.task is not None and not self.task.done():
+            self.task.cancel()  # not to depend on hearing that the process is dead
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the handler should come to an end."""
+        return bool(self.stops)
+
+    @property
+    def lost(self) -> bool:
+        return StopReason.LOST in self.stops
+
+    @property
+    def cancelled(self) -> bool:
+        return StopReason.CANCELLED in self.stops
+
+    @property
+    def released(self) -> bool:
+        return StopReason.RELEASED in self.stops
+
+    @property
+    def timed_out(self) -> bool:
+        return StopReason.TIMED_OUT in self.stops
+
+
+class ClaimedJobs:
+    """All claimed jobs of this worker, by id. The heartbeat's threads read them."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[DocumentId, ClaimedJob] = {}
+
+    def add(self, claimed: ClaimedJob) -> None:
+        """Keep a claimed job. An older claim of it that this worker still acts on is lost: its handler is told so."""
+        before = self._by_id.get(claimed.id)
+        self._by_id[claimed.id] = claimed
+        if before is not None and before is not claimed:
+            before.ask_to_stop(StopReason.LOST)
+            before.interrupt()
+
+    def remove(self, claimed: ClaimedJob) -> None:
+        if self._by_id.get(claimed.id) is claimed:
+            del self._by_id[claimed.id]
+
+    def get(self, job_id: DocumentId) -> ClaimedJob | None:
+        return self._by_id.get(job_id)
+
+    def all(self) -> list[ClaimedJob]:
+        return list(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)

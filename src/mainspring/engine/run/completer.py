@@ -1,0 +1,202 @@
+"""Writing the ends of attempts: a group commit.
+
+Attempts that end while a write is in flight go out together in the next one. A worker that runs thousands of short jobs
+writes their ends by the hundred, and one that runs a few long ones adds no delay. Until its end is known to be stored,
+a job stays among the claimed jobs and its lease is renewed; the events are announced after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from mainspring.clock import EPOCH, monotonic
+from mainspring.engine.callbacks import Callbacks, announce_progress
+from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
+from mainspring.errors import Unavailable
+from mainspring.model.jobs.guarantee import AT_MOST_ONCE, may_have_run
+from mainspring.model.jobs.outcome import Abandoned, Committed, Lost, Outcome, Released, Retried, Snoozed, Unstorable
+from mainspring.model.limits.limits import Gate
+from mainspring.store import Store
+from mainspring.store.codec import decode_job
+from mainspring.store.jobs.finish import Finish, as_finished
+from mainspring.store.refusals import brief
+
+logger = logging.getLogger("mainspring")
+
+_LARGEST = 1000
+_WRITERS = 2
+# Most errors pass, whatever they say; one that does not must not hold up the others for ever.
+_TRIES = 6
+# From this many ends in one write on, their times are rounded to a common grid, so that jobs that ended alike at
+# about the same time end in one statement (one statement per job halves the rate).
+_CROWD = 24
+_GRID = timedelta(milliseconds=50)
+_GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
+# The same where many workers crowd the server.
+_PATIENCE = 0.1
+
+
+class EndListener(Protocol):
+    """What a worker does when attempts end."""
+
+    def slots_freed(self, gates: list[Gate], took: float | None) -> None:
+        """A job has ended, after so many seconds, and leaves its slots of limits."""
+
+    def attempt_ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
+        """The end of an attempt is stored."""
+
+    def run_ended(self, schedule_id: str) -> None:
+        """The end of a run is stored whose schedule waits for it."""
+
+    def due_again(self, delay: float) -> None:
+        """A job of this worker is due again after so many seconds."""
+
+    @property
+    def contended(self) -> bool:
+        """Whether many workers crowd the server: fewer and larger writes serve all of them best."""
+
+
+class Completer:
+    """Takes endings from the executor and stores them, each exactly once."""
+
+    def __init__(
+        self,
+        store: Store,
+        claimed_jobs: ClaimedJobs,
+        events: Callbacks,
+        worker: str,
+        failed: Callable[[Exception], None],
+        listener: EndListener,
+    ) -> None:
+        self._store = store
+        self._claimed_jobs = claimed_jobs
+        self._events = events
+        self._worker = worker
+        self._failed = failed
+        self._listener = listener
+        self._waiting: list[tuple[ClaimedJob, Outcome, datetime]] = []
+        self._writers: set[asyncio.Task[None]] = set()
+        self._loops = 0
+        self._last = 0
+        self._in_flight = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, claimed: ClaimedJob, ending: Outcome) -> None:
+        """Store this ending as soon as possible."""
+        if isinstance(ending, Released) and ending.started and claimed.guarantee == AT_MOST_ONCE:
+            stopped = "Its worker was stopped, or lost its claim, before the handler had finished."
+            ending = Abandoned(may_have_run(stopped, claimed.id))
+        claimed.end()
+        slots = claimed.give_up_slots()
+        if slots:
+            self._listener.slots_freed(slots, claimed.took)
+        if isinstance(ending, Lost | Committed):
+            self._done(claimed, ending, self._finish(claimed, ending, self._store.clock.now(), crowd=False))
+            return
+        self._waiting.append((claimed, ending, self._store.clock.now()))
+        if self._loops == 0 or (self._loops < _WRITERS and len(self._waiting) >= _CROWD):
+            self._loops += 1
+            writer = asyncio.create_task(self._write_loop())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+
+    async def drain(self) -> None:
+        """Wait until everything is stored."""
+        while self._writers:
+            await asyncio.wait(list(self._writers))
+
+    async def _write_loop(self) -> None:
+        try:
+            while self._waiting:
+                if self._last >= _CROWD:
+                    await self._gather()
+                taken, self._waiting = self._waiting[:_LARGEST], self._waiting[_LARGEST:]
+                self._last = len(taken)
+                if taken:
+                    await self._write(taken)
+        finally:
+            # In the same step in which nothing was found waiting: whatever ends from here on needs a new write loop.
+            self._loops -= 1
+
+    async def _write(self, taken: list[tuple[ClaimedJob, Outcome, datetime]]) -> None:
+        self._in_flight += len(taken)
+        try:
+            await self._store_all(taken)
+        finally:
+            self._in_flight -= len(taken)
+
+    async def _gather(self) -> None:
+        """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""
+        patience, enough = (_PATIENCE, _LARGEST) if self._listener.contended else (_GATHER, _ENOUGH)
+        until = monotonic() + patience
+        while len(self._waiting) < enough and len(self._waiting) + self._in_flight < len(self._claimed_jobs):
+            if monotonic() >= until:
+                return
+            await asyncio.sleep(_GATHER_STEP)
+
+    async def _store_all(self, taken: list[tuple[ClaimedJob, Outcome, datetime]], tries: int = _TRIES) -> None:
+        crowd = len(taken) >= _CROWD
+        finishes = [self._finish(claimed, ending, ended, crowd) for claimed, ending, ended in taken]
+        pause = 0.05
+        while True:
+            try:
+                endings = await self._store.finishing.finish(finishes, final=tries <= 1)
+                break
+            except Unavailable as error:
+                self._failed(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+            except Exception as error:
+                self._failed(error)
+                tries -= 1
+                if tries > 0:
+                    await asyncio.sleep(pause)
+                    pause *= 2
+                    continue
+                if len(taken) == 1:
+                    endings = [Unstorable(brief(error))]
+                    break
+                for one in taken:
+                    await self._store_all([one], tries=1)
+                return
+        for (claimed, _, _), finish, ending in zip(taken, finishes, endings, strict=True):
+            try:
+                self._done(claimed, ending, finish)
+            except Exception:  # the ends of the others are stored, too, and have to be told of
+                logger.exception("The end of job %s is stored, but not all of the worker could be told", claimed.id)
+
+    def _finish(self, claimed: ClaimedJob, ending: Outcome, ended: datetime, crowd: bool) -> Finish:
+        started = claimed.started_at or ended
+        if crowd:
+            started, ended = _on_grid(started), _on_grid(ended)
+        return claimed.finish(self._worker, started, ended, ending)
+
+    def _done(self, claimed: ClaimedJob, ending: Outcome, finish: Finish) -> None:
+        claimed.ended()
+        self._claimed_jobs.remove(claimed)
+        self._listener.attempt_ended(claimed, ending)
+        if claimed.gates:
+            self._listener.slots_freed(claimed.give_up_gates(), None)
+        if isinstance(ending, Retried | Snoozed):
+            self._listener.due_again(ending.delay)
+        elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, Lost | Released):
+            self._listener.run_ended(schedule)
+        if not isinstance(ending, Lost | Snoozed | Released):
+            announce_progress(self._events, claimed, finish.progress)
+        if ending.event is None or not self._events.wanted(ending.event):
+            return
+        document = claimed.job.document
+        if not isinstance(ending, Lost):
+            document = as_finished(document, replace(finish, ending=ending))
+        self._events.emit(ending.event, decode_job(document))
+
+
+def _on_grid(instant: datetime) -> datetime:
+    return instant - (instant - EPOCH) % _GRID

@@ -1,0 +1,195 @@
+"""What a handler is given: the facts of its job, and what it can do about it.
+
+`JobContext` is the async one, `BlockingJobContext` its face for sync handlers. Both speak to an `Agent`: the worker
+itself, or, in a process of its own, the pipe to the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol
+
+from mainspring.engine.handlers import ContextMarker, Named
+from mainspring.engine.run.steps import Steps
+from mainspring.engine.run.sync_bridge import BlockingContext, Portal
+from mainspring.errors import ConfigurationError
+from mainspring.model.jobs.job import Job
+from mainspring.store.blocking import Blocking, unwrap
+from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.store.jobs.transactions import Transaction
+
+
+class Agent(Protocol):
+    """The side of the context that carries out the handler's requests."""
+
+    def note_progress(self, percent: float, note: str | None) -> None: ...
+
+    def note_log(self, line: str) -> None: ...
+
+    def is_stopping(self) -> bool: ...
+
+    @property
+    def idempotency_key(self) -> str: ...
+
+    async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+    @property
+    def steps(self) -> Steps: ...
+
+
+class Noted:
+    """What `progress()` and `log()` return: nothing, but it may be awaited."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_NOTED = Noted()
+
+
+class _Facts(ContextMarker):
+    """The facts of the job being run. `attempt` counts from 1; `token` is the fence of this claim."""
+
+    __slots__ = ("_agent", "_job")
+
+    def __init__(self, job: StoredJob, agent: Agent) -> None:
+        self._job = job
+        self._agent = agent
+
+    @property
+    def id(self) -> str:
+        return str(self._job.id)
+
+    @property
+    def name(self) -> str:
+        return self._job.name
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        return self._job.data
+
+    @property
+    def queue(self) -> str:
+        return self._job.queue
+
+    @property
+    def priority(self) -> int:
+        return self._job.priority
+
+    @property
+    def attempt(self) -> int:
+        return self._job.tries
+
+    @property
+    def token(self) -> int:
+        return self._job.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for the outside to know this job by: the same over all attempts, and when it is run again by hand."""
+        return self._agent.idempotency_key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._job.tags
+
+    @property
+    def run_at(self) -> datetime:
+        return self._job.run_at
+
+    @property
+    def schedule_id(self) -> str | None:
+        return self._job.schedule_id
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        return self._job.scheduled_for
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether this handler should stop: cancelled, timed out, claim lost, or the worker shuts down."""
+        return self._agent.is_stopping()
+
+    def progress(self, percent: float, note: str | None = None) -> Noted:
+        """Say how far the job is, 0 to 100. Stored within about half a second; need not be awaited."""
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
+            raise ConfigurationError(f"progress is a number from 0 to 100, not {percent!r}.")
+        self._agent.note_progress(float(percent), None if note is None else str(note))
+        return _NOTED
+
+    def log(self, line: str) -> Noted:
+        """Add a line to this attempt's log. Stored within about half a second; need not be awaited."""
+        self._agent.note_log(str(line))
+        return _NOTED
+
+
+class JobContext(_Facts):
+    """The context of an async handler."""
+
+    __slots__ = ()
+
+    async def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        return await self._agent.schedule(name, data, options)
+
+    async def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+
+        The function may be async; a plain one is called on the event loop, as any call would be. The result is stored
+        by a majority when this returns, and is what was stored: a tuple comes back as a list, always.
+        """
+        return await self._agent.steps.run(name, function, args, kwargs)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        return self._agent.transaction()
+
+
+class BlockingTransaction:
+    """An open transaction as a sync handler sees it: `session`, `db`, and `result` to be set."""
+
+    def __init__(self, inner: Transaction, portal: Portal) -> None:
+        self._inner = inner
+        self.session = Blocking(inner.session, portal.call)
+        self.db = Blocking(inner.db, portal.call)
+
+    @property
+    def result(self) -> Any:
+        return self._inner.result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._inner.result = value
+
+
+class BlockingJobContext(_Facts):
+    """The context of a sync handler: the same, and what it does it waits for."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(self, job: StoredJob, agent: Agent, portal: Portal) -> None:
+        super().__init__(job, agent)
+        self._portal = portal
+
+    def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        plain = {key: unwrap(value) for key, value in options.items()}
+        return self._portal.call(self._agent.schedule(name, data, plain))
+
+    def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
+
+        The function runs in the handler's thread. The result is stored by a majority when this returns, and is what
+        was stored: a tuple comes back as a list, always.
+        """
+        return self._agent.steps.run_blocking(name, function, args, kwargs, self._portal.call)
+
+    def transaction(self) -> BlockingContext[BlockingTransaction]:
+        """A transaction in which the handler's writes and the job's completion commit together or not at all."""
+        portal = self._portal
+        return BlockingContext(portal, self._agent.transaction(), lambda inner: BlockingTransaction(inner, portal))

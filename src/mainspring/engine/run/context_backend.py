@@ -1,0 +1,183 @@
+"""The worker's side of a running handler: carries out what its context is asked for, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mainspring.clock import monotonic
+from mainspring.config.settings import Settings
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.handlers import Named
+from mainspring.engine.privacy import sealed_result
+from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
+from mainspring.errors import ClaimLost, MainspringError, Unavailable
+from mainspring.model.jobs.draft import Draft
+from mainspring.model.jobs.guarantee import idempotency_key
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.outcome import Completed
+from mainspring.store import Store
+from mainspring.store.codec import MAX_LOG_LINE, cut, encode_progress, encode_result
+from mainspring.store.connection import Document
+from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.transactions import Transaction
+
+# Between two tries to store the result of a step.
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ChildScheduling:
+    """How jobs are scheduled from a handler."""
+
+    schedule: Callable[[Named, Any, dict[str, Any]], Awaitable[Job]]
+    draft: Callable[[Named, Any, dict[str, Any]], Awaitable[Draft]]
+    """Checks a job that another process is to store in its transaction."""
+    announce: Callable[[Document, Job], None]
+    """Tells of a job that is stored."""
+
+
+class ContextBackend:
+    """Serves one handler's context from the event loop that runs it."""
+
+    def __init__(
+        self,
+        claimed: ClaimedJob,
+        store: Store,
+        settings: Settings,
+        events: Callbacks,
+        worker: str,
+        enqueuer: ChildScheduling,
+    ) -> None:
+        self._claimed = claimed
+        self._store = store
+        self._settings = settings
+        self._events = events
+        self._worker = worker
+        self._enqueuer = enqueuer
+        self.used_transaction = False
+        self.told_to_stop = False
+        """Whether the handler has asked if it should stop, and knows that it should."""
+        self.committed: Completed | None = None
+        self._steps: Steps | None = None
+        self.result_note: str | None = None
+        """Why the result that a process has sent over is not all of what its handler returned."""
+
+    def note_progress(self, percent: float, note: str | None) -> None:
+        note = None if note is None else self._claimed.redactor.text(note)
+        self._claimed.notes.set_progress(encode_progress(percent, note))
+
+    def note_log(self, line: str) -> None:
+        self._claimed.notes.add_line(cut(self._claimed.redactor.text(line), MAX_LOG_LINE))
+
+    def is_stopping(self) -> bool:
+        self.told_to_stop = self._claimed.stopping
+        return self.told_to_stop
+
+    async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+        return await self._enqueuer.schedule(name, data, self._of_child(options))
+
+    async def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+        """A child job, checked, that the handler's own process is to store in its transaction."""
+        return await self._enqueuer.draft(name, data, self._of_child(options))
+
+    def made(self, document: Document, job: Job) -> None:
+        """The handler's own process has stored a child job."""
+        self._enqueuer.announce(document, job)
+
+    def _of_child(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"parent_id": str(self._claimed.id), **options}
+
+    @property
+    def idempotency_key(self) -> str:
+        return idempotency_key(self._claimed.id, self._store.connection.jobs.full_name)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of this attempt; most handlers have none."""
+        if self._claimed.lost:
+            raise ClaimLost(f"Job {self._claimed.id} is not held by this worker any more; no further step is run.")
+        if self._steps is None:
+            self._steps = Steps(self._claimed.shown, self._settings.max_result, self._keep_step)
+        return self._steps
+
+    def begin_again(self) -> None:
+        """The handler is run again within the same attempt."""
+        if self._steps is not None:
+            self._steps.begin_again()
+
+    async def keep_step(self, name: str, result: Any) -> dict[str, Any]:
+        """Store a step that a process of the handler's own has run."""
+        entry = await self._keep_step(name, result)
+        self.steps.note(entry)
+        return entry
+
+    async def _keep_step(self, name: str, result: Any) -> dict[str, Any]:
+        """Store a step; again, while the server cannot be reached and the claim holds: what it has done is done."""
+        claimed = self._claimed
+        sealed = None if claimed.cipher is None else claimed.cipher.encrypt_step(claimed.job.document, name, result)
+        stored, key_id = (result, None) if sealed is None else (sealed.to_document(), sealed.key_id)
+        while True:
+            try:
+                entry = await self._store.steps.keep(claimed.id, claimed.token, name, claimed.job.tries, stored, key_id)
+                break
+            except Unavailable:
+                if claimed.stopping or monotonic() >= claimed.valid_until:
+                    raise
+                await asyncio.sleep(_PAUSE)
+        if entry is None:
+            raise ClaimLost(f"Job {claimed.id} is not held by this worker any more; step {name!r} was not kept.")
+        claimed.step_kept(entry)
+        return {**entry, "result": result}
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        if self.committed is not None:
+            raise MainspringError("This job has completed in an earlier transaction; a job has one only.")
+        self.used_transaction = True
+        steps = self.steps
+        steps.closed = IN_TRANSACTION
+        try:
+            await self.freeze()
+            async with self._store.transactions.completing(self._finish) as transaction:
+                yield transaction
+        finally:
+            self._claimed.thaw()
+            steps.closed = None
+        steps.closed = COMPLETED
+        assert isinstance(transaction.completion, Completed)
+        self.committed = transaction.completion
+
+    def thaw(self, completed: Completed | None) -> None:
+        """A transaction in the handler's own process is over; `completed` tells what it has committed."""
+        self._claimed.thaw()
+        self.used_transaction = True
+        self.committed = completed
+
+    async def freeze(self) -> None:
+        """Keep the heartbeat off the document while the transaction lasts: a renewal in between would conflict.
+
+        It has half a lease at least. That the job has been started is noted, too: later this would conflict as well.
+        """
+        claimed = self._claimed
+        asked = claimed.freeze()
+        if claimed.ahead or claimed.valid_until - asked < self._settings.lease * 2 / 3:
+            if not await self._store.claims.renew_one(claimed.id, claimed.token, self._settings.lease):
+                raise ClaimLost(f"Job {claimed.id} is not held by this worker any more.")
+            claimed.start_noted()
+            claimed.renewed(asked, asked + self._settings.lease - self._settings.fence_margin)
+
+    def _finish(self, transaction: Transaction) -> Finish:
+        claimed = self._claimed
+        claimed.commit()
+        result, note = encode_result(transaction.result, self._settings.max_result)
+        result = sealed_result(claimed, result)
+        now = self._store.clock.now()
+        return claimed.finish(self._worker, claimed.started_at or now, now, Completed(result, note))

@@ -1,0 +1,362 @@
+"""Running one claimed job, from its document to its ending.
+
+The steps: find the arguments, announce the start, call the handler where it belongs (event loop, thread or process)
+within its timeout, and decide on one ending, in one place (`_judge`). Nothing here writes to the database, and nothing
+a handler does escapes from here: an ending holds plain values only, whatever the handler has returned or raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from mainspring.clock import monotonic
+from mainspring.config.settings import Settings
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.handlers import refuse_coroutine
+from mainspring.engine.privacy import Privacy, conceal
+from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
+from mainspring.engine.run.context import BlockingJobContext, JobContext
+from mainspring.engine.run.context_backend import ChildScheduling, ContextBackend
+from mainspring.engine.run.error_details import HandlerTimeout, RemoteError, describe, details_of, told
+from mainspring.engine.run.payload import unpack
+from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.processes import Processes
+from mainspring.engine.run.sync_bridge import Portal
+from mainspring.engine.run.threads import Threads
+from mainspring.errors import BadArguments, Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze, StepError
+from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
+from mainspring.model.jobs.job import JobError
+from mainspring.model.jobs.outcome import (
+    PROCESS_DIED,
+    Cancelled,
+    Committed,
+    Completed,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+)
+from mainspring.model.jobs.retry import LONGEST
+from mainspring.store import Store
+from mainspring.store.codec import MAX_MESSAGE, cut, encode_result
+from mainspring.store.jobs.transactions import is_transient
+from mainspring.store.privacy.cipher import KeyMissing, Undecryptable
+
+logger = logging.getLogger("mainspring")
+
+Middleware = Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+_RERUNS = 20
+# How long a handler that was told to stop may take to do so before it is left behind.
+_STOP_GRACE = 5.0
+
+
+class Executor:
+    """Runs claimed jobs; `began` is told of each attempt. Given all it needs; knows nothing of the scheduler."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: Settings,
+        events: Callbacks,
+        policies: Policies,
+        worker: str,
+        enqueuer: ChildScheduling,
+        secrecy: Privacy,
+        began: Callable[[ClaimedJob], None],
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        self._store = store
+        self._secrecy = secrecy
+        self._settings = settings
+        self._events = events
+        self._policies = policies
+        self._worker = worker
+        self._enqueuer = enqueuer
+        self._middleware = tuple(middleware)
+        self._began = began
+        self._threads = Threads("mainspring-handler")
+        self.processes = Processes(store, settings)
+
+    async def run(self, claimed: ClaimedJob) -> Outcome:
+        """Run a job to its ending. Never raises."""
+        try:
+            return await self._run(claimed)
+        except BaseException as error:
+            # Code of the handler's own: what it returned or raised did so again when it was looked at.
+            logger.error("The end of the attempt at job %s raised %s; the job fails", claimed.id, type(error).__name__)
+            return Failed(JobError(type(error).__qualname__, "What the attempt ended with cannot be looked at."))
+
+    async def _run(self, claimed: ClaimedJob) -> Outcome:
+        if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
+            return Released()  # the fence, or the cancellation, decides what it becomes
+        started = monotonic()
+        claimed.begin(started, self._store.clock.at(started))
+        self._began(claimed)
+        timeout = self._policies.timeout(claimed.job, claimed.handler)
+        if timeout is not None:
+            claimed.renew_for(timeout + 2 * _STOP_GRACE)
+        agent = ContextBackend(claimed, self._store, self._settings, self._events, self._worker, self._enqueuer)
+        try:
+            if self._events.wanted("job:start"):
+                self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
+            unpack(claimed, self._secrecy)
+            result = await self._attempt(claimed, agent, timeout)
+        except BaseException as error:
+            ending = self._judge(claimed, agent, error)
+            if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
+                said = claimed.redactor.text(told(error))
+                logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
+            return conceal(claimed, ending)
+        return conceal(claimed, self._judge_return(claimed, agent, result))
+
+    @staticmethod
+    def _counts_from_its_start(claimed: ClaimedJob) -> bool:
+        """Whether the start must be known before it happens: the job may be started once only, or was claimed by a
+        worker that died, so that another crash must use an attempt, however soon it comes."""
+        return claimed.guarantee == AT_MOST_ONCE or claimed.job.suspect
+
+    async def _begin(self, claimed: ClaimedJob) -> bool:
+        """Let it be known that a job that was claimed ahead is started now. Whether it may be."""
+        try:
+            begun = await self._store.claims.begin(claimed.id, claimed.token)
+        except (asyncio.CancelledError, Exception):
+            return False  # it has not been started, whatever is known of that
+        claimed.start_noted()
+        return begun and not claimed.stopping and monotonic() < claimed.valid_until
+
+    async def close(self) -> None:
+        self._threads.close()
+        await self.processes.close()
+
+    async def _attempt(self, claimed: ClaimedJob, agent: ContextBackend, timeout: float | None) -> Any:
+        """Call the handler; again, without costing an attempt, when its transaction met a passing conflict."""
+        rerun = 0
+        while True:
+            try:
+                if self._needs_process(claimed):
+                    await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
+                return await self._within(claimed, timeout, self._through_middleware(claimed, agent))
+            except Exception as error:
+                passing = agent.used_transaction and is_transient(_cause(error))
+                once = claimed.guarantee == AT_MOST_ONCE
+                if once or not passing or rerun >= _RERUNS or claimed.stopping:
+                    raise
+            finally:
+                self.processes.give_back(claimed)
+            rerun += 1
+            agent.begin_again()
+            await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
+
+    @staticmethod
+    def _needs_process(claimed: ClaimedJob) -> bool:
+        return claimed.handler.isolation == "process" or (claimed.job.suspect and claimed.handler.importable)
+
+    def _through_middleware(self, claimed: ClaimedJob, agent: ContextBackend) -> Awaitable[Any]:
+        if not self._middleware:
+            return self._call(claimed, agent)
+        context = JobContext(claimed.shown, agent)
+
+        def step(index: int) -> Awaitable[Any]:
+            if index == len(self._middleware):
+                return self._call(claimed, agent)
+            return self._middleware[index](context, lambda: step(index + 1))
+
+        return step(0)
+
+    async def _call(self, claimed: ClaimedJob, agent: ContextBackend) -> Any:
+        handler = claimed.handler
+        if claimed.process is not None:
+            return await self.processes.run(claimed, agent)
+        arguments = handler.bind(claimed.shown.data)
+        if handler.is_async:
+            if handler.context_parameter is not None:
+                arguments[handler.context_parameter] = JobContext(claimed.shown, agent)
+            return await handler.function(**arguments)
+        if handler.context_parameter is not None:
+            portal = Portal(asyncio.get_running_loop())
+            arguments[handler.context_parameter] = BlockingJobContext(claimed.shown, agent, portal)
+        result = await self._in_thread(claimed, lambda: handler.function(**arguments))
+        refuse_coroutine(result)
+        return result
+
+    async def _in_thread(self, claimed: ClaimedJob, function: Callable[[], Any]) -> Any:
+        """Wait for a thread; leave it behind when its claim is lost, or when it ignores that it should stop."""
+        future = self._threads.run(function)
+        while not future.done():
+            try:
+                await asyncio.wait({future})
+            except asyncio.CancelledError:
+                if claimed.cancelled and not (claimed.lost or claimed.released):
+                    continue  # it sees is_cancelled and ends when it can
+                if not claimed.lost:
+                    await asyncio.wait({future}, timeout=_STOP_GRACE if claimed.timed_out else 0.2)
+                if not future.done():
+                    logger.error(
+                        "The thread of job %s (%s) does not stop; it is left behind and its slot replaced. "
+                        "Check ctx.is_cancelled in the handler, or use isolation='process'.",
+                        claimed.id,
+                        claimed.job.name,
+                    )
+                    raise
+        return future.result()
+
+    async def _within(self, claimed: ClaimedJob, timeout: float | None, call: Awaitable[Any]) -> Any:
+        """Wait for the call, and end it when the timeout has passed."""
+        if timeout is None:
+            return await call
+        task = asyncio.ensure_future(_outcome(call))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout)
+            if done:
+                return _settled(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=None if claimed.cancelled else _STOP_GRACE)
+            if task.done() and not task.cancelled() and task.exception() is None:
+                return _settled(task)
+            raise
+        claimed.ask_to_stop(StopReason.TIMED_OUT)
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=_STOP_GRACE + 1)
+        if not done:
+            logger.error("The handler of job %s ignores its cancellation; it is left behind", claimed.id)
+        elif not task.cancelled():
+            task.exception()  # whatever it was, the timeout is what counts
+        raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
+
+    def _judge_return(self, claimed: ClaimedJob, agent: ContextBackend, result: Any) -> Outcome:
+        if agent.committed is not None:
+            return Committed(agent.committed.result)
+        if claimed.lost:
+            return Lost()
+        if claimed.cancelled:
+            return Cancelled(claimed.cancel_reason)
+        if claimed.released and agent.told_to_stop:
+            return Released(started=True)  # it has come back because it was asked to, not because it was done
+        if claimed.guarantee == EXACTLY_ONCE:
+            return Failed(not_committed())
+        result, note = encode_result(result, self._settings.max_result)
+        return Completed(result, note or (agent.result_note if result is None else None))
+
+    def _judge(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
+        """How an attempt ends that did not return."""
+        if agent.committed is not None:
+            said = claimed.redactor.text(told(error))
+            logger.error(
+                "The handler of job %s raised after its transaction had completed the job: %s", claimed.id, said
+            )
+            return Committed(agent.committed.result)
+        if claimed.lost:
+            return Lost()
+        if claimed.cancelled:
+            return Cancelled(claimed.cancel_reason)
+        if isinstance(error, ClaimLost):
+            return Released(started=True)  # the fence decides: lost, or a cancellation that was not noticed yet
+        if claimed.released and (agent.told_to_stop or _was_stopped(error)):
+            return Released(started=True)
+        if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
+            return Released(started=True)
+        if isinstance(error, KeyMissing):
+            return Released()  # it was there when the job was claimed; now the job waits for a worker that has it
+        if isinstance(error, Signal):
+            return self._signal(claimed, error)
+        return self._failure(claimed, error)
+
+    def _signal(self, claimed: ClaimedJob, signal: Signal) -> Outcome:
+        if isinstance(signal, Snooze):
+            return Snoozed(_bounded(signal.delay), signal.reason)
+        if isinstance(signal, Cancel):
+            return Cancelled(cut(claimed.redactor.text(signal.reason), MAX_MESSAGE))
+        if isinstance(signal, RetryAfter):
+            said = signal.reason or "the handler asked to be tried again"
+            error = JobError("RetryAfter", said, details=details_of(signal))
+            return self._again_or_failed(claimed, error, signal, _bounded(signal.delay))
+        reason = signal.reason if isinstance(signal, Fail) else str(signal)
+        error = JobError("Fail", reason or "the handler gave the job up", details=details_of(signal))
+        return Failed(error, _outage(signal))
+
+    def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
+        described, cause = describe(error), _cause(error)
+        if isinstance(cause, BadArguments | StepError | Undecryptable):
+            # The same would be refused again, after the same step has been run again.
+            return Failed(described, _outage(cause))
+        if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:
+            return Failed(may_have_run(described.message, claimed.id))
+        return self._again_or_failed(claimed, described, cause, None)
+
+    def _again_or_failed(
+        self, claimed: ClaimedJob, described: JobError, error: BaseException, delay: float | None
+    ) -> Outcome:
+        policy = self._policies.retry(claimed.job, claimed.handler, error)
+        tries = claimed.job.tries
+        if tries >= policy.attempts:
+            return Failed(described, _outage(error))
+        if delay is None:
+            try:
+                delay = policy.delay_before(tries, random.random())
+            except Exception as broken:
+                logger.error("The retry delay of job %s cannot be computed (%s); 5 s it is", claimed.id, told(broken))
+                delay = 5.0
+        return Retried(delay, described, _outage(error))
+
+
+class JobTask(asyncio.Task[Outcome]):
+    """The task of one attempt. It knows how often it was cancelled by the handler that it runs."""
+
+    by_itself = 0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self.by_itself += asyncio.current_task(self.get_loop()) is self
+        return super().cancel(msg)
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether this very task was cancelled (the event loop is ending), and neither by its own handler nor something
+    that the handler awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > (task.by_itself if isinstance(task, JobTask) else 0)
+
+
+async def _outcome(call: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What a call returns, or raises to end the program: a task that raised that would end the event loop."""
+    try:
+        return await call, None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error
+
+
+def _settled(task: asyncio.Task[tuple[Any, BaseException | None]]) -> Any:
+    result, error = task.result()
+    if error is not None:
+        raise error
+    return result
+
+
+def _bounded(delay: timedelta) -> float:
+    """A delay in seconds that the calendar can hold."""
+    return min(max(0.0, delay.total_seconds()), LONGEST)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the handler itself has raised, in whichever process it ran."""
+    return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
+
+
+def _outage(error: BaseException) -> bool | None:
+    """What an error says of an outage of what the job needs."""
+    said = getattr(error, "outage", True)
+    return said if said is None or isinstance(said, bool) else True
+
+
+def _was_stopped(error: BaseException) -> bool:
+    """Whether this is how a handler ends that the worker has interrupted: cancelled, or its process killed."""
+    return isinstance(error, asyncio.CancelledError) or (isinstance(error, RemoteError) and error.type == PROCESS_DIED)

@@ -1,0 +1,146 @@
+"""The steps of one handler's run: each is run once, and its result is kept with the job for the attempts that follow.
+
+Both agents use it, in the worker and in a process of the handler's own; how a result is stored is theirs. A step that
+raises keeps nothing. What is returned is always what was stored, so that the first run and the next attempt see the
+same. The result of a step that was run is stored before anything goes on, whatever is cancelled meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from mainspring.config.settings import check_name
+from mainspring.errors import ConfigurationError, StepError
+from mainspring.store.codec import MAX_STEPS, MAX_STEPS_SIZE, encode_step, size_of_steps
+from mainspring.store.connection import Document
+from mainspring.store.jobs.stored_job import StoredJob
+
+# How long a handler that is cancelled waits for a result that is just being stored.
+_LAST_WRITE = 1.0
+
+IN_TRANSACTION = (
+    "A step cannot run inside ctx.transaction(), which writes the job's document itself: run it before the transaction "
+    "and use its result inside."
+)
+COMPLETED = "The job has completed in its transaction; a step after that would never be needed."
+
+Keep = Callable[[str, Any], Awaitable[Document]]
+"""Stores the result of a step durably and returns its entry; raises ClaimLost when the job is not ours any more."""
+
+
+class Steps:
+    """The steps of one attempt."""
+
+    def __init__(self, job: StoredJob, limit: int, keep: Keep) -> None:
+        self._entries = job.begin_steps()
+        self._limit = limit
+        self._keep_entry = keep
+        self._used: set[str] = set()
+        self._running = 0
+        self._size = size_of_steps(self._entries)
+        self.closed: str | None = None
+        """Why no step can be run now, if none can."""
+
+    def begin_again(self) -> None:
+        """The handler is run again within the same attempt: it may name its steps anew."""
+        self._used.clear()
+
+    def note(self, entry: Document) -> None:
+        """A step was kept: the handler's next run finds it."""
+        self._entries.append(entry)
+
+    async def run(self, name: str, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """The result of a step: what is kept of it, or else what the function returns, plain or awaited."""
+        with self._named(name, function) as kept:
+            if kept is not None:
+                return deepcopy(kept["result"])
+            outcome = function(*args, **kwargs)
+            if inspect.isawaitable(outcome):
+                outcome = await outcome
+            return await _to_its_end(self.keep(name, outcome))
+
+    def run_blocking(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Mapping[str, Any],
+        wait: Callable[[Awaitable[Any]], Any],
+    ) -> Any:
+        """The same for a sync handler: the function runs in its thread, and `wait` waits for the event loop."""
+        with self._named(name, function) as kept:
+            if kept is not None:
+                return deepcopy(kept["result"])
+            outcome = function(*args, **kwargs)
+            if inspect.isawaitable(outcome):
+                _close(outcome)
+                raise StepError(f"Step {name!r} of a sync handler must be a plain function; it is async.")
+            return wait(self.keep(name, outcome))
+
+    async def keep(self, name: str, outcome: Any) -> Any:
+        """Store a result, and return it as it will be read again."""
+        result, size = encode_step(name, outcome, self._limit)
+        if self._size + size > MAX_STEPS_SIZE:
+            raise StepError(
+                f"With step {name!r}, the results of this job's steps would take over {MAX_STEPS_SIZE:,} bytes; "
+                "store them elsewhere and return references."
+            )
+        self._size += size
+        self.note(await self._keep_entry(name, result))
+        return deepcopy(result)
+
+    @contextmanager
+    def _named(self, name: str, function: object) -> Iterator[Document | None]:
+        """What is kept under a name, which is taken from here on, unless nothing comes of it."""
+        self._check(name, function)
+        kept = next((one for one in self._entries if isinstance(one, Mapping) and one.get("name") == name), None)
+        if kept is None and len(self._entries) + self._running >= MAX_STEPS:
+            raise StepError(f"A job has at most {MAX_STEPS:,} steps; let a step do more, or split the job.")
+        self._used.add(name)
+        self._running += kept is None
+        try:
+            yield dict(kept) if kept is not None else None
+        except BaseException:
+            self._used.discard(name)
+            raise
+        finally:
+            self._running -= kept is None
+
+    def _check(self, name: object, function: object) -> None:
+        if not callable(function):
+            _close(function)
+            raise StepError(
+                f"Give step {name!r} a function and its arguments, ctx.step('name', fetch, url), not {function!r}."
+            )
+        try:
+            check_name(name, "A step's name")
+        except ConfigurationError as error:
+            raise StepError(str(error)) from None
+        if self.closed is not None:
+            raise StepError(self.closed)
+        if name in self._used:
+            raise StepError(
+                f"There are two steps {name!r} in one run, so that their results could not be told apart; give each a "
+                f"name of its own, numbered in a loop: f'{name}-{{number}}'."
+            )
+
+
+async def _to_its_end(write: Awaitable[Any]) -> Any:
+    """Wait for a write that is to go through also when the handler is cancelled meanwhile."""
+    task = asyncio.ensure_future(write)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=_LAST_WRITE)
+        raise
+
+
+def _close(outcome: object) -> None:
+    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
+    if inspect.iscoroutine(outcome):
+        outcome.close()

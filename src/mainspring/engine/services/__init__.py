@@ -1,0 +1,1 @@
+"""The long-lived loops of a worker beside claiming and running."""

@@ -1,0 +1,216 @@
+"""Following changes: one change stream for all followers in this process, and one more for each that catches up.
+
+A new follower joins the shared feed. A follower that comes back reads on a stream of its own from its old place, joins
+the shared feed when it is close to now, reads on until it meets the changes that the feed has kept for it since, and
+goes on with these: no change is missed or sent twice. A follower that reads too slowly is dropped with a gap, and can
+come back in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import timedelta
+
+from mainspring.errors import MainspringError, Unavailable
+from mainspring.model.views.changes import BEAT, GAP, Change, ChangeFilter
+from mainspring.store import Store
+from mainspring.store.views.change_stream import ChangeReader, HistoryLost
+
+logger = logging.getLogger("mainspring")
+
+MOST_KEPT = 1000
+"""How many changes wait for a reader before he is let go."""
+# How many wait before the stream makes a pause for those who read, and of how many turns of the event loop.
+_CROWD, _TURNS = MOST_KEPT // 10, 10
+# How far the shared stream may be behind one who catches up, in changes.
+_REMEMBERED = 10_000
+_PATIENCE, _SHORT = 1.0, 0.1
+_NEAR = timedelta(seconds=2)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+
+class Reader:
+    """One who follows, and what waits for him."""
+
+    def __init__(self, interest: ChangeFilter) -> None:
+        self._interest = interest
+        self._news = asyncio.Event()
+        self.waiting: deque[Change] = deque()
+        self.slow = False
+        self.ended = False
+
+    def give(self, change: Change) -> None:
+        if self.slow or not self._interest.wants(change):
+            return
+        if len(self.waiting) >= MOST_KEPT:
+            self.waiting.clear()
+            self.slow = True
+        else:
+            self.waiting.append(change)
+        self._news.set()
+
+    def end(self) -> None:
+        """There is nothing more to come."""
+        self.ended = True
+        self._news.set()
+
+    def skip(self, seen: set[str | None]) -> None:
+        """Drop what was read elsewhere already."""
+        while self.waiting and self.waiting[0].id in seen:
+            self.waiting.popleft()
+
+    async def any_within(self, timeout: float | None) -> bool:
+        """Whether there is something new within so many seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+
+class ChangeFeed:
+    """The one stream that all readers of a process share. It is open while there are any."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._readers: set[Reader] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self._place: str | None = None
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    async def follow(
+        self, interest: ChangeFilter, after: str | None, beat: float | None
+    ) -> AsyncGenerator[Change, None]:
+        """Changes from now on, or from behind a place. With `beat`, also one that says so after each such silence."""
+        self.store.change_stream.check()
+        reader = Reader(interest)
+        seen: deque[str | None] = deque(maxlen=_REMEMBERED)
+        try:
+            if after is None:
+                await self._join(reader)
+            else:
+                async for change in self._catch_up(reader, interest, after, seen):
+                    if change.type != BEAT or beat is not None:
+                        yield change
+            if beat is not None and after is None:
+                yield self._silence()
+            async for change in self._live(reader, set(seen), beat):
+                yield change
+        finally:
+            self._readers.discard(reader)
+
+    async def _catch_up(
+        self, reader: Reader, interest: ChangeFilter, after: str, seen: deque[str | None]
+    ) -> AsyncIterator[Change]:
+        try:
+            async with self.store.change_stream.open(after, _SHORT) as stream:
+                yield Change(BEAT, after, self.store.clock.now())
+                while True:
+                    change = await stream.next()
+                    if reader not in self._readers and (change is None or self._is_near(change)):
+                        await self._join(reader)
+                        if change is None:
+                            continue  # once more, for what came before joining
+                    if change is None:
+                        return
+                    if reader.waiting:
+                        reader.skip(set(seen))
+                    if reader.waiting and reader.waiting[0].id == change.id:
+                        return
+                    if interest.wants(change):
+                        seen.append(change.id)
+                        yield change
+        except HistoryLost:
+            await self._join(reader)
+            yield Change(GAP, self._place, self.store.clock.now(), "history")
+
+    async def _live(self, reader: Reader, seen: set[str | None], beat: float | None) -> AsyncIterator[Change]:
+        while not reader.ended:
+            reader.skip(seen)
+            while reader.waiting:
+                seen.clear()
+                yield reader.waiting.popleft()
+            if reader.slow:
+                yield Change(GAP, None, self.store.clock.now(), "slow")
+                return
+            if not await reader.any_within(beat):
+                yield self._silence()
+
+    def _silence(self) -> Change:
+        """Nothing waits: all up to the hub's place was told."""
+        return Change(BEAT, self._place, self.store.clock.now())
+
+    def _is_near(self, change: Change) -> bool:
+        return self.store.clock.now() - change.at < _NEAR
+
+    # -- the stream ------------------------------------------------------------------------------------------------
+
+    async def _join(self, reader: Reader) -> None:
+        """Let a reader have all from here on. Raises Unavailable where no stream can be opened."""
+        self._readers.add(reader)
+        if self._task is None or self._task.done():
+            self._opened.clear()
+            self._place = None
+            self._task = asyncio.create_task(self._run(), name="mainspring-following")
+        try:
+            async with asyncio.timeout(self.store.connection.settings.operation_timeout):
+                await self._opened.wait()
+        except TimeoutError:
+            raise Unavailable("The stream of changes cannot be opened now.") from None
+
+    async def close(self) -> None:
+        """End all who follow."""
+        for reader in self._readers:
+            reader.end()
+        self._readers.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _run(self) -> None:
+        """Read for as long as there are followers. No error ends it."""
+        place: str | None = None
+        pause = _FIRST_PAUSE
+        while self._readers:  # a follower may have joined while the stream was being closed: it goes on from its place
+            try:
+                async with self.store.change_stream.open(place, _PATIENCE) as stream:
+                    self._begin(stream, gap=place is None and self._opened.is_set())
+                    pause = _FIRST_PAUSE
+                    while self._readers:
+                        change = await stream.next()
+                        if change is not None:
+                            self._tell(change)
+                            await self._let_read()
+                        place = self._place = stream.place
+            except (HistoryLost, MainspringError) as error:
+                logger.info("The stream of changes broke (%s); it is opened anew", error)
+                place = self._place if isinstance(error, Unavailable) else None
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _begin(self, stream: ChangeReader, *, gap: bool) -> None:
+        self._place = stream.place
+        if gap:
+            self._tell(Change(GAP, self._place, self.store.clock.now(), "history"))
+        self._opened.set()
+
+    async def _let_read(self) -> None:
+        """What has gathered comes all at once, without a pause in which anybody could take it: make some, but do not
+        wait for one who takes nothing."""
+        for _ in range(_TURNS):
+            if all(len(reader.waiting) < _CROWD for reader in self._readers):
+                return
+            await asyncio.sleep(0)
+
+    def _tell(self, change: Change) -> None:
+        for reader in self._readers:
+            reader.give(change)

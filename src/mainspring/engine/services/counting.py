@@ -1,0 +1,53 @@
+"""Counting what one worker does, for the statistics: attempts that begin, and those whose ends are known to be stored.
+
+The worker counts each beginning and each end in memory; the chore `flush_statistics` stores the counts each second, and
+the worker once more when it stops. Counts whose write failed are dropped, since they may have been stored: see
+`store/views/statistics.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.model.jobs.outcome import Lost, Outcome, Released
+from mainspring.model.views.statistics import Tally
+from mainspring.store import Store
+from mainspring.store.jobs.leases import Rescued
+
+logger = logging.getLogger("mainspring")
+
+
+class Counting:
+    """The counts of one worker, or of another process that rescues jobs."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._tally = Tally()
+
+    def began(self, claimed: ClaimedJob) -> None:
+        """A handler is about to be called."""
+        job, at = claimed.job, claimed.started_at
+        if at is not None:
+            self._tally.began(at, job.queue, job.name, at - job.run_at)
+
+    def ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
+        """The end of an attempt is stored. The worker that rescues a job counts the lost claim."""
+        if not isinstance(ending, Lost | Released):
+            now = self._store.clock.now()
+            self._tally.ended(now, claimed.job.queue, claimed.job.name, ending.outcome, claimed.took)
+
+    def rescued(self, rescued: Rescued) -> None:
+        """A job was taken from a worker that is gone; one that had not been started has used no attempt."""
+        if rescued.used_attempt:
+            self._tally.ended(self._store.clock.now(), rescued.queue, rescued.name, "lost")
+
+    async def store(self) -> None:
+        """Store what was counted, once. Never raises."""
+        if not self._tally:
+            return
+        try:
+            await self._store.statistics.add(self._worker, self._tally.take())
+        except Exception as error:
+            logger.warning("Some counts of the statistics may be lost: %s", error)

@@ -1,0 +1,112 @@
+"""Jobs and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
+
+A job carries more than its own: the worker that ran it, the operator that paused its queue and why. These belong to
+the installation, which a key with a scope does not reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from mainspring.model.access.api_keys import Scope
+from mainspring.model.explain.facts import Before, Control, ExplainFacts, GateState, KnownLimit, RunningJob
+from mainspring.model.jobs.job import Job, WaitingFor
+from mainspring.model.workers import WorkerStatus
+
+_NOTES = {
+    "limit": "It waits for a limit, a pause or its turn.",
+    "overlap": "It waits until an earlier run of its schedule has ended.",
+}
+"""By what holds a job: what is said in place of a note that may name an operator, a reason or another job."""
+
+
+def job_within(scope: Scope, job: Job) -> Job:
+    """A job as a key with this scope sees it: without workers, and without words about anything but the job itself."""
+    if scope.everything:
+        return job
+    attempts = tuple(replace(attempt, worker=None) for attempt in job.attempts)
+    return replace(
+        job, worker=None, attempts=attempts, waiting_for=None if job.waiting_for is None else _held(job.waiting_for)
+    )
+
+
+def with_parent_among(reached: Collection[str], job: Job) -> Job:
+    """A job without its parent, unless that is one of those that are reached."""
+    return job if job.parent_id is None or job.parent_id in reached else replace(job, parent_id=None)
+
+
+def _held(held: WaitingFor) -> WaitingFor:
+    return replace(held, note=_NOTES.get(held.by, held.note))
+
+
+# -- explanations ------------------------------------------------------------------------------------------------------
+
+_SIGNATURE = ("actor", "reason")
+
+
+def facts_within(scope: Scope, facts: ExplainFacts) -> ExplainFacts:
+    """Where a job stands, as a key with this scope may know it. Workers are numbered and jobs out of reach counted;
+    neither the actors nor the reasons of what was set at run time are told."""
+    if scope.everything:
+        return facts
+    named = _numbers(facts)
+    sequence = facts.sequence
+    if sequence is not None and sequence.first is not None:
+        sequence = replace(sequence, first=_first(scope, sequence.first, named))
+    return replace(
+        facts,
+        job=job_within(scope, facts.job),
+        controls=tuple(_unsigned(control) for control in facts.controls),
+        workers=tuple(_worker(scope, facts.job, worker, named) for worker in facts.workers),
+        sequence=sequence,
+        limits=tuple(_limit(limit) for limit in facts.limits),
+        gates={name: _gate(state, named) for name, state in facts.gates.items()},
+        running=tuple(_running(scope, one, named) for one in facts.running),
+    )
+
+
+def _numbers(facts: ExplainFacts) -> Mapping[str, str]:
+    """A number for each worker, in place of its id."""
+    ids = [worker.id for worker in facts.workers]
+    ids += [worker for state in facts.gates.values() for worker in state.grants]
+    ids += [one.worker for one in facts.running]
+    return {worker: f"#{number}" for number, worker in enumerate(dict.fromkeys(ids), 1)}
+
+
+def _worker(scope: Scope, job: Job, worker: WorkerStatus, named: Mapping[str, str]) -> WorkerStatus:
+    """A worker by what it can do for this job, and in the queues that the key reaches."""
+    reached = {job.queue, *(scope.queues or ())}
+    return WorkerStatus(
+        named[worker.id],
+        queues=None if worker.queues is None else tuple(queue for queue in worker.queues if queue in reached),
+        handlers=None if worker.handlers is None else tuple(name for name in worker.handlers if name == job.name),
+        concurrency=worker.concurrency,
+        running=worker.running,
+        versions={name: version for name, version in worker.versions.items() if name == job.name},
+        keys=worker.keys & {*job.key_ids} or (frozenset({"another"}) if worker.keys else frozenset()),
+    )
+
+
+def _running(scope: Scope, running: RunningJob, named: Mapping[str, str]) -> RunningJob:
+    hidden = not scope.allows(running.queue, running.name)
+    return replace(running, worker=named[running.worker], hidden=hidden)
+
+
+def _first(scope: Scope, first: Before, named: Mapping[str, str]) -> Before:
+    if not scope.allows(first.queue, first.name):
+        return Before("", first.state, hidden=True)
+    return replace(first, worker=None if first.worker is None else named.get(first.worker, "#"))
+
+
+def _gate(state: GateState, named: Mapping[str, str]) -> GateState:
+    return replace(state, grants={named[worker]: number for worker, number in state.grants.items()})
+
+
+def _limit(limit: KnownLimit) -> KnownLimit:
+    return limit if limit.override is None else replace(limit, override=_unsigned(limit.override))
+
+
+def _unsigned(control: Control) -> Control:
+    document = {key: value for key, value in control.document.items() if key not in _SIGNATURE}
+    return replace(control, document=document)

@@ -1,0 +1,1 @@
+"""Dead letters: which are meant, and which share a cause. Pure."""

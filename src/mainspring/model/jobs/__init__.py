@@ -1,0 +1,1 @@
+"""Jobs, drafts, outcomes of attempts, retries and retention. Pure."""

@@ -1,0 +1,267 @@
+"""A job and its attempts, as users see them.
+
+States, and the only moves between them:
+
+    pending → running → completed | failed | cancelled
+    running → pending                         retry, snooze, rescue, release
+    pending → cancelled | expired | failed    (failed: it cannot be decoded)
+    blocked → pending | cancelled
+    failed | cancelled | completed → pending  run again by hand, as a new round of attempts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal, Protocol, Unpack
+
+from mainspring.errors import ConfigurationError
+from mainspring.model.jobs.options import JobChanges
+from mainspring.model.jobs.retry import Retry, Seconds
+
+PENDING = "pending"
+RUNNING = "running"
+COMPLETED = "completed"
+FAILED = "failed"
+CANCELLED = "cancelled"
+EXPIRED = "expired"
+BLOCKED = "blocked"
+
+JobState = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "blocked"]
+STATES = (PENDING, RUNNING, COMPLETED, FAILED, CANCELLED, EXPIRED, BLOCKED)
+FinishedState = Literal["completed", "failed", "cancelled", "expired"]
+FINISHED = (COMPLETED, FAILED, CANCELLED, EXPIRED)
+
+FIRST_PRIORITY, LAST_PRIORITY, DEFAULT_PRIORITY = 1, 10, 5
+DEFAULT_QUEUE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why an attempt did not succeed."""
+
+    type: str
+    message: str
+    stack: str | None = None
+    details: Mapping[str, Any] | None = None
+    """The exception's details beside its message, such as the response of a server; bounded."""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at running a job. `outcome` says how it ended: completed, retried, failed, cancelled, or lost (the
+    worker died or its lease ran out). A snooze or a release costs no attempt and leaves none."""
+
+    number: int
+    token: int
+    outcome: str
+    worker: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    error: JobError | None = None
+    log: tuple[str, ...] = ()
+    log_cut: int = 0
+    """How many earlier lines of its log were not kept; the first line of `log` says so, too."""
+    run_at: datetime | None = None
+    """When it was due, where the job's own `run_at` has moved on since; None where that still tells."""
+
+    @property
+    def duration(self) -> timedelta | None:
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step of a job's handler: its result is kept, so that a later attempt does not run it again."""
+
+    name: str
+    at: datetime | None
+    attempt: int
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running job says it is."""
+
+    percent: float
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """Why a pending job is kept out of the workers' sight for now."""
+
+    by: str
+    note: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is stored of a job that has encrypted values, with `EncryptedValue` in place of each."""
+
+    data: Any
+    result: Any = None
+    steps: tuple[Step, ...] = ()
+    key_ids: tuple[str, ...] = ()
+    """The ids of the keys that they are encrypted with."""
+
+
+class JobVerbs(Protocol):
+    """Carries out the verbs of jobs: a part of the Scheduler that returned them."""
+
+    async def get_job(self, job_id: str) -> Job: ...
+
+    async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job: ...
+
+    async def cancel(self, job_id: str, reason: str = "") -> Job: ...
+
+    async def retry(self, job_id: str, *, request_id: str | None = None) -> Job: ...
+
+    async def run_now(self, job_id: str) -> Job: ...
+
+    async def update(
+        self, job_id: str, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]
+    ) -> Job: ...
+
+    async def delete(self, job_id: str) -> None: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Job:
+    """One piece of work, as it was stored when it was read. A snapshot: it does not change by itself. A job that a
+    Scheduler returned has verbs, such as `await job.wait()`."""
+
+    # Without slots, so that a field that was not set reads its default from the class: `new_job` sets few of them.
+
+    id: str
+    name: str
+    data: Mapping[str, Any]
+    state: str
+    queue: str
+    priority: int
+    run_at: datetime
+    created_at: datetime
+    attempts: tuple[Attempt, ...] = ()
+    attempts_cut: int = 0
+    tries: int = 0
+    token: int = 0
+    result: Any = None
+    result_note: str | None = None
+    error: JobError | None = None
+    """How the last attempt failed; or, where its document is malformed, what cannot be read of it."""
+    tags: tuple[str, ...] = ()
+    progress: Progress | None = None
+    log: tuple[str, ...] = ()
+    log_cut: int = 0
+    waiting_for: WaitingFor | None = None
+    worker: str | None = None
+    lease_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    edited_at: datetime | None = None
+    """When it was last changed by hand: by update(), run_now() or retry()."""
+    expires_at: datetime | None = None
+    start_within: timedelta | None = None
+    timeout: timedelta | None = None
+    retry_policy: Retry | None = None
+    """The policy that it was scheduled with; None for its handler's."""
+    guarantee: str | None = None
+    """The guarantee that it was scheduled with; None for its handler's."""
+    dedupe_key: str | None = None
+    cancel_requested: bool = False
+    suspect: bool = False
+    parent_id: str | None = None
+    schedule_id: str | None = None
+    scheduled_for: datetime | None = None
+    fingerprint: str | None = None
+    """Of a dead letter: the print of its error, the same for the same trouble."""
+    asked_priority: int | None = None
+    """The priority it was scheduled with, where waiting has moved it up since (`aging`)."""
+    steps: tuple[Step, ...] = ()
+    """The steps that its handler has finished and need not run again."""
+    data_version: int = 1
+    """The version of its handler that its data was written for."""
+    deduplicated: bool = field(default=False, compare=False)
+    """True on the job returned by `schedule()` when it already existed and nothing was stored."""
+    kept: Kept | None = field(default=None, compare=False)
+    """Of a job with encrypted values: what is stored of them."""
+
+    @property
+    def finished(self) -> bool:
+        return self.state in FINISHED
+
+    @property
+    def updated_at(self) -> datetime | None:
+        """When it last changed, as far as its fields tell: made, edited, held, started, or ended. None where another
+        program has stored it and they tell nothing."""
+        known = [self.created_at, self.edited_at, self.started_at, self.finished_at]
+        known += [] if self.waiting_for is None else [self.waiting_for.since]
+        known += [self.attempts[-1].ended_at] if self.attempts else []
+        return max((instant for instant in known if instant is not None), default=None)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether any of its data, its result or its steps is encrypted where it is stored."""
+        return self.kept is not None
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys that it is encrypted with."""
+        return () if self.kept is None else self.kept.key_ids
+
+    _verbs: ClassVar[JobVerbs | None] = None
+    """No field: two jobs are equal whichever Scheduler returned them, and a pickled one has no verbs."""
+
+    def _face(self) -> JobVerbs:
+        if self._verbs is None:
+            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+        return self._verbs
+
+    async def refresh(self) -> Job:
+        """The job as it is stored now. Raises JobNotFound."""
+        return await self._face().get_job(self.id)
+
+    async def wait(self, timeout: Seconds | None = None) -> Job:
+        """Wait until it has ended, in whatever way, and return it as it is then. Raises WaitTimeout."""
+        return await self._face().wait(self.id, timeout)
+
+    async def cancel(self, reason: str = "") -> Job:
+        """Cancel it at once where it is pending, or ask it to stop where it is running."""
+        return await self._face().cancel(self.id, reason)
+
+    async def retry(self, *, request_id: str | None = None) -> Job:
+        """Run it again, once it has ended, as a new round of attempts."""
+        return await self._face().retry(self.id, request_id=request_id)
+
+    async def run_now(self) -> Job:
+        """Make it due at once, where it is pending."""
+        return await self._face().run_now(self.id)
+
+    async def update(self, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]) -> Job:
+        """Change it, where it is pending. A change that is not given leaves its field as it is."""
+        return await self._face().update(self.id, data=data, **changes)
+
+    async def delete(self) -> None:
+        """Delete it, where it is not running."""
+        await self._face().delete(self.id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_verbs"}
+
+    def __repr__(self) -> str:
+        # It is printed in logs and tracebacks: nothing that a user or a handler has put into it is shown.
+        return f"<Job {self.id} {self.name!r} {self.state}, queue {self.queue!r}, tries {self.tries}>"
+
+
+def bind(job: Job, verbs: JobVerbs) -> Job:
+    """Give a job its verbs. It was just made, and is still one caller's own."""
+    job.__dict__["_verbs"] = verbs
+    return job

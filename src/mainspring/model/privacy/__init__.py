@@ -1,0 +1,1 @@
+"""Secrets, encrypted values and redaction. Pure."""

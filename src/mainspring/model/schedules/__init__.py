@@ -1,0 +1,1 @@
+"""Schedules, their ledgers, and which firings are due. Pure."""

@@ -1,0 +1,144 @@
+"""The ledger of a schedule: every firing that its rule called for, and what became of it.
+
+Rows are kept only for what cannot be computed: what was late, skipped, missed, backfilled or triggered by hand. A row
+may stand for a whole span of firings. A firing before the schedule's cursor that has no row was made on time; one
+after it is still expected. Which firings there were is computed from the rules in force at the time (`Era`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from mainspring.model.schedules.times import Times, firing_id, is_after_end
+
+ON_TIME, LATE, SKIPPED, MISSED = "on_time", "late", "skipped", "missed"
+BACKFILLED, TRIGGERED, EXPECTED, DUE = "backfilled", "triggered", "expected", "due"
+_MOMENT = timedelta(milliseconds=1)
+OUTCOMES = (ON_TIME, LATE, SKIPPED, MISSED, BACKFILLED, TRIGGERED, EXPECTED, DUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The stored row of one firing, or of all from `at` to `until`."""
+
+    at: datetime
+    until: datetime
+    outcome: str
+    reason: str = ""
+    late_by: timedelta | None = None
+    job_id: str | None = None
+    actor: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One firing and what became of it.
+
+    `outcome` is "on_time", "late" (by `late_by`), "skipped" (`reason`: overlap, paused, calendar, misfire, expired or
+    by hand), "missed", "backfilled", "triggered", "due" (not decided yet) or "expected" (in the future).
+    """
+
+    at: datetime
+    outcome: str
+    reason: str = ""
+    late_by: timedelta | None = None
+    job_id: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Firings that were late, missed or skipped, as the events of schedules tell of them: `count` of them, from `at`
+    to `until`."""
+
+    schedule_id: str
+    name: str
+    at: datetime
+    until: datetime
+    outcome: str
+    reason: str = ""
+    late_by: timedelta | None = None
+    job_id: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """The times that were in force after `since` and up to `until`."""
+
+    since: datetime
+    until: datetime | None
+    times: Times
+
+    @property
+    def computed(self) -> bool:
+        """False when the rule counts from the end of runs: then every firing has its row."""
+        return not is_after_end(self.times.rule)
+
+    def covers(self, at: datetime) -> bool:
+        return self.since < at and (self.until is None or at <= self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All that the ledger of a schedule is computed from."""
+
+    eras: Sequence[Era]
+    rows: Sequence[Row]
+    cursor: datetime
+    paused_at: datetime | None
+    now: datetime
+
+
+def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entry]:
+    """The first `limit` firings from `start` on and before `end`, each with what became of it."""
+    merged = heapq.merge(_computed(book, start, end), _kept(book, start, end), key=lambda entry: entry.at)
+    return list(islice(merged, limit))
+
+
+def _kept(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:
+    """Entries that come from rows alone: manual runs, and firings that no rule can compute."""
+    uncomputed = [era for era in book.eras if not era.computed]
+    for row in sorted(book.rows, key=lambda row: row.at):
+        by_itself = row.outcome == TRIGGERED or any(era.covers(row.at) for era in uncomputed)
+        if by_itself and start <= row.at < end:
+            yield _entry(row.at, row)
+
+
+def _computed(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:
+    firings = [row for row in book.rows if row.outcome != TRIGGERED]
+    single = {row.at: row for row in firings if row.at == row.until}
+    spans = [row for row in firings if row.at != row.until]
+    for era in book.eras:
+        first = max(start, era.since + _MOMENT)
+        last = end if era.until is None else min(end, era.until + _MOMENT)
+        if era.computed and first < last:
+            yield from _of_era(book, era, first, last, single, spans)
+
+
+def _of_era(
+    book: Book, era: Era, start: datetime, end: datetime, single: dict[datetime, Row], spans: list[Row]
+) -> Iterator[Entry]:
+    taken = (Entry(at, SKIPPED, f"calendar {name}") for at, name in era.times.skipped(start, end))
+    fired = (_judge(book, era, at, single, spans) for at in era.times.between(start, end))
+    yield from heapq.merge(taken, fired, key=lambda entry: entry.at)
+
+
+def _judge(book: Book, era: Era, at: datetime, single: dict[datetime, Row], spans: Iterable[Row]) -> Entry:
+    row = single.get(at) or next((span for span in spans if span.at <= at <= span.until), None)
+    if row is not None:
+        return _entry(at, row)
+    if at <= book.cursor:
+        return Entry(at, ON_TIME, job_id=firing_id(era.times.schedule_id, at))
+    if book.paused_at is not None and at <= book.now:
+        return Entry(at, SKIPPED, "paused")
+    return Entry(at, DUE if era.times.due(at) <= book.now else EXPECTED)
+
+
+def _entry(at: datetime, row: Row) -> Entry:
+    return Entry(at, row.outcome, row.reason, row.late_by, row.job_id, row.actor)

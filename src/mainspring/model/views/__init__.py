@@ -1,0 +1,1 @@
+"""Lists, counts, health and changes as users see them. Pure."""

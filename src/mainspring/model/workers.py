@@ -1,0 +1,72 @@
+"""A worker process as its last heartbeat described it: one record for the engine, for `explain`, for health and for
+the lists of the service. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from mainspring.model.jobs.declared_defaults import JobDefaults
+from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.payload_versions import takes
+from mainspring.model.limits.breaker import Breaker
+from mainspring.model.limits.limits import JobLimits
+
+Place = tuple[str, str]
+"""The owner of a limit, a pause or a breaker: "name" or "queue", and which."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker process. `queues` or `handlers` None: all of them. A field that was not read has its default."""
+
+    id: str
+    host: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] | None = None
+    handlers: tuple[str, ...] | None = None
+    concurrency: int = 0
+    running: int = 0
+    live: bool = True
+    """Whether its last heartbeat is recent."""
+    started_at: datetime | None = None
+    beat_at: datetime | None = None
+    lease_until: datetime | None = None
+    version: str | None = None
+    """The version of Mainspring."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """The versions of its handlers, except those of version 1."""
+    keys: frozenset[str] = frozenset()
+    """The ids of the encryption keys that it has."""
+    limits: Mapping[Place, JobLimits] | None = None
+    """The limits that its code declares; None where it reports none, or in a form that only a newer version reads."""
+    breakers: Mapping[Place, Breaker] = field(default_factory=dict)
+    defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
+    """The job defaults of each name that it has a handler of its own for."""
+    error: str | None = None
+    """The fields of its document that cannot be read: another program has written them."""
+
+    def serves(self, queue: str) -> bool:
+        """Whether it claims jobs of a queue."""
+        return self.queues is None or queue in self.queues
+
+    def handles(self, name: str) -> bool:
+        """Whether it has a handler for a job name."""
+        return self.handlers is None or name in self.handlers
+
+    def takes(self, name: str, version: int) -> bool:
+        """Whether its handler for a job name is new enough for data of this version."""
+        return takes(self.versions, name, version, any_name=self.handlers is None)
+
+    def can_run(self, job: Job) -> bool:
+        """Whether it serves the job's queue, has a handler that takes its data, and the keys that it is encrypted
+        with."""
+        able = self.serves(job.queue) and self.handles(job.name) and self.takes(job.name, job.data_version)
+        return able and self.keys.issuperset(job.key_ids)
+
+
+def able_workers(workers: Iterable[WorkerStatus], job: Job) -> list[WorkerStatus]:
+    """The workers that can run a job."""
+    return [worker for worker in workers if worker.can_run(job)]

@@ -1,0 +1,1 @@
+"""Calendars: named sets of days, and reading them from .ics files. Pure."""

@@ -1,0 +1,1 @@
+"""Time zones: their offsets over time, and the effect of changes of clocks on wall times. Pure."""

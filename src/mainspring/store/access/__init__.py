@@ -1,0 +1,1 @@
+"""Verbs on API keys, sessions, the audit log and idempotency records."""

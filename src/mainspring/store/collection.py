@@ -1,0 +1,199 @@
+"""One collection of MongoDB. Every operation has a deadline, and an outage of any kind leaves it as `Unavailable`.
+
+The store's verbs reach the database through this class alone; the heartbeat's thread (`store/jobs/leases.py`), change
+streams and index builds, which have deadlines of their own, are the exceptions. Several operations share one deadline
+inside a `with connection.deadline():` block: the driver never extends an outer deadline. An operation with a `session`
+is part of a transaction and raises the driver's own errors, whose labels say what to run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.results import BulkWriteResult, DeleteResult, UpdateResult
+
+from mainspring.store.schema import BY_ID
+
+Document = dict[str, Any]
+Filter = Mapping[str, Any]
+Fields = Mapping[str, Any] | Sequence[str] | None
+Update = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Sort = Sequence[tuple[str, int]] | None
+Session = AsyncClientSession | None
+
+
+Deadline = Callable[[Session], AbstractContextManager[None]]
+"""Bounds the operations inside of its block; those of a session as parts of a transaction."""
+
+
+class Collection:
+    """A collection whose operations have a deadline each."""
+
+    def __init__(self, raw: AsyncCollection[Document], deadline: Deadline) -> None:
+        self.raw = raw
+        self.name, self.full_name = raw.name, raw.full_name
+        self._deadline = deadline
+
+    def with_options(self, **options: Any) -> Collection:
+        """The same collection with another read or write concern."""
+        return Collection(self.raw.with_options(**options), self._deadline)
+
+    def deadline(self, session: Session = None) -> AbstractContextManager[None]:
+        """One deadline for several operations."""
+        return self._deadline(session)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def find_one(
+        self,
+        filter: Filter,
+        fields: Fields = None,
+        *,
+        sort: Sort = None,
+        hint: str | None = None,
+        skip: int = 0,
+        session: Session = None,
+    ) -> Document | None:
+        with self._deadline(session):
+            return await self.raw.find_one(filter, fields, sort=sort, hint=hint, skip=skip, session=session)
+
+    async def find_all(
+        self,
+        filter: Filter,
+        fields: Fields = None,
+        *,
+        sort: Sort = None,
+        hint: str | None = None,
+        limit: int = 0,
+        skip: int = 0,
+        min: Document | None = None,
+        max: Document | None = None,
+    ) -> list[Document]:
+        """All matching documents; with a limit, the first ones, in one round trip where they fit into a message."""
+        with self._deadline(None):
+            cursor = self.raw.find(
+                filter, fields, sort=sort, hint=hint, limit=limit, batch_size=limit, skip=skip, min=min, max=max
+            )
+            return await cursor.to_list()
+
+    async def find_ids(
+        self, filter: Filter, *, sort: Sort = None, hint: str | None = None, limit: int = 0
+    ) -> list[Any]:
+        """The ids of the matching documents."""
+        found = await self.find_all(filter, {"_id": 1}, sort=sort, hint=hint, limit=limit)
+        return [document["_id"] for document in found]
+
+    async def find_dict(self, filter: Filter, fields: Fields = None, *, hint: str | None = None) -> dict[Any, Document]:
+        """The matching documents by their ids."""
+        return {document["_id"]: document for document in await self.find_all(filter, fields, hint=hint)}
+
+    async def find_batches(
+        self, filter: Filter, size: int, *, sort: Sort = None, hint: str | None = None, limit: int = 0
+    ) -> AsyncGenerator[list[Document]]:
+        """The same in batches, each of which has a deadline of its own."""
+        async with self.raw.find(filter, sort=sort, hint=hint, limit=limit, batch_size=size) as cursor:
+            while True:
+                with self._deadline(None):
+                    batch = await cursor.to_list(size)
+                if not batch:
+                    return
+                yield batch
+
+    async def aggregate(self, stages: Sequence[Filter], *, hint: str) -> list[Document]:
+        with self._deadline(None):
+            return await (await self.raw.aggregate(stages, hint=hint)).to_list()
+
+    async def distinct(self, field: str, filter: Filter) -> list[Any]:
+        with self._deadline(None):
+            return await self.raw.distinct(field, filter)
+
+    async def count(self, filter: Filter, *, hint: str, limit: int | None = None) -> int:
+        """How many documents match, counted up to the limit."""
+        bound: dict[str, Any] = {} if limit is None else {"limit": limit}
+        with self._deadline(None):
+            return await self.raw.count_documents(filter, hint=hint, **bound)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def insert_one(self, document: Document, *, session: Session = None) -> None:
+        with self._deadline(session):
+            await self.raw.insert_one(document, session=session)
+
+    async def insert_many(
+        self, documents: Sequence[Document], *, ordered: bool = False, session: Session = None
+    ) -> None:
+        with self._deadline(session):
+            await self.raw.insert_many(documents, ordered=ordered, session=session)
+
+    async def update_one(
+        self,
+        filter: Filter,
+        update: Update,
+        *,
+        upsert: bool = False,
+        hint: str | None = None,
+        session: Session = None,
+    ) -> UpdateResult:
+        with self._deadline(session):
+            return await self.raw.update_one(filter, update, upsert=upsert, hint=hint, session=session)
+
+    async def update_many(self, filter: Filter, update: Update, *, hint: str) -> UpdateResult:
+        with self._deadline(None):
+            return await self.raw.update_many(filter, update, hint=hint)
+
+    async def replace_one(
+        self, filter: Filter, document: Document, *, upsert: bool = False, session: Session = None
+    ) -> UpdateResult:
+        with self._deadline(session):
+            return await self.raw.replace_one(filter, document, upsert=upsert, session=session)
+
+    async def delete_one(self, filter: Filter) -> DeleteResult:
+        with self._deadline(None):
+            return await self.raw.delete_one(filter)
+
+    async def delete_many(self, filter: Filter, *, hint: str | None = None) -> DeleteResult:
+        with self._deadline(None):
+            return await self.raw.delete_many(filter, hint=hint)
+
+    async def delete_some(self, filter: Filter, *, hint: str, limit: int) -> int:
+        """Delete up to `limit` matching documents, found along an index; returns how many."""
+        with self._deadline(None):
+            ids = await self.find_ids(filter, hint=hint, limit=limit)
+            if not ids:
+                return 0
+            return (await self.delete_many({**filter, "_id": {"$in": ids}}, hint=BY_ID)).deleted_count
+
+    async def find_one_and_update(
+        self,
+        filter: Filter,
+        update: Update,
+        fields: Fields = None,
+        *,
+        upsert: bool = False,
+        after: bool = False,
+        hint: str | None = None,
+    ) -> Document | None:
+        """Change one document; returns it as it was before, or `after` the change."""
+        with self._deadline(None):
+            return await self.raw.find_one_and_update(
+                filter,
+                update,
+                fields,
+                upsert=upsert,
+                return_document=ReturnDocument.AFTER if after else ReturnDocument.BEFORE,
+                hint=hint,
+            )
+
+    async def find_one_and_delete(self, filter: Filter) -> Document | None:
+        with self._deadline(None):
+            return await self.raw.find_one_and_delete(filter)
+
+    async def bulk_write(self, statements: Sequence[Any]) -> BulkWriteResult:
+        """Carry out many statements in any order. One that fails does not keep the others from being carried out."""
+        with self._deadline(None):
+            return await self.raw.bulk_write(statements, ordered=False)

@@ -1,0 +1,1 @@
+"""Verbs on dead letters: listing, redriving, alerting."""

@@ -1,0 +1,92 @@
+"""Deadlines of operations, and what the server's error codes mean.
+
+Every operation of the store runs under a deadline. An outage of whatever kind leaves it as `Unavailable`, which passes
+by itself; any other error of the driver is the server's last word on what it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pymongo
+from pymongo.errors import (
+    ConnectionFailure,
+    ExecutionTimeout,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+    WriteConcernError,
+)
+
+from mainspring.errors import ConfigurationError, Unavailable
+
+_OUTAGE = (
+    ConnectionFailure,
+    NetworkTimeout,
+    NotPrimaryError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+    ExecutionTimeout,
+    WriteConcernError,
+)
+# Codes of errors that pass, whatever is written: an unreachable or changing primary, a killed or conflicting operation,
+# a full disk, writes that an administrator has blocked.
+PASSING = {
+    *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 246, 262, 371),
+    *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031),
+}
+DUPLICATE, UNAUTHORIZED = 11000, 13
+# A hint that names no index is a bad value; without a hint, a server that refuses table scans has no plan.
+NO_SUCH_INDEX = (2, 27, 291)
+
+
+@contextmanager
+def deadline(seconds: float, building: Callable[[], Sequence[str]] = tuple) -> Iterator[None]:
+    """Bound every operation inside, turn an outage of whatever kind into `Unavailable`, and lose no cancellation.
+
+    `building` tells which indexes are being built: a query that needs one of them fails like in an outage. 0 seconds
+    are no bound.
+    """
+    asked = _asked_to_stop()
+    try:
+        with pymongo.timeout(seconds):
+            yield
+    except _OUTAGE as error:
+        late = f"did not answer within {seconds:g} s or " if seconds else ""
+        raise Unavailable(f"MongoDB {late}cannot be reached: {_brief(error)}") from error
+    except OperationFailure as error:
+        if error.has_error_label("RetryableWriteError") or error.code in PASSING:
+            raise Unavailable(f"MongoDB could not carry out the operation now: {error}") from error
+        if error.code == UNAUTHORIZED:
+            raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
+        if error.code in NO_SUCH_INDEX and (names := building()):
+            raise Unavailable(f"MongoDB is still building {', '.join(names)}; what needs them waits for it.") from error
+        raise
+    except asyncio.CancelledError as error:
+        if _asked_to_stop() > asked:
+            raise
+        # Not this task was cancelled but what the driver waited for in it, such as a connection that is closed.
+        raise Unavailable("The connection to MongoDB was closed before the answer came; try again.") from error
+    # The driver waits with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes just as the
+    # answer does. A task that asks in a loop would then go on for ever.
+    if _asked_to_stop() > asked:
+        raise asyncio.CancelledError
+
+
+def _asked_to_stop() -> int:
+    """How many cancellations of this task are under way; the heartbeat's thread has no task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return 0 if task is None else task.cancelling()
+
+
+def _brief(error: Exception) -> str:
+    """The driver's message without its description of the deployment and its timeouts."""
+    return re.split(r" \(configured timeouts:|, Timeout: ", str(error), maxsplit=1)[0]

@@ -1,0 +1,1 @@
+"""Jobs and documents that another program has written to the jobs collection."""

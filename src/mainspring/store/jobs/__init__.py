@@ -1,0 +1,1 @@
+"""Verbs on jobs: insert, claim, renew, finish, edit, rescue, prune."""

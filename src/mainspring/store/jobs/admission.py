@@ -1,0 +1,31 @@
+"""Admission of a bulk's items to their queues: all at once, or only as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Protocol
+
+from mainspring.model.jobs.draft import Draft
+
+Item = Draft | Exception
+"""A job that is wanted, or why it cannot be had."""
+
+
+class Admission(Protocol):
+    """Hands out the items of one bulk, chunk by chunk."""
+
+    async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
+        """The next items, in their order; none when there are no more."""
+
+    def stored(self, chunk: Iterable[Item]) -> None:
+        """These items have been stored, or could not be."""
+
+
+class OpenAdmission:
+    """Lets everything through at once."""
+
+    async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
+        return list(islice(source, most))
+
+    def stored(self, chunk: Iterable[Item]) -> None: ...

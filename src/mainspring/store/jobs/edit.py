@@ -1,0 +1,286 @@
+"""Reading jobs, and changing them by hand: get, list, edit, cancel, retry, run now, delete.
+
+Every change carries the job's exact `_id` and the states it is allowed from, and raises `rev`, so that a claim that
+read the job before does not take it unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from mainspring.errors import InvalidJob, JobNotFound, JobStateError
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.access.idempotency import REQUESTS_KEPT
+from mainspring.model.access.namespaces import dedupe_key_shown
+from mainspring.model.jobs.job import (
+    BLOCKED,
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FINISHED,
+    PENDING,
+    RUNNING,
+)
+from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
+from mainspring.store.connection import Connection, Document
+from mainspring.store.jobs.aging import ASKED, NOT_AGED
+from mainspring.store.jobs.dedupe import DedupeKeys
+from mainspring.store.jobs.finish import CLAIM_FIELDS, again_at, start_by_of
+from mainspring.store.jobs.upkeep import NO_KEY, TOO_NEW
+from mainspring.store.reach import both, reached
+from mainspring.store.schema import BUMP, BY_ID, CLAIM, FINISHED_INDEX, LEASE, SCHEDULE, WAITING_BY_QUEUE, WAITING_FOR
+
+_IN_LINE = {"$gt": ["$line", None]}
+# A job that is changed comes to the gates of limits anew.
+_OUT_OF_LINE = {
+    "ready": {"$cond": [_IN_LINE, True, "$ready"]},
+    "waiting_for": {"$cond": [_IN_LINE, "$$REMOVE", "$waiting_for"]},
+    "line": "$$REMOVE",
+}
+# One whose data is changed does so too, and others may be able to run it than before.
+_ON_DATA = {"$or": [_IN_LINE, {"$in": ["$waiting_for.by", [TOO_NEW, NO_KEY]]}]}
+_ANEW = {
+    "ready": {"$cond": [_ON_DATA, True, "$ready"]},
+    "waiting_for": {"$cond": [_ON_DATA, "$$REMOVE", "$waiting_for"]},
+    "line": "$$REMOVE",
+}
+_WAITING = (PENDING, BLOCKED)
+_AGAIN = (FAILED, CANCELLED, COMPLETED)
+# The fields of the last round's outcome, or of that round only.
+_ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst")
+_FRESH = dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE")
+# A job that failed goes on where it was left; one that was done is to be done again.
+_STEPS_LEFT = {"$cond": [{"$eq": ["$state", COMPLETED]}, "$$REMOVE", "$steps"]}
+# A job that failed for good is not found among the dead letters any more.
+_LAST_FAILURE = {"$cond": [{"$eq": ["$state", FAILED]}, "$finished_at", "$last_failure_at"]}
+# The attempt that ended the round was due at what is run_at until now; one that was tried again has noted it itself.
+_ENDED_IT = {
+    "$and": [
+        {"$eq": ["$$one.token", "$token"]},
+        {"$in": ["$$one.outcome", ["completed", "failed", "cancelled"]]},
+    ]
+}
+_DUE = {"$cond": [_ENDED_IT, {"$mergeObjects": [{"run_at": "$run_at"}, "$$one"]}, "$$one"]}
+_ATTEMPTS = {
+    "$cond": [{"$isArray": "$attempts"}, {"$map": {"input": "$attempts", "as": "one", "in": _DUE}}, "$attempts"]
+}
+_BATCH = 200
+
+
+class Jobs:
+    """The store's verbs for looking at jobs and changing them by hand."""
+
+    def __init__(
+        self, connection: Connection, keys: DedupeKeys, follow: Callable[[DocumentId], Awaitable[bool]]
+    ) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._follow = follow
+
+    async def get(self, job_id: DocumentId, scope: Scope = EVERYTHING) -> Document:
+        """The job. One that is out of the scope is missing in every respect."""
+        document = await self._connection.jobs.find_one({"_id": job_id, **reached(scope)}, hint=BY_ID)
+        if document is None:
+            raise JobNotFound(str(job_id))
+        return document
+
+    async def finished_among(self, ids: Sequence[DocumentId]) -> list[Document]:
+        """The jobs among these that have ended."""
+        return await self._connection.jobs.find_all(
+            {"_id": {"$in": list(ids)}, "state": {"$in": list(FINISHED)}}, hint=BY_ID
+        )
+
+    async def existing_among(self, ids: Sequence[DocumentId], scope: Scope = EVERYTHING) -> set[DocumentId]:
+        """The jobs among these that exist, within a scope."""
+        return set(await self._connection.jobs.find_ids({"_id": {"$in": list(ids)}, **reached(scope)}, hint=BY_ID))
+
+    async def find(
+        self,
+        state: str | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        schedule_id: str | None = None,
+        limit: int | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> AsyncIterator[Document]:
+        """Jobs that match, finished ones and those of a schedule newest first, pending ones in their order."""
+        others: dict[str, Any] = {
+            key: value for key, value in (("name", name), ("queue", queue), ("tags", tag)) if value is not None
+        }
+        left = limit
+        for filter, sort, hint in _plans(state, schedule_id):
+            if left == 0:
+                return
+            wanted = both({**filter, **others}, reached(scope))
+            batches = self._connection.jobs.find_batches(wanted, _BATCH, sort=sort, hint=hint, limit=left or 0)
+            async with aclosing(batches):
+                async for documents in batches:
+                    for document in documents:
+                        yield document
+                    left = None if left is None else left - len(documents)
+
+    async def get_many(self, ids: Sequence[DocumentId]) -> dict[DocumentId, Document]:
+        """The named jobs, as far as they are there."""
+        return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, hint=BY_ID)
+
+    async def count_pending(self, queue: str, most: int) -> int:
+        """How many jobs of a queue are pending, due or not, ready or held; counted up to `most`, along indexes alone.
+
+        A raw insert counts once it has been adopted.
+        """
+        with self._connection.deadline():
+            ready = await self._connection.jobs.count({"ready": True, "queue": queue}, hint=CLAIM, limit=most)
+            if ready >= most:
+                return ready
+            held = await self._connection.jobs.count(
+                {"queue": queue, "waiting_for.by": {"$gt": ""}}, hint=WAITING_BY_QUEUE, limit=most - ready
+            )
+        return ready + held
+
+    async def cancel(self, job_id: DocumentId, reason: str) -> tuple[Document, bool]:
+        """Cancel a waiting job, or ask the holder of a running one to stop.
+
+        Returns the document and whether this call has ended the job. One that has ended already stays as it is. It is
+        one statement: between two, a job could go from where the second looks to where the first has looked.
+        """
+        now = self._connection.clock.expression()
+        reason = cut(reason, MAX_MESSAGE)
+        ended: dict[str, Any] = {
+            **BUMP,
+            "state": CANCELLED,
+            "finished_at": now,
+            "ready": "$$REMOVE",
+            "waiting_for": "$$REMOVE",
+            "line": "$$REMOVE",
+        }
+        if reason:
+            ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
+        runs = {"$eq": ["$state", RUNNING]}
+        request = {"$ifNull": ["$cancel", {"at": now, "reason": {"$literal": reason}}]}
+        fields = {key: {"$cond": [runs, f"${key}", value]} for key, value in ended.items()}
+        before = await self._move(
+            {"_id": job_id, "state": {"$in": [*_WAITING, RUNNING]}},
+            [{"$set": {**fields, "cancel": {"$cond": [runs, request, "$cancel"]}}}],
+        )
+        return await self.get(job_id), before is not None and before["state"] != RUNNING
+
+    async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
+        """Change fields of a waiting job; the limit for its start follows its times."""
+        changed = await self._update(job_id, _WAITING, edit_stages(fields))
+        return await self._changed(job_id, changed, "update()", "pending")
+
+    async def run_now(self, job_id: DocumentId) -> Document:
+        """Make a pending job due at once."""
+        now = self._connection.clock.expression()
+        due = {**BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}
+        changed = await self._change(job_id, (PENDING,), due)
+        return await self._changed(job_id, changed, "run_now()", "pending")
+
+    async def retry(self, job_id: DocumentId, request: str | None = None) -> Document:
+        """Run an ended job again, as a new round of attempts; its history and its token stay. One on which this very
+        request was carried out before is left as it is."""
+        document = await self.get(job_id)
+        if request in document.get("requests", ()):
+            return document
+        key = document.get("dedupe_key") if document.get("state") in _AGAIN else None
+        if key is not None:
+            await self._retake_key(key, job_id)
+        stages = again_stages(self._connection.clock.expression())
+        new = {}
+        if request is not None:
+            requests = {"$concatArrays": [{"$ifNull": ["$requests", []]}, [{"$literal": request}]]}
+            stages.append({"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}})
+            new = {"requests": {"$ne": request}}
+        changed = await self._update(job_id, _AGAIN, stages, **new)
+        if key is not None:
+            await self._keys.returned(key, job_id)
+        if not changed and request in (document := await self.get(job_id)).get("requests", ()):
+            return document
+        return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
+
+    async def delete(self, job_id: DocumentId) -> None:
+        """Delete a job that does not run, and its dedupe key: a new job must not take its id, and its tokens, over."""
+        key = (await self.get(job_id)).get("dedupe_key")
+        deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
+        if not deleted.deleted_count:
+            document = await self.get(job_id)
+            raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
+        if isinstance(key, str):
+            await self._keys.drop(key, job_id)
+
+    async def _retake_key(self, key: str, job_id: DocumentId) -> None:
+        holder = await self._keys.retake(key, job_id)
+        if holder != job_id:
+            shown = dedupe_key_shown(key)
+            raise InvalidJob(f"Job {job_id} cannot run again: job {holder} holds its dedupe key {shown!r} now.")
+
+    async def _change(self, job_id: DocumentId, states: Sequence[str], fields: dict[str, Any]) -> bool:
+        return await self._update(job_id, states, [{"$set": fields}])
+
+    async def _update(
+        self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]], **more: Any
+    ) -> bool:
+        edited = {"$set": {"edited_at": self._connection.clock.expression()}}
+        return await self._move({"_id": job_id, "state": {"$in": list(states)}, **more}, [*stages, edited]) is not None
+
+    async def _move(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> Document | None:
+        """Change a job; returns the state that it was in, or None where it does not match. One that another program has
+        moved is brought into step first."""
+        change = self._connection.mirror.update(filter, stages)
+        before = await self._connection.jobs.find_one_and_update(*change, {"state": 1}, hint=BY_ID)
+        if before is None and await self._follow(filter["_id"]):
+            before = await self._connection.jobs.find_one_and_update(*change, {"state": 1}, hint=BY_ID)
+        return before
+
+    async def _changed(self, job_id: DocumentId, changed: bool, verb: str, allowed: str) -> Document:
+        document = await self.get(job_id)
+        if not changed:
+            raise JobStateError(str(job_id), document["state"], verb, allowed)
+        return document
+
+
+def again_stages(now: Any) -> list[dict[str, Any]]:
+    """The update that runs an ended job again, as a new round of attempts; its history and its token stay."""
+    again = {**BUMP, **_FRESH, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED, "steps": _STEPS_LEFT}
+    history = {"attempts": _ATTEMPTS, "last_failure_at": _LAST_FAILURE}
+    return [{"$set": {**again, **history}}, {"$set": again_at(now, 0)}]
+
+
+def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The update that changes fields of a waiting job, None removing one; `computed` ones are expressions."""
+    literal: Document = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in fields.items()}
+    freed = _OUT_OF_LINE
+    if "data" in fields:
+        literal["steps"] = "$$REMOVE"  # what they found out was found out from other data
+        freed = _ANEW
+    if "priority" in fields:
+        literal |= NOT_AGED
+    again = {"start_by": start_by_of("$run_at"), **freed}
+    return [{"$set": {**literal, **(computed or {}), **BUMP}}, {"$set": again}]
+
+
+def _plans(
+    state: str | None, schedule_id: str | None = None
+) -> list[tuple[dict[str, Any], list[tuple[str, int]], str]]:
+    """The reads that together list a state, each along an index."""
+    if schedule_id is not None:
+        wanted = {"schedule_id": schedule_id} if state is None else {"schedule_id": schedule_id, "state": state}
+        return [(wanted, [("schedule_id", -1), ("scheduled_for", -1)], SCHEDULE)]
+    if state in FINISHED:
+        return [({"state": state}, [("state", -1), ("finished_at", -1)], FINISHED_INDEX)]
+    if state == PENDING:
+        order = [("ready", 1), ("queue", 1), ("priority", 1), ("run_at", 1)]
+        return [
+            ({"ready": True, "state": PENDING}, order, CLAIM),
+            (
+                {"state": PENDING, "waiting_for.by": {"$exists": True}},
+                [("waiting_for.by", 1), ("name", 1)],
+                WAITING_FOR,
+            ),
+        ]
+    if state == RUNNING:
+        return [({"state": RUNNING}, [("state", 1), ("lease_until", 1)], LEASE)]
+    return [({} if state is None else {"state": state}, [("_id", -1)], "_id_")]

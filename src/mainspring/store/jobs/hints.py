@@ -1,0 +1,93 @@
+"""Hints from a change stream that there may be something to do.
+
+A hint is never the truth: it only wakes a worker up, which then asks the database. When the stream breaks, cannot be
+opened (a standalone server) or falls behind, polling goes on and nothing is lost; the stream is opened anew with a
+pause in between, never with an old resume token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo.read_concern import ReadConcern
+
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Connection
+
+_AWAIT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A job was inserted: in which queue (None: a raw insert that does not say), and due when. Or, with `schedule`, a
+    schedule was changed, or with `control`, a pause, limit or breaker."""
+
+    id: DocumentId
+    queue: str | None
+    run_at: datetime | None
+    raw: bool
+    schedule: bool = False
+    control: bool = False
+
+
+class Hints:
+    """The store's change stream on new jobs, changed schedules and changed controls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def possible(self) -> bool:
+        return self._connection.supports_transactions
+
+    async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
+        """Hints from now on, until the stream breaks (which raises). `opened` is called when it has begun."""
+        stages: list[dict[str, Any]] = [
+            {"$match": {"$or": self._wanted()}},
+            {
+                "$project": {
+                    "ns": 1,
+                    "documentKey": 1,
+                    "fullDocument.queue": 1,
+                    "fullDocument.run_at": 1,
+                    "fullDocument.v": 1,
+                }
+            },
+        ]
+        database = self._connection.db.with_options(read_concern=ReadConcern("majority"))
+        async with await database.watch(stages, max_await_time_ms=_AWAIT_MS) as stream:
+            opened()
+            async for change in stream:
+                yield self._hint(change)
+
+    def _wanted(self) -> list[dict[str, Any]]:
+        told = {"updateDescription.updatedFields.told": {"$exists": True}}
+        whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
+        return [
+            {"ns.coll": self._connection.jobs.name, "operationType": "insert"},
+            {"ns.coll": self._connection.schedules.name, "$or": [{"operationType": "insert"}, told]},
+            {"ns.coll": self._connection.controls.name, "$or": [whole, told]},
+        ]
+
+    def _hint(self, change: Mapping[str, Any]) -> Hint:
+        collection, id = change["ns"]["coll"], change["documentKey"]["_id"]
+        if collection == self._connection.schedules.name:
+            return Hint(id, None, None, raw=False, schedule=True)
+        if collection == self._connection.controls.name:
+            return Hint(id, None, None, raw=False, control=True)
+        return _job_hint(change)
+
+
+def _job_hint(change: Mapping[str, Any]) -> Hint:
+    """The hint of an insert. Any document may have been inserted, so that every field is checked."""
+    document = change.get("fullDocument") or {}
+    queue, run_at = document.get("queue"), document.get("run_at")
+    return Hint(
+        change["documentKey"]["_id"],
+        queue if isinstance(queue, str) else None,
+        run_at if isinstance(run_at, datetime) else None,
+        raw=document.get("v") is None,
+    )

@@ -1,0 +1,210 @@
+"""A job as a worker has read it: its document, behind typed properties.
+
+The store makes one `StoredJob` of each document that a worker reads to claim, run or end a job. The engine decides by
+the properties and hands the whole to the store's verbs, so that names of fields stay in the store. Nothing is copied or
+converted: a property is one read of the document, and the claim brings the document up to date in place.
+
+Triage has checked a job (`codec.undecodable`) before any other part of the engine relies on the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
+from mainspring.model.jobs.payload_versions import FIRST_VERSION
+from mainspring.model.privacy.encrypted_values import key_ids_in
+from mainspring.store.codec import DocumentId, decode_job, undecodable
+from mainspring.store.connection import Document
+
+
+class StoredJob:
+    """One job, as it is stored or as its handler is shown it."""
+
+    __slots__ = ("document",)
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    # -- what every job has ----------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> DocumentId:
+        job_id: DocumentId = self.document["_id"]
+        return job_id
+
+    @property
+    def name(self) -> str:
+        name: str = self.document["name"]
+        return name
+
+    @property
+    def queue(self) -> str:
+        queue: str = self.document.get("queue", DEFAULT_QUEUE)
+        return queue
+
+    @property
+    def priority(self) -> int:
+        priority: int = self.document.get("priority", DEFAULT_PRIORITY)
+        return priority
+
+    @property
+    def run_at(self) -> datetime:
+        run_at: datetime = self.document["run_at"]
+        return run_at
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        return self.document.get("data") or {}
+
+    @property
+    def token(self) -> int:
+        token: int = self.document["token"]
+        return token
+
+    @property
+    def tries(self) -> int:
+        """Which attempt this is, from 1 on, once the job is claimed."""
+        tries: int = self.document["tries"]
+        return tries
+
+    # -- its own options -------------------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> str | None:
+        return self.document.get("guarantee")
+
+    @property
+    def retry(self) -> Mapping[str, Any] | None:
+        """The retry policy of its own, as it is stored."""
+        return self.document.get("retry") or None
+
+    @property
+    def timeout(self) -> float | None:
+        own = self.document.get("timeout")
+        return float(own) if isinstance(own, int | float) and own > 0 else None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.document.get("tags") or ())
+
+    @property
+    def data_version(self) -> int:
+        version: int = self.document.get("data_v", FIRST_VERSION)
+        return version
+
+    @property
+    def key_ids(self) -> Sequence[str]:
+        """The keys that parts of it are encrypted with."""
+        return self.document.get("sealed") or ()
+
+    @property
+    def steps(self) -> Sequence[Document]:
+        return self.document.get("steps") or ()
+
+    @property
+    def schedule_id(self) -> str | None:
+        return self.document.get("schedule_id")
+
+    @property
+    def tracked_by(self) -> str | None:
+        """The schedule that waits for the end of this run."""
+        return self.document.get("schedule_id") if self.document.get("tracked") else None
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        return self.document.get("scheduled_for")
+
+    # -- where it waits, and how it was claimed --------------------------------------------------------------------
+
+    @property
+    def line(self) -> str | None:
+        """The wait list that it is on."""
+        return self.document.get("line")
+
+    @property
+    def sequence(self) -> str | None:
+        """The sequence that it is stored in."""
+        return self.document.get("seq")
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it was claimed before there was a slot to start it in."""
+        return self.document.get("ahead") is True
+
+    @property
+    def worker(self) -> str:
+        """The worker that has claimed it."""
+        worker: str = self.document["worker"]
+        return worker
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        return self.document.get("claimed_at")
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a worker that had claimed it has died."""
+        return bool(self.document.get("suspect"))
+
+    @property
+    def suspect_runner(self) -> bool:
+        """Whether it was running when its worker died; otherwise it was only claimed."""
+        return self.document.get("suspect") is True
+
+    @property
+    def finished_at(self) -> datetime:
+        finished_at: datetime = self.document["finished_at"]
+        return finished_at
+
+    def overdue(self, now: datetime) -> bool:
+        """Whether it may not be started any more."""
+        start_by = self.document.get("start_by")
+        return start_by is not None and start_by < now
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be decoded, if it cannot."""
+        return undecodable(self.document)
+
+    # -- as others see it ------------------------------------------------------------------------------------------
+
+    def decode(self, **fields: Any) -> Job:
+        """The job as callbacks are given it, with fields that have become known since it was read."""
+        return decode_job({**self.document, **fields} if fields else self.document)
+
+    def shown_with(self, data: Mapping[str, Any], steps: Sequence[Document] | None = None) -> StoredJob:
+        """The same job with other data than what is stored, and with other results of its steps."""
+        document = {**self.document, "data": data}
+        if steps is not None:
+            document["steps"] = steps
+        return StoredJob(document)
+
+    def begin_steps(self) -> list[Document]:
+        """Its steps, as a list to which those that are run now are added."""
+        steps = self.document["steps"] = list(self.steps)
+        return steps
+
+    def add_step(self, entry: Document) -> None:
+        """A further step of it is stored."""
+        self.document["steps"] = [*self.steps, entry]
+        if not self.key_ids and (key_ids := key_ids_in([entry])):
+            self.document["sealed"] = sorted(key_ids)
+
+    def log_fields(self, worker: str | None) -> dict[str, Any]:
+        """The fields of a log record about it. It may be a document that is no proper job."""
+        document = self.document
+        return {
+            "job_id": str(document["_id"]),
+            "job_name": document.get("name"),
+            "queue": document.get("queue"),
+            "attempt": document.get("tries"),
+            "worker": worker,
+        }
+
+
+def stored_jobs(documents: Iterable[Document]) -> list[StoredJob]:
+    """These documents as jobs."""
+    return [StoredJob(document) for document in documents]

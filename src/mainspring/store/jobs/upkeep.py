@@ -1,0 +1,290 @@
+"""The slow, shared work on the jobs collection: adopting raw inserts, holding and releasing jobs that no worker can
+run, and expiring jobs that were not started in time.
+
+Each verb does one bounded pass, is safe when several workers do it at once, and returns what it did.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import bson
+from pymongo import UpdateMany, UpdateOne
+
+from mainspring.model.jobs.job import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    EXPIRED,
+    FAILED,
+    FINISHED,
+    PENDING,
+)
+from mainspring.store.codec import DocumentId, Undecodable, check_fields, fingerprint_of
+from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.foreign.foreign import RAW_JOBS
+from mainspring.store.foreign.mirror import Mirror
+from mainspring.store.foreign.translation import as_read, mapped_inserts, translated
+from mainspring.store.jobs.finish import start_by_of, undecodable_fields
+from mainspring.store.refusals import REFUSED, Refused, brief, split_refused
+from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_FOR, mapped_inserts_index
+
+logger = logging.getLogger("mainspring")
+
+# Why a job that no worker can run is held.
+NO_HANDLER, TOO_NEW, NO_KEY = "handler", "version", "key"
+
+_BATCH = 1000
+_RELEASE = [
+    {
+        "$set": {
+            **BUMP,
+            "waiting_for": "$$REMOVE",
+            "line": "$$REMOVE",
+            "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
+        }
+    }
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A raw insert, what it must still be when it is adopted, and the update that does it."""
+
+    document: Document
+    as_read: dict[str, Any]
+    stages: list[dict[str, Any]]
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is adopted as failed, since a field is wrong."""
+        return any("error" in stage["$set"] for stage in self.stages)
+
+
+class Upkeep:
+    """The store's verbs for chores."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._refused = Refused[DocumentId]()
+
+    async def adopt(self, limit: int = 500) -> tuple[int, list[Document]]:
+        """Give raw inserts that are jobs the fields they lack; one with a wrong field fails, saying why.
+
+        Documents that are no jobs are left alone. Returns how many jobs there were, and those that failed.
+        """
+        found = await self._connection.jobs.find_all({**RAW_JOBS, **self._refused.filter}, hint=RAW, limit=limit)
+        adoptions = [Adoption(document, {"v": None}, self._adoption(document)) for document in found]
+        adoptions += [self._mapped_adoption(document) for document in await self._mapped_inserts(limit - len(found))]
+
+        async def adopt(some: Sequence[Adoption]) -> None:
+            statements = [UpdateOne({"_id": one.document["_id"], **one.as_read}, one.stages) for one in some]
+            await self._connection.jobs.bulk_write(statements)
+
+        for one, error in await split_refused(adoptions, adopt):
+            self._pass_over(one.document["_id"], "cannot be adopted", error)
+        failed = [one.document for one in adoptions if one.fails and one.document["_id"] not in self._refused]
+        return len(adoptions), failed
+
+    async def _mapped_inserts(self, limit: int) -> list[Document]:
+        map = self._connection.mirror.map
+        if map is None or limit <= 0:
+            return []
+        unadopted = {**mapped_inserts(map), **self._refused.filter}
+        return await self._connection.jobs.find_all(unadopted, hint=mapped_inserts_index(map), limit=limit)
+
+    def _mapped_adoption(self, document: Document) -> Adoption:
+        """How a document in another program's fields is adopted, unless that program has changed it meanwhile."""
+        mirror = self._connection.mirror
+        assert mirror.map is not None
+        ours, stage = translated(mirror.map, document)
+        stages = mirror.stages([stage, *self._adoption(ours)])
+        return Adoption(document, {**as_read(mirror.map, document), "v": None}, stages)
+
+    def _pass_over(self, job_id: DocumentId, lament: str, error: Exception) -> None:
+        """Leave out a job that the server refuses to change for a while, so that the others are not held up."""
+        logger.error("Job %s %s: %s", job_id, lament, brief(error))
+        self._refused.add(job_id)
+
+    async def fail_undecodable(self, document: Document, reason: str) -> bool:
+        """End a pending job that cannot be decoded; it is kept, and says why."""
+        fields = undecodable_fields(document.get("name"), reason, self._connection.clock.expression())
+        try:
+            result = await self._connection.jobs.update_one(
+                *self._connection.mirror.update(
+                    {"_id": document["_id"], "ready": True, "v": {"$ne": None}}, [{"$set": fields}]
+                )
+            )
+        except REFUSED as error:
+            self._pass_over(document["_id"], f"cannot be decoded ({reason}) nor ended", error)
+            return False
+        return result.matched_count == 1
+
+    async def hold(self, ids: Sequence[DocumentId], by: str, note: str) -> int:
+        """Take ready jobs out of the claim's index, and others off their wait lists, and note why."""
+        held = {"by": by, "note": {"$literal": note}, "since": self._connection.clock.expression()}
+        return await self._change(
+            ids,
+            {"$or": [{"ready": True}, {"line": {"$exists": True}}]},
+            [{"$set": {**BUMP, "waiting_for": held, "ready": "$$REMOVE", "line": "$$REMOVE"}}],
+            "cannot be held",
+        )
+
+    async def release(self, by: str, where: Document | None = None) -> int:
+        """Put jobs that were held for this reason back into the claim's index, all or some of them."""
+        held = {**(where or {}), "waiting_for.by": by}
+        try:
+            return (await self._connection.jobs.update_many(held, _RELEASE, hint=WAITING_FOR)).modified_count
+        except REFUSED:
+            return await self._release_by_ids(held)
+
+    async def release_handled(self, names: Sequence[str] | None) -> int:
+        """Release jobs that were held for want of a handler, where there is one for these names; None: for any."""
+        return await self.release(NO_HANDLER, None if names is None else {"name": {"$in": list(names)}})
+
+    async def release_versions(self, versions: Mapping[int, Sequence[str]]) -> int:
+        """Release jobs that were held for want of a newer handler, where there are such for names, by their version."""
+        released = 0
+        for version, names in versions.items():
+            # An edit may have changed the data since: a job without a version, or with an earlier one, can run, too.
+            fit = {"name": {"$in": list(names)}, "data_v": {"$not": {"$gt": version}}}
+            released += await self.release(TOO_NEW, fit)
+        return released
+
+    async def release_unversioned(self, versioned: Sequence[str]) -> int:
+        """Release jobs that were held for want of a newer handler, of all names but those that have versions here."""
+        return await self.release(TOO_NEW, {"name": {"$nin": list(versioned)}})
+
+    async def release_opened(
+        self, key_ids: Sequence[str], names: Sequence[str] | None, queues: Sequence[str] | None
+    ) -> int:
+        """Release jobs of these names and queues that were held for want of a key, where these are all they need."""
+        fit: Document = {"sealed": {"$not": {"$elemMatch": {"$nin": list(key_ids)}}}}
+        if names is not None:
+            fit["name"] = {"$in": list(names)}
+        if queues is not None:
+            fit["queue"] = {"$in": list(queues)}
+        return await self.release(NO_KEY, fit)
+
+    async def _release_by_ids(self, held: Document) -> int:
+        """The same where one of them cannot be changed and ends the statement for those behind it."""
+        released = 0
+        while True:
+            wanted = {"$and": [held, self._refused.filter]}
+            ids = await self._connection.jobs.find_ids(wanted, hint=WAITING_FOR, limit=_BATCH)
+            released += await self.release_these(ids)
+            if len(ids) < _BATCH:
+                return released
+
+    async def release_these(self, ids: Sequence[DocumentId]) -> int:
+        """Put these jobs back into the claim's index, whatever they were held for."""
+        return await self._change(ids, {"waiting_for": {"$exists": True}}, _RELEASE, "cannot be released")
+
+    async def _change(
+        self, ids: Sequence[DocumentId], where: Document, stages: list[dict[str, Any]], lament: str
+    ) -> int:
+        """Change those of these jobs for which something is true; returns how many."""
+        changed = 0
+
+        async def change(some: Sequence[DocumentId]) -> None:
+            nonlocal changed
+            result = await self._connection.jobs.update_many({"_id": {"$in": list(some)}, **where}, stages, hint=BY_ID)
+            changed += result.modified_count
+
+        for job_id, error in await split_refused(ids, change):
+            self._pass_over(job_id, lament, error)
+        return changed
+
+    async def expire(self, limit: int = 500) -> list[DocumentId]:
+        """End up to `limit` pending jobs that were not started in time; returns their ids."""
+        now = self._connection.clock.expression()
+        late = {"state": PENDING, "$expr": {"$lt": ["$start_by", now]}, "start_by": {"$type": "date"}}
+        late["rev"] = {"$type": "number"}  # a raw insert is adopted first
+        found = await self._connection.jobs.find_all(
+            {**late, **self._refused.filter}, {"rev": 1}, hint=START_BY, limit=limit
+        )
+        return await self.expire_these(found)
+
+    async def expire_these(self, documents: Sequence[Document]) -> list[DocumentId]:
+        """End those of these pending jobs that are late and as they were read, many with one statement; returns the
+        ids of those that have ended so. Two workers that do it at once may both return the same ones."""
+        now = self._connection.clock.expression()
+        matched = 0
+
+        async def expire(some: Sequence[Document]) -> None:
+            nonlocal matched
+            result = await self._connection.jobs.bulk_write(_expiry(self._connection.mirror, some, now))
+            matched += result.matched_count
+
+        for document, error in await split_refused(documents, expire):
+            self._pass_over(document["_id"], "is late and cannot be ended", error)
+        if matched == len(documents):
+            return [document["_id"] for document in documents]
+        revs = {document["_id"]: document["rev"] for document in documents}
+        ended = {"_id": {"$in": list(revs)}, "state": EXPIRED}
+        found = await self._connection.jobs.find_all(ended, {"rev": 1}, hint=BY_ID)
+        return [document["_id"] for document in found if document["rev"] == revs[document["_id"]] + 1]
+
+    def _adoption(self, document: Document) -> list[dict[str, Any]]:
+        now = self._connection.clock.expression()
+        state = document.get("state") or PENDING
+        defaults: dict[str, Any] = {
+            "v": LAYOUT,
+            "state": state,
+            "rev": 0,
+            "token": _whole(document.get("token")),
+            "tries": _whole(document.get("tries")),
+            "created_at": _or("$created_at", "date", now),
+            "run_at": _or("$run_at", "date", now),
+            "queue": _or("$queue", "string", DEFAULT_QUEUE),
+            "priority": {"$ifNull": ["$priority", DEFAULT_PRIORITY]},
+            "data": {"$ifNull": ["$data", {}]},
+        }
+        try:
+            check_fields(document)
+            self._check_size(document)
+        except Undecodable as error:
+            return [{"$set": {**defaults, **undecodable_fields(document.get("name"), str(error), now)}}]
+        defaults |= {
+            "priority": {"$toInt": defaults["priority"]},
+            "ready": True if state == PENDING else "$$REMOVE",
+            "data_v": {"$cond": [{"$isNumber": "$data_v"}, {"$toInt": "$data_v"}, "$$REMOVE"]},
+            "finished_at": _or("$finished_at", "date", now) if state in FINISHED else "$$REMOVE",
+        }
+        within = self._connection.settings.start_within
+        if within is not None and document.get("start_within") is None and document.get("expires_at") is None:
+            defaults["start_within"] = within
+        if state == FAILED:
+            defaults["fingerprint"] = fingerprint_of(document["name"], document.get("error"))
+        return [{"$set": defaults}, {"$set": {"start_by": start_by_of("$run_at")}}]
+
+    def _check_size(self, document: Document) -> None:
+        size = len(bson.encode(document.get("data") or {}, codec_options=CODEC))
+        limit = self._connection.settings.max_data
+        if size > limit:
+            raise Undecodable(f"data takes {size:,} bytes, over the limit of {limit:,}.")
+
+
+def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[UpdateMany]:
+    """The statements that end late jobs, one for all that have the same `rev`."""
+    alike: dict[Any, list[DocumentId]] = defaultdict(list)
+    for document in documents:
+        alike[document["rev"]].append(document["_id"])
+    ended = {"state": EXPIRED, "finished_at": now, **dict.fromkeys(("ready", "waiting_for", "line"), "$$REMOVE")}
+    late = {"state": PENDING, "$expr": {"$lt": ["$start_by", now]}}
+    return [
+        UpdateMany(*mirror.update({"_id": {"$in": ids}, "rev": rev, **late}, [{"$set": {**BUMP, **ended}}]), hint=BY_ID)
+        for rev, ids in alike.items()
+    ]
+
+
+def _or(field: str, kind: str, otherwise: Any) -> dict[str, Any]:
+    """A field, or something else where it is not of this kind."""
+    return {"$cond": [{"$eq": [{"$type": field}, kind]}, field, otherwise]}
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**31 else 0

@@ -1,0 +1,153 @@
+"""Stored controls: pauses, and limits set at run time; breakers are in `store/limits/breakers.py`.
+
+One document each, under an id that says what it is for, so that there is never more than one. Every change sets
+`told`, which wakes the workers that listen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from mainspring.model.limits.breaker import CLOSED, BreakerStatus
+from mainspring.model.limits.controls import BREAKER, LIMIT, PAUSE, GateUse, LimitOverride, Paused, Target
+from mainspring.model.limits.limits import RATE, JobLimits, Limit, Rate
+from mainspring.model.unreadable import Listed
+from mainspring.store.connection import Document
+from mainspring.store.fitting import Shape, fit, readable
+from mainspring.store.limits.breakers import Breakers, control_id, decode_breaker
+from mainspring.store.limits.wait_lists import beginning
+from mainspring.store.schema import BY_ID, LINE
+from mainspring.store.shapes import BREAKER as BREAKER_SHAPE
+from mainspring.store.shapes import GATE
+from mainspring.store.shapes import LIMIT as LIMIT_SHAPE
+from mainspring.store.shapes import PAUSE as PAUSE_SHAPE
+
+logger = logging.getLogger("mainspring")
+
+_GATES_SHOWN, _WAITING_COUNTED = 100, 1000
+T = TypeVar("T")
+
+
+class Controls(Breakers):
+    """The store's verbs for controls, breakers included."""
+
+    async def find(self) -> list[Document]:
+        """All controls, without what breakers have counted in detail."""
+        return await self._connection.controls.find_all({}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
+
+    async def find_in_force(self) -> list[Document]:
+        """All controls but closed breakers, of which there may be one for each value of a key."""
+        closed = {"kind": BREAKER, "state": CLOSED}
+        return await self._connection.controls.find_all(
+            {"$nor": [closed]}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID
+        )
+
+    async def put_pause(self, target: Target, reason: str, actor: str | None) -> Paused:
+        """Pause something; a pause that is there already is replaced."""
+        fields: Document = {"kind": PAUSE, "scope": target.scope, "target": target.target}
+        if target.key is not None:
+            fields |= {"key": target.key, "value": target.value}
+        return decode_pause(await self._put(control_id(PAUSE, target), fields, reason, actor))
+
+    async def delete_pause(self, target: Target) -> Paused | None:
+        """End a pause; returns what it was."""
+        document = await self._delete(control_id(PAUSE, target))
+        return None if document is None else decode_pause(document)
+
+    async def put_limit(self, target: Target, allowance: JobLimits, reason: str, actor: str | None) -> LimitOverride:
+        """Override the limits of something; an override that is there already is replaced."""
+        fields: Document = {"kind": LIMIT, "scope": target.scope, "target": target.target}
+        if allowance.concurrency is not None:
+            fields["concurrency"] = allowance.concurrency.to_document()
+        if allowance.rate is not None:
+            fields["rate"] = allowance.rate.to_document()
+        return decode_limit(await self._put(control_id(LIMIT, target), fields, reason, actor))
+
+    async def delete_limit(self, target: Target) -> LimitOverride | None:
+        """End an override, so that the declared limits count again; returns the override."""
+        document = await self._delete(control_id(LIMIT, target))
+        return None if document is None else decode_limit(document)
+
+    async def _put(self, control: str, fields: Document, reason: str, actor: str | None) -> Document:
+        now = self._connection.clock.expression()
+        chosen = fields | {"reason": reason} | ({} if actor is None else {"actor": actor})
+        literal = {key: {"$literal": value} for key, value in chosen.items()}
+        replaced = {"$replaceWith": {"_id": "$_id", **literal, "at": now, "told": now}}
+        document = await self._update(control, {}, [replaced], upsert=True)
+        assert document is not None
+        return document
+
+    async def _delete(self, control: str) -> Document | None:
+        return await self._connection.controls.find_one_and_delete({"_id": control})
+
+    # -- how limits are used ---------------------------------------------------------------------------------------
+
+    async def uses(self, names: Sequence[str], prefixes: Sequence[str]) -> list[GateUse]:
+        """How the gates of these names, or whose names begin so, are used: the first hundred that are."""
+        places: list[Document] = [{"_id": {"$in": list(names)}}]
+        places += [{"_id": beginning(prefix)} for prefix in prefixes]
+        used = {"$or": [{"grants.n": {"$gt": 0}}, {"line": True}]}
+        with self._connection.deadline():
+            found = await self._connection.gates.find_all(
+                {"$and": [{"$or": places}, used]},
+                {"grants": 1, "line": 1},
+                sort=[("_id", 1)],
+                hint=BY_ID,
+                limit=_GATES_SHOWN,
+            )
+            return [await self._use(fit(gate, GATE).document) for gate in found]
+
+    async def _use(self, gate: Document) -> GateUse:
+        waiting = 0
+        if gate.get("line"):
+            waiting = await self._connection.jobs.count({"line": gate["_id"]}, limit=_WAITING_COUNTED, hint=LINE)
+        slots = () if gate["_id"].startswith(f"{RATE}:") else gate.get("grants", ())
+        return GateUse(gate["_id"], sum(int(grant.get("n", 0)) for grant in slots), waiting)
+
+
+def pauses_in(documents: Iterable[Document]) -> Listed[Paused]:
+    return _understood(documents, PAUSE, PAUSE_SHAPE, decode_pause)
+
+
+def limits_in(documents: Iterable[Document]) -> Listed[LimitOverride]:
+    return _understood(documents, LIMIT, LIMIT_SHAPE, decode_limit)
+
+
+def breakers_in(documents: Iterable[Document]) -> Listed[BreakerStatus]:
+    return _understood(documents, BREAKER, BREAKER_SHAPE, decode_breaker)
+
+
+def _understood(documents: Iterable[Document], kind: str, shape: Shape, decode: Callable[[Document], T]) -> Listed[T]:
+    """The controls of a kind. One that cannot be read does not count, and does not stop the others."""
+    found = readable((document for document in documents if document.get("kind") == kind), shape, decode)
+    for one in found.unreadable:
+        logger.warning("The control %r cannot be read and does not count: %s", one.id, one.error)
+    return found
+
+
+def decode_pause(document: Mapping[str, Any]) -> Paused:
+    key = document.get("key")
+    return Paused(
+        document["scope"],
+        document["target"],
+        key,
+        document.get("value") if key is not None else None,
+        document["at"],
+        document.get("reason", ""),
+        document.get("actor"),
+    )
+
+
+def decode_limit(document: Mapping[str, Any]) -> LimitOverride:
+    concurrency, rate = document.get("concurrency"), document.get("rate")
+    return LimitOverride(
+        document["scope"],
+        document["target"],
+        None if concurrency is None else Limit.from_document(concurrency),
+        None if rate is None else Rate.from_document(rate),
+        document["at"],
+        document.get("reason", ""),
+        document.get("actor"),
+    )

@@ -1,0 +1,292 @@
+"""The gates of limits: how many slots (of a semaphore) or tokens (of a token bucket) each worker has.
+
+There is one document per gate in use. A worker takes slots from it in advance, as many as it has jobs for, and counts
+its jobs against them by itself, so that a job costs nothing as long as the worker has slots left. All workers together
+never have more than the limit: taking is one update that computes on the server what is left.
+
+Slots are bound to the lease of the worker that took them, which its heartbeat renews before any claim. When the lease
+has run out they are taken back, and the worker, which has cancelled its jobs by then, knows that it has none.
+
+A job that finds no room goes to the wait list of the gate (`store/limits/wait_lists.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError
+
+from mainspring.clock import EPOCH
+from mainspring.errors import Unavailable
+from mainspring.model.jobs.job import RUNNING
+from mainspring.model.limits.limits import Limit, Rate
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Document
+from mainspring.store.deadlines import DUPLICATE
+from mainspring.store.limits.wait_lists import WaitLists
+from mainspring.store.schema import BY_ID, HOLDERS, UNUSED
+
+_KEPT_MS = 3_600_000
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Want:
+    """A worker's demand on a gate: how much it has, how much it needs at once, and how much it could use soon. Of a
+    rate it has all starts that it was granted, including those that were made."""
+
+    rule: Limit | Rate
+    mine: int
+    now: int
+    ahead: int = 0
+
+
+@dataclass(slots=True)
+class Taken:
+    """A worker's share of a gate now. `full`: nothing was left for others. `line`: jobs wait for it."""
+
+    mine: int
+    full: bool
+    line: bool
+    rev: int
+    opens_at: datetime | None = None
+    over: bool = False
+    """More than the limit allows is out, since it was lowered."""
+
+
+class Gates(WaitLists):
+    """The store's verbs for limits, and for their wait lists."""
+
+    async def take(self, worker: str, wants: Mapping[str, Want]) -> dict[str, Taken]:
+        """Take what is left of these gates, as far as it is wanted.
+
+        Slots that the database counts for this worker beyond those that it claims to have go back first. So nothing
+        leaks when the worker asks again after an error that left the outcome open.
+        """
+        now = self._connection.clock.expression()
+        statements = [UpdateOne({"_id": name}, _taking(worker, want, now), upsert=True) for name, want in wants.items()]
+        with self._connection.deadline():
+            for _ in range(3):
+                statements = await self._write(statements)
+                if not statements:
+                    break
+        return await self.look(worker, list(wants))
+
+    async def _write(self, statements: list[UpdateOne]) -> list[UpdateOne]:
+        """Write these; returns those that are to be tried again, since another worker made the same gate at once."""
+        try:
+            await self._connection.gates.bulk_write(statements)
+        except BulkWriteError as error:
+            not_kept = error.details.get("writeConcernErrors")
+            if not_kept:
+                raise Unavailable(f"MongoDB could not keep what was taken yet: {not_kept[0].get('errmsg')}") from error
+            failed = error.details["writeErrors"]
+            if any(failure["code"] != DUPLICATE for failure in failed):
+                raise
+            return [statements[failure["index"]] for failure in failed]
+        return []
+
+    async def look(self, worker: str, names: Sequence[str]) -> dict[str, Taken]:
+        """How these gates stand."""
+        found = await self._connection.gates.find_dict({"_id": {"$in": list(names)}}, hint=BY_ID)
+        return {name: _decode(found.get(name, {}), worker) for name in names}
+
+    async def give_back(self, worker: str, keep: Mapping[str, int], spent: Mapping[str, int] = _NONE) -> None:
+        """Keep only so many slots of these gates, and of the starts of these rates only those that were made. Where
+        jobs wait in line, others may look at once. Doing it again changes nothing."""
+        now = self._connection.clock.expression()
+        statements = [UpdateOne({"_id": name}, _keeping(worker, number, now)) for name, number in keep.items()]
+        statements += [UpdateOne({"_id": name}, _refunding(worker, number, now)) for name, number in spent.items()]
+        empty = [name for name, number in keep.items() if number == 0]
+        with self._connection.deadline():
+            await self._connection.gates.bulk_write(statements)
+            if empty:
+                await self._connection.gates.delete_many(
+                    {"_id": {"$in": empty}, "grants": [], "line": None, "tokens": None}, hint=BY_ID
+                )
+
+    # -- holders ---------------------------------------------------------------------------------------------------
+
+    async def holders(self) -> list[str]:
+        """The workers that have slots somewhere."""
+        return [name for name in await self._connection.gates.distinct("grants.w", {"grants.w": {"$gt": ""}}) if name]
+
+    async def prune(self, limit: int) -> int:
+        """Delete gates that no worker has used for long: a new one would say the same."""
+        now = self._connection.clock.expression()
+        unused = {"$expr": {"$lt": ["$keep_until", now]}, "keep_until": {"$type": "date"}, "line": None}
+        free = {"$or": [{"grants": []}, {"tokens": {"$exists": True}}]}
+        return await self._connection.gates.delete_some({**unused, **free}, hint=UNUSED, limit=limit)
+
+    async def take_back(self, worker: str) -> int:
+        """Free all slots of a worker that has left, or of the lease that it let run out: one that comes back keeps
+        what it takes under its next lease."""
+        now, grace = self._connection.clock.expression(), int(self._connection.settings.rescue_grace * 1000)
+        until = {"$ifNull": ["$lease_until", EPOCH]}
+        with self._connection.deadline():
+            known = await self._connection.workers.find_one(
+                {"_id": worker}, {"until": until, "lives": {"$gt": [until, {"$subtract": [now, grace]}]}}
+            )
+            if known is not None and known["lives"]:
+                return 0
+            left = _others(worker) if known is None else _granted(_or_later(worker, known["until"]))
+            outcome = await self._connection.gates.update_many(
+                {"grants.w": worker},
+                [{"$set": {"grants": left, "open_at": _open_if_waited_for(now)}}],
+                hint=HOLDERS,
+            )
+        return outcome.modified_count
+
+    # -- audit -----------------------------------------------------------------------------------------------------
+
+    async def slots_of(self, worker: str) -> dict[str, int]:
+        """How many slots of which gates the database counts for a worker; starts of rates are none."""
+        found = await self._connection.gates.find_all({"grants.w": worker, "tokens": None}, {"grants": 1}, hint=HOLDERS)
+        return {document["_id"]: _of(document.get("grants", ()), worker) for document in found}
+
+    async def correct(self, worker: str, name: str, seen: int, number: int) -> bool:
+        """Let the database count another number of slots for a worker, if it still counts what was seen."""
+        mine = {"$elemMatch": {"w": worker, "n": seen}} if seen else {"$not": {"$elemMatch": {"w": worker}}}
+        now = self._connection.clock.expression()
+        outcome = await self._connection.gates.update_one(
+            {"_id": name, "grants": mine}, _keeping(worker, number, now), hint=BY_ID
+        )
+        return outcome.modified_count == 1
+
+    async def running_here(self, worker: str, ids: Sequence[DocumentId]) -> set[DocumentId]:
+        """The jobs among these that the worker has claimed."""
+        claimed = {"_id": {"$in": list(ids)}, "state": RUNNING, "worker": worker}
+        return set(await self._connection.jobs.find_ids(claimed, hint=BY_ID))
+
+
+def _granted(cond: Document) -> Document:
+    """The grants that meet a condition."""
+    return {"$filter": {"input": {"$ifNull": ["$grants", []]}, "cond": cond}}
+
+
+def _others(worker: str) -> Document:
+    """The grants of the other workers."""
+    return _granted({"$ne": ["$$this.w", worker]})
+
+
+def _or_later(worker: str, until: datetime) -> Document:
+    """The condition for grants of other workers, or made after an instant."""
+    return {"$or": [{"$ne": ["$$this.w", worker]}, {"$gt": ["$$this.at", until]}]}
+
+
+def _number(worker: str) -> Document:
+    """How much is granted to a worker."""
+    return {"$sum": {"$map": {"input": _granted({"$eq": ["$$this.w", worker]}), "in": "$$this.n"}}}
+
+
+def _with_mine(worker: str, mine: Any, now: Any) -> Document:
+    """The grants with this worker's set anew; none is left out."""
+    own = [{"w": worker, "n": mine, "at": now}]
+    return {"$concatArrays": [_others(worker), {"$cond": [{"$gt": [mine, 0]}, own, []]}]}
+
+
+def _open_if_waited_for(now: Any) -> Document:
+    return {"$cond": ["$line", now, "$$REMOVE"]}
+
+
+def _keeping(worker: str, number: int, now: Any) -> list[Document]:
+    """Keep so many slots."""
+    return [{"$set": {"grants": _with_mine(worker, number, now), "open_at": _open_if_waited_for(now)}}]
+
+
+def _refunding(worker: str, spent: int, now: Any) -> list[Document]:
+    """Give the starts back that were not made. That the grant goes with them is what makes it harmless to repeat."""
+    some = {"$gt": ["$back", 0]}
+    return [
+        {"$set": {"back": {"$max": [0, {"$subtract": [_number(worker), spent]}]}}},
+        {
+            "$set": {
+                "tokens": {"$add": [{"$ifNull": ["$tokens", 0]}, "$back"]},
+                "grants": _others(worker),
+                "full": {"$cond": [some, False, "$full"]},
+                "opens": {"$cond": [some, now, "$opens"]},
+                "open_at": {"$cond": [{"$and": ["$line", some]}, now, "$open_at"]},
+            }
+        },
+        {"$unset": "back"},
+    ]
+
+
+def _taking(worker: str, want: Want, now: Any) -> list[Document]:
+    return (
+        _taking_slots(worker, want, want.rule, now)
+        if isinstance(want.rule, Limit)
+        else _taking_tokens(worker, want, want.rule, now)
+    )
+
+
+def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Document]:
+    """Take slots as far as there are any; what is only needed soon, only from the first half of them."""
+    left = {"$max": [0, {"$subtract": [rule.limit, {"$add": ["$others", want.mine]}]}]}
+    at_once = {"$min": [want.now, left]}
+    spare = {"$subtract": [rule.limit // 2, {"$add": ["$others", want.mine, at_once]}]}
+    given = {"$add": [want.mine, at_once, {"$max": [0, {"$min": [want.ahead, spare]}]}]}
+    return [
+        {"$set": {"others": {"$sum": {"$map": {"input": _others(worker), "in": "$$this.n"}}}}},
+        {"$set": {"given": given}},
+        {
+            "$set": {
+                "grants": _with_mine(worker, "$given", now),
+                "full": {"$gte": [{"$add": ["$others", "$given"]}, rule.limit]},
+                "limit": rule.limit,
+                "rev": {"$ifNull": ["$rev", 0]},
+                "keep_until": {"$add": [now, _KEPT_MS]},
+            }
+        },
+        {"$set": {"open_at": {"$cond": [{"$and": ["$line", {"$not": "$full"}]}, now, "$$REMOVE"]}}},
+        {"$unset": ["others", "given"]},
+    ]
+
+
+def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Document]:
+    """Earn what the time since the last look has brought, and spend of it what is wanted."""
+    earned = {"$multiply": [{"$subtract": [now, {"$ifNull": ["$at", now]}]}, rule.per_second / 1000]}
+    unknown = {"$max": [0, {"$subtract": [_number(worker), want.mine]}]}
+    saved = {"$add": [{"$ifNull": ["$tokens", rule.burst]}, {"$max": [0, earned]}, unknown]}
+    given = {"$max": [0, {"$min": [want.now, {"$floor": "$tokens"}]}]}
+    lacking = {"$subtract": [{"$min": [want.now, 1]}, {"$subtract": ["$tokens", "$given"]}]}
+    wait = {"$ceil": {"$multiply": [1000 / rule.per_second, {"$max": [0, lacking]}]}}
+    short = {"$lt": ["$given", want.now]}
+    return [
+        {"$set": {"tokens": {"$min": [rule.burst, saved]}, "at": now}},
+        {"$set": {"given": given}},
+        {"$set": {"opens": {"$cond": [short, {"$add": [now, wait]}, "$$REMOVE"]}}},
+        {
+            "$set": {
+                "tokens": {"$subtract": ["$tokens", "$given"]},
+                "grants": _with_mine(worker, {"$add": [want.mine, "$given"]}, now),
+                "full": short,
+                "rev": {"$ifNull": ["$rev", 0]},
+                "keep_until": {"$add": [now, int(1000 * rule.per * max(1.0, rule.burst / rule.count)) + _KEPT_MS]},
+                "open_at": {"$cond": ["$line", {"$ifNull": ["$opens", now]}, "$$REMOVE"]},
+            }
+        },
+        {"$unset": "given"},
+    ]
+
+
+def _decode(document: Mapping[str, Any], worker: str) -> Taken:
+    grants = document.get("grants", ())
+    return Taken(
+        _of(grants, worker),
+        full=bool(document.get("full")),
+        line=bool(document.get("line")),
+        rev=document.get("rev", 0),
+        opens_at=document.get("opens"),
+        over="limit" in document and sum(int(grant["n"]) for grant in grants) > document["limit"],
+    )
+
+
+def _of(grants: Iterable[Mapping[str, Any]], worker: str) -> int:
+    """How much of these a worker has."""
+    return sum(int(grant["n"]) for grant in grants if grant["w"] == worker)

@@ -1,0 +1,1 @@
+"""Encryption: keyrings, the cipher, stored secrets, and encrypting again with a new key."""

@@ -1,0 +1,102 @@
+"""Documents that the server refuses to write: one that would grow over 16 MB, that a validator of its collection does
+not allow, or that another program has given a field of the wrong type.
+
+Such a refusal is final for that document and says nothing about the others. Every pass over many documents therefore
+writes them through `apart`, which finds the refused ones and writes the rest, and leaves what was refused out of its
+next reads for a while (`Refused`), so that it is not at the head of every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from bson.errors import InvalidDocument
+from pymongo.errors import BulkWriteError, OperationFailure
+
+from mainspring.clock import monotonic
+from mainspring.errors import Unavailable
+from mainspring.store.deadlines import PASSING
+
+T = TypeVar("T")
+Id = TypeVar("Id", bound=Hashable)
+
+REFUSED = (OperationFailure, InvalidDocument)
+"""The driver's errors where a document is refused; `InvalidDocument` where it does not even send it."""
+# Too large as a document, for the storage engine, or as BSON; forbidden by a validator.
+_ABOUT_DOCUMENT = (17419, 17420, 388, 10334, 121)
+# How long a refused document is left out, in seconds: it may have been repaired since.
+_LEFT_OUT_FOR = 60.0
+
+
+async def split_refused(
+    items: Sequence[T], write: Callable[[Sequence[T]], Awaitable[Any]]
+) -> list[tuple[T, Exception]]:
+    """Write all items; returns those that the server refuses, each with its error.
+
+    Items that fail together are written in halves, so that one refused among many costs a few writes more. `write` is
+    called again with items that it has written before, which must be harmless.
+    """
+    if not items:
+        return []
+    try:
+        await write(items)
+    except REFUSED as error:
+        raise_if_passing(error)
+        if len(items) == 1:
+            return [(items[0], error)]
+        middle = len(items) // 2
+        return [*await split_refused(items[:middle], write), *await split_refused(items[middle:], write)]
+    return []
+
+
+def raise_if_passing(error: Exception) -> None:
+    """Raise `Unavailable` where a write of many has failed for a reason that passes, rather than for its documents."""
+    if isinstance(error, BulkWriteError):
+        failures = error.details.get("writeErrors") or ()
+        passing = [one for one in failures if one.get("code") in PASSING] + list(error.details["writeConcernErrors"])
+        if passing or not failures:
+            raise Unavailable(f"MongoDB could not keep the writes yet: {brief(error)}") from error
+
+
+def brief(error: Exception) -> str:
+    """Why a document was refused, in few words; the whole error quotes the document."""
+    details = getattr(error, "details", None) or {}
+    failures = details.get("writeErrors") or details.get("writeConcernErrors") or [details]
+    told = failures[0].get("errmsg") or str(error)
+    return f"{told}"[:300]
+
+
+def code_name(error: Exception) -> str:
+    """The server's name for the reason of a refusal, or the driver's."""
+    details = getattr(error, "details", None) or {}
+    return str(details.get("codeName") or type(error).__name__)
+
+
+def is_about_document(error: Exception) -> bool:
+    """Whether it is known that the document itself is refused: it would be too large, or a validator forbids it."""
+    if isinstance(error, InvalidDocument):
+        return True
+    details = getattr(error, "details", None) or {}
+    failures = details.get("writeErrors") or [details]
+    return failures[0].get("code") in _ABOUT_DOCUMENT
+
+
+class Refused(Generic[Id]):
+    """The ids of documents that were refused lately, to be left out of the next reads."""
+
+    def __init__(self) -> None:
+        self._until: dict[Id, float] = {}
+
+    def add(self, id: Id) -> None:
+        self._until[id] = monotonic() + _LEFT_OUT_FOR
+
+    def __contains__(self, id: Id) -> bool:
+        return self._until.get(id, float("-inf")) > monotonic()
+
+    @property
+    def filter(self) -> dict[str, Any]:
+        """The addition to a read's filter that leaves them out."""
+        now = monotonic()
+        self._until = {id: until for id, until in self._until.items() if until > now}
+        return {"_id": {"$nin": list(self._until)}} if self._until else {}

@@ -1,0 +1,1 @@
+"""Verbs on schedules: storing, deciding on and firing them, their ledgers and calendars."""

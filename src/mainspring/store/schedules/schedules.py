@@ -1,0 +1,578 @@
+"""Storing, reading and changing schedules.
+
+Every change is a compare-and-set on the schedule's `rev`, as every decision of the engine is
+(`store/schedules/firing.py`), so that neither overwrites the other. Before a change, what has come due under the old
+rule is settled; then the new one is in force at once. A running job has nothing to write back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from weakref import WeakValueDictionary
+
+import bson
+from bson import ObjectId
+from pymongo.errors import DuplicateKeyError
+
+from mainspring.clock import truncate
+from mainspring.errors import (
+    CalendarNotFound,
+    InvalidSchedule,
+    ScheduleNotFound,
+    ScheduleStateError,
+    Unavailable,
+)
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.access.idempotency import remembered
+from mainspring.model.schedules.firing_plan import Make, Policy, overlap
+from mainspring.model.schedules.ledger import SKIPPED, TRIGGERED, Row
+from mainspring.model.schedules.schedule import Spec
+from mainspring.model.schedules.times import Times, is_after_end
+from mainspring.rules import Rule
+from mainspring.rules.rule import anchored
+from mainspring.store.compare_and_set import back_off, compare_and_set
+from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.jobs.insert import Inserts
+from mainspring.store.jobs.upkeep import Upkeep
+from mainspring.store.privacy.cipher import Cipher
+from mainspring.store.reach import reached
+from mainspring.store.refusals import Refused, brief
+from mainspring.store.schedules.calendars import Calendars
+from mainspring.store.schedules.codec import (
+    ASKED,
+    calendar_keys,
+    check_sound,
+    encode_make,
+    encode_row,
+    is_over,
+    is_tracked,
+    malformed,
+    policy_of,
+    runs_of,
+    spec_fields,
+    stored_rule,
+    times_of,
+)
+from mainspring.store.schedules.decisions import REVISIT, unchanged
+from mainspring.store.schedules.eras import MOMENT, declaration, is_moved, new_era, not_fired
+from mainspring.store.schedules.firing import Fired, Firing
+from mainspring.store.schedules.zone_versions import is_current, zones_fingerprint
+from mainspring.store.schema import BY_ID, CALENDARS, DECLARED, FIRINGS, LAYOUT, ZONES
+
+logger = logging.getLogger("mainspring")
+
+_ATTEMPTS = 30
+_PATIENT = 12
+_BATCH = 200
+
+
+@dataclass(slots=True)
+class Changed:
+    """A schedule after a change, and the firings that were settled on the way."""
+
+    document: Document
+    fired: list[Fired] = field(default_factory=list)
+    changed: bool = True
+
+
+Alter = Callable[[Document, datetime], Awaitable[Document | None]]
+"""Says which fields of a settled schedule change, given the time; None means none."""
+
+
+class Schedules:
+    """The store's verbs for schedules."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        inserts: Inserts,
+        firing: Firing,
+        upkeep: Upkeep,
+        calendars: Calendars,
+        cipher: Cipher,
+    ) -> None:
+        self._connection = connection
+        self._cipher = cipher
+        self._inserts = inserts
+        self._firing = firing
+        self._tending = upkeep
+        self._calendars = calendars
+        self._unfollowed = Refused[str]()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def get(self, schedule_id: str, scope: Scope = EVERYTHING) -> Document:
+        """The schedule. One that is out of the scope is missing in every respect."""
+        reach = reached(scope, "job.queue", "job.name")
+        document = await self._connection.schedules.find_one({"_id": schedule_id, **reach}, hint=BY_ID)
+        if document is None:
+            raise ScheduleNotFound(schedule_id)
+        return document
+
+    async def find(
+        self, name: str | None = None, tag: str | None = None, after: str | None = None
+    ) -> AsyncIterator[Document]:
+        """Schedules that match, in the order of their ids, from behind one on."""
+        wanted = {key: value for key, value in (("job.name", name), ("job.tags", tag)) if value is not None}
+        while True:
+            page = wanted if after is None else {**wanted, "_id": {"$gt": after}}
+            found = await self._connection.schedules.find_all(
+                page, {"eras": 0}, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH
+            )
+            for document in found:
+                yield document
+            if len(found) < _BATCH:
+                return
+            after = found[-1]["_id"]
+
+    async def get_many(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The named schedules, as far as they are there."""
+        return await self._connection.schedules.find_dict({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
+
+    async def times(self, document: Document) -> Times:
+        """When a stored schedule fires."""
+        calendars = await self._calendars.in_force(set(calendar_keys(document)))
+        return times_of(document["_id"], document, calendars)
+
+    async def undeclared(self, app: str, known: Sequence[str]) -> list[str]:
+        """The schedules that this app declared once and does not declare any more."""
+        return sorted(set(await self._connection.schedules.find_ids({"declared.app": app}, hint=DECLARED)) - set(known))
+
+    async def using_calendar(self, name: str, *, behind: int | None = None) -> list[str]:
+        """The schedules whose rule needs a calendar; with `behind`, those that do not follow this revision of it."""
+        wanted: Document = {"calendars.name": name}
+        if behind is not None:
+            wanted["calendars"] = {"$elemMatch": {"name": name, "rev": {"$ne": behind}}}
+        return sorted(
+            document["_id"]
+            for document in await self._connection.schedules.find_all(wanted, {"_id": 1}, hint=CALENDARS)
+        )
+
+    # -- creating and changing -------------------------------------------------------------------------------------
+
+    async def put(self, spec: Spec, *, app: str | None = None) -> Changed:
+        """Create a schedule or make it what was asked for; one that is so already is left alone.
+
+        With `app`, the schedule is declared in that app's code. One that was declared the same before is left alone
+        even if it was edited since: the edit counts until the code changes.
+        """
+
+        async def attempt(_: int) -> Changed | None:
+            existing = await self._connection.schedules.find_one({"_id": spec.id})
+            if existing is not None:
+                return await self._put_again(spec, existing, app)
+            document = await self._new(spec, app)
+            with suppress(DuplicateKeyError):
+                await self._connection.schedules.insert_one(document)
+                return await self._caught_up(Changed(document))
+            return None
+
+        return await compare_and_set(attempt, f"schedule {spec.id!r}", _ATTEMPTS)
+
+    async def _put_again(self, spec: Spec, existing: Document, app: str | None) -> Changed:
+        fields = await self._asked(_anchored(spec, self._now(), stored_rule(existing)), existing)
+        declared = existing.get("declared")
+        if app is not None:
+            declarations = self._declarations(app, spec)
+            if declared in declarations:
+                return Changed(existing, changed=False)
+            fields["declared"] = declarations[0]
+        elif declared is not None:
+            fields["declared"] = declared
+        if all(existing.get(key) == fields.get(key) for key in (*ASKED, "declared")):
+            return Changed(existing, changed=False)
+        return await self.edit(spec.id, lambda document: spec, fields.get("declared"))
+
+    async def edit(
+        self, schedule_id: str, respec: Callable[[Document], Spec], declared: Document | None = None
+    ) -> Changed:
+        """Make a schedule what `respec` says that it is to be, given what it is."""
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            spec = _anchored(respec(document), now, stored_rule(document))
+            fields = {**await self._asked(spec, document), "declared": declared or document.get("declared")}
+            keys = (*ASKED, "calendars", "zones", "declared")
+            return {key: fields.get(key) for key in keys if document.get(key) != fields.get(key)} or None
+
+        return await self._caught_up(await self.change(schedule_id, alter))
+
+    async def change(self, schedule_id: str, alter: Alter) -> Changed:
+        """Settle what has come due, then change a schedule. Where its times change, the new ones count from now."""
+        # Changes of one process wait for each other, since comparing and trying again is slow where many do it.
+        async with self._locks.setdefault(schedule_id, asyncio.Lock()):
+            return await self._change(schedule_id, alter)
+
+    async def _change(self, schedule_id: str, alter: Alter) -> Changed:
+        fired: list[Fired] = []
+
+        async def attempt(_: int) -> Changed | None:
+            document, settled = await self._settled(schedule_id)
+            fired.extend(settled)
+            if "making" in document:
+                self._refuse_stuck(schedule_id)
+                return None
+            now = self._now()
+            fields = await alter(document, now)
+            if fields is None:
+                return Changed(document, fired, changed=False)
+            await self._retime(document, fields, now)
+            if not await self._write(document, fields, now):
+                return None
+            changed, settled = await self._settled(schedule_id, mine=True)
+            return Changed(changed, fired + settled)
+
+        return await compare_and_set(attempt, f"schedule {schedule_id!r}", _ATTEMPTS, back_off)
+
+    def _refuse_stuck(self, schedule_id: str) -> None:
+        if schedule_id in self._firing.refused:
+            raise ScheduleStateError(
+                f"Schedule {schedule_id!r} cannot be changed: MongoDB refuses every change to its document (the log "
+                "says why). Repair the document, or delete the schedule and make it again."
+            )
+
+    async def delete(self, schedule_id: str) -> Document:
+        """Delete a schedule and its ledger. Its jobs stay; those that waited for a run need not wait any longer."""
+        document = await self._delete(schedule_id)
+        waiting = _waiting(document)
+        if waiting:
+            await self._tending.release_these(waiting)
+        await self._connection.ledger.delete_many({"schedule_id": schedule_id})
+        return document
+
+    async def _delete(self, schedule_id: str) -> Document:
+        """Delete the document, in a state in which no decision is half carried out: a process that made a job after
+        this that has to wait for another one would leave it waiting for ever. Where the server refuses to change the
+        schedule, its decisions cannot be carried out, and it is deleted as it is."""
+
+        async def attempt(_: int) -> Document | None:
+            document, _fired = await self._carried_out(schedule_id)
+            if self._is_halfway(document):
+                return None
+            outcome = await self._connection.schedules.delete_one(unchanged(document))
+            return document if outcome.deleted_count else None
+
+        return await compare_and_set(attempt, f"schedule {schedule_id!r}", _ATTEMPTS, back_off)
+
+    def _is_halfway(self, document: Document) -> bool:
+        """Whether a decision is stored that can be carried out, and is not."""
+        return "making" in document and document["_id"] not in self._firing.refused and malformed(document) is None
+
+    async def pause(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
+        """Let it fire no more until it is resumed. One that is paused already is so since then; a new reason counts."""
+        why = {"reason": reason, **({"actor": actor} if actor else {})}
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            before = document.get("paused")
+            if before is not None and not reason:
+                return None
+            return {"paused": {"at": now if before is None else before["at"], **why}}
+
+        return await self.change(schedule_id, alter)
+
+    async def resume(self, schedule_id: str) -> Changed:
+        """Let it fire again, from now on; the firings in between go down in its ledger as skipped."""
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            if "paused" not in document:
+                return None
+            rows = not_fired(document, await self.times(document), now)
+            fields: Document = {"paused": None, "failures": None}
+            if not is_over(document):  # what is over called for nothing meanwhile
+                fields["cursor"] = max(now, document["cursor"])
+            return {**fields, "making": {"rows": rows}} if rows else fields
+
+        return await self.change(schedule_id, alter)
+
+    async def skip_next(self, schedule_id: str, reason: str, actor: str | None, request: str | None = None) -> Changed:
+        """Decide the next firing now: it makes no job. A request that was carried out before changes nothing."""
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            requests = document.get("requests", [])
+            if request in requests:
+                return None
+            at = document.get("next_at")
+            if at is None:
+                raise ScheduleStateError(f"Schedule {schedule_id!r} has no next firing that could be skipped.")
+            row = Row(at, at, SKIPPED, f"by hand: {reason}" if reason else "by hand", actor=actor)
+            fields: Document = {"cursor": at, "making": {"rows": [encode_row(schedule_id, row)]}}
+            return fields if request is None else {**fields, "requests": remembered(requests, request)}
+
+        return await self.change(schedule_id, alter)
+
+    async def trigger(
+        self, schedule_id: str, policy: str | None, reason: str, actor: str | None, seed: str | None = None
+    ) -> tuple[Changed, str]:
+        """Make a job now, beside the firings. Returns the job's id, which ends with the seed: with the same one, the
+        job is made once."""
+        job_id = f"{schedule_id}!{seed or ObjectId()}"
+        if seed is not None and await self._is_triggered(job_id):
+            return Changed(await self.get(schedule_id), changed=False), job_id
+        fired = await self._review(schedule_id)
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            if seed is not None and await self._is_triggered(job_id):
+                return None
+            going, rows = runs_of(document), list[Row]()
+            chosen = Policy(overlap=policy or policy_of(document).overlap)
+            kept, cancels = overlap([Make(job_id, now, now)], chosen, going, rows)
+            if not kept:
+                raise ScheduleStateError(
+                    f"A run of schedule {schedule_id!r} is still going or waits ({going.last}), and its overlap is "
+                    f'{chosen.overlap!r}; wait for it, cancel it, or trigger with overlap="allow".'
+                )
+            row = Row(now, now, TRIGGERED, reason, job_id=job_id, actor=actor)
+            making = {"jobs": [encode_make(kept[0])], "rows": [encode_row(schedule_id, row)], "cancels": list(cancels)}
+            fields: Document = {"making": making}
+            if is_tracked(document):
+                queued = [{"job": job, "after": after} for job, after in going.queued]
+                fields |= {"live": going.live or None, "queued": queued or None}
+            return fields
+
+        changed = await self.change(schedule_id, alter)
+        return replace(changed, fired=fired + changed.fired), job_id
+
+    async def _is_triggered(self, job_id: str) -> bool:
+        """Whether a job was made by hand; its row is there even if the job is gone."""
+        return await self._connection.ledger.find_one({"_id": job_id}, {"_id": 1}) is not None
+
+    async def _review(self, schedule_id: str) -> list[Fired]:
+        """Take note of runs that have ended, which is otherwise done when the schedule is due."""
+        document, fired = await self._carried_out(schedule_id)
+        return fired + await self._firing.advance([document]) if document.get("live") else fired
+
+    # -- what changes under a schedule -----------------------------------------------------------------------------
+
+    async def calendar_changed(self, name: str, rev: int) -> list[Fired]:
+        """Let a revision of a calendar count for every schedule that needs it and has another one."""
+
+        async def alter(document: Document, now: datetime) -> Document | None:
+            newest = [await self._calendar(entry["name"]) for entry in document.get("calendars", ())]
+            return None if newest == document.get("calendars", []) else {"calendars": newest}
+
+        behind = await self.using_calendar(name, behind=rev)
+        return (await self._change_each(behind, alter, f"does not follow the calendar {name}"))[1]
+
+    async def _caught_up(self, changed: Changed) -> Changed:
+        """Check whether a calendar was changed meanwhile: the process that changed it may not have seen this
+        schedule."""
+        for entry in changed.document.get("calendars", ()):
+            newest = await self._calendars.get(entry["name"])
+            if newest is not None and newest.rev != entry["rev"]:
+                fired = await self.calendar_changed(entry["name"], newest.rev)
+                return Changed(await self.get(changed.document["_id"]), changed.fired + fired)
+        return changed
+
+    async def stale_zones(self) -> list[str]:
+        """The fingerprints of zones that schedules were computed by and that differ from the zones' rules now."""
+        return [
+            one["_id"]
+            for one in await self._connection.schedules.aggregate(
+                # One seek for each print; with $exists, the server would read every document.
+                [{"$match": {"zones": {"$gte": ""}}}, {"$group": {"_id": "$zones"}}],
+                hint=ZONES,
+            )
+            if not is_current(one["_id"])
+        ]
+
+    async def refresh_timezones(self, limit: int = 50) -> tuple[list[str], list[Fired]]:
+        """Compute the next firings anew where the rules of a zone have changed, of up to `limit` schedules; returns
+        those that were changed, and the firings that were settled on the way. None are left when none are returned."""
+        stale = await self.stale_zones()
+        if not stale:
+            return [], []
+        wanted = {"zones": {"$in": stale}, **self._unfollowed.filter}
+        ids = await self._connection.schedules.find_ids(wanted, hint=ZONES, limit=limit)
+        return await self._change_each(ids, _follow, "does not follow its time zones")
+
+    async def _change_each(self, ids: Sequence[str], alter: Alter, lament: str) -> tuple[list[str], list[Fired]]:
+        """Change schedules one after the other; returns those that were changed, and what was fired on the way. One
+        that cannot be changed does not keep the others from it."""
+        moved: list[str] = []
+        fired: list[Fired] = []
+        for schedule_id in ids:
+            try:
+                changed = await self.change(schedule_id, alter)
+            except (ScheduleNotFound, CalendarNotFound):  # deleted meanwhile
+                continue
+            except Unavailable:
+                raise
+            except Exception as error:
+                self._unfollowed.add(schedule_id)
+                logger.error("Schedule %s %s: %s", schedule_id, lament, brief(error))
+                continue
+            fired += changed.fired
+            moved += [schedule_id] if changed.changed else []
+        return moved, fired
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> datetime:
+        return truncate(self._connection.clock.now())
+
+    async def _new(self, spec: Spec, app: str | None) -> Document:
+        now = self._now()
+        fields = await self._asked(_anchored(spec, spec.start_at or now, None))
+        document: Document = {
+            "_id": spec.id,
+            "v": LAYOUT,
+            "rev": 0,
+            "decision_id": secrets.token_hex(8),
+            **fields,
+            "since": now,
+            "cursor": now,
+            "runs": 0,
+            "told": now,
+            "created_at": now,
+            "updated_at": now,
+        }
+        if spec.paused:
+            document["paused"] = {"at": now, "reason": ""}
+        if app is not None:
+            document["declared"] = self._declarations(app, spec)[0]
+        await self._retime(document, document, now)
+        return {key: value for key, value in document.items() if value is not None}
+
+    async def _asked(self, spec: Spec, existing: Document | None = None) -> Document:
+        fields = self._fields(spec, existing)
+        if spec.rule.calendars:
+            fields["calendars"] = [await self._calendar(name) for name in spec.rule.calendars]
+        zones = zones_fingerprint(spec.rule.zones)
+        return fields if zones is None else {**fields, "zones": zones}
+
+    def _fields(self, spec: Spec, existing: Document | None = None) -> Document:
+        """The requested fields as they will be read back, so that they can be compared."""
+        fields = spec_fields(spec, self._inserts.document(spec.draft))
+        fields["job"] = self._cipher.encrypt_template(
+            spec.id, fields["job"], None if existing is None else existing["job"]
+        )
+        return bson.decode(bson.encode(fields, codec_options=CODEC), CODEC)
+
+    def _declarations(self, app: str, spec: Spec) -> list[Document]:
+        """The fingerprint of a declaration in code; where data is encrypted, one by each of the keys."""
+        if spec.draft.encrypt is None:
+            return [declaration(app, self._fields(spec))]
+        job = self._inserts.document(spec.draft)
+        hidden = [
+            {**job, "data": {"print": one}, "sealed": ["print"]} for one in self._cipher.fingerprints(job["data"])
+        ]
+        return [declaration(app, spec_fields(spec, one)) for one in hidden]
+
+    async def _calendar(self, name: str) -> Document:
+        found = await self._calendars.get(name)
+        if found is None:
+            raise CalendarNotFound(name)
+        return {"name": name, "rev": found.rev}
+
+    async def _retime(self, document: Document, fields: Document, now: datetime) -> None:
+        """Add to the fields that change what follows from them: when the schedule fires next."""
+        if document is not fields and is_moved(document, fields):
+            await self._begin_era(document, fields, now)
+        after = {**document, **fields}
+        at, due = await self._next(after, fields)
+        look = due
+        if after.get("queued") or after.get("live"):
+            look = now if due is None else min(due, now)
+        fields |= {"next_at": at, "due_at": due, "fire_at": look}
+        if fields.get("making") is not None:
+            fields["making"]["then"] = look
+            fields["fire_at"] = now + REVISIT
+
+    async def _begin_era(self, document: Document, fields: Document, now: datetime) -> None:
+        fields |= new_era(document, fields, now)
+        if fields["cursor"] > now and not await self._skips_stay(document, fields):
+            fields["cursor"] = fields["since"]
+        making: Document = {}
+        if document["cursor"] > fields["cursor"]:
+            making["forgets"] = await self._skipped_after(document["_id"], fields["cursor"])
+        if document.get("paused") is not None:
+            with suppress(Exception):  # a rule that cannot be read has not fired
+                making["rows"] = not_fired(document, await self.times(document), now)
+        if any(making.values()):
+            fields["making"] = making
+
+    async def _next(self, after: Document, fields: Document) -> tuple[datetime | None, datetime | None]:
+        """The next firing of a schedule after a change, and when it is due. A new rule must have one."""
+        if is_over(after) or (after.get("paused") is not None and "rule" not in fields):
+            return None, None
+        times = await self.times(after)
+        at = times.next(after["cursor"])
+        if at is None and "rule" in fields:
+            raise InvalidSchedule(f"Schedule {after['_id']!r} would never fire: its rule has no firing after now.")
+        unknown = is_after_end(times.rule) and after.get("live")  # before the run has ended
+        if at is None or unknown or after.get("paused") is not None:
+            return None, None
+        return at, times.due(at)
+
+    async def _skips_stay(self, document: Document, fields: Document) -> bool:
+        """Whether other times call for the very firings up to the cursor that were skipped by hand, and for no more."""
+        old, new = await self.times(document), await self.times({**document, **fields})
+        span = fields["since"] + MOMENT, fields["cursor"] + MOMENT
+        skipped = list(old.between(*span))
+        return list(islice(new.between(*span), len(skipped) + 1)) == skipped
+
+    async def _skipped_after(self, schedule_id: str, cursor: datetime) -> list[str]:
+        """The rows of what was skipped by hand. They were firings of the old times: the new ones may have the same."""
+        ahead = {"schedule_id": schedule_id, "until": {"$gt": cursor}, "outcome": SKIPPED}
+        return [row["_id"] for row in await self._connection.ledger.find_all(ahead, {"_id": 1}, hint=FIRINGS)]
+
+    async def _write(self, document: Document, fields: Document, now: datetime) -> bool:
+        put = {key: value for key, value in fields.items() if value is not None}
+        drop = {key: "" for key, value in fields.items() if value is None}
+        put |= {"told": now, "updated_at": now}
+        update: dict[str, Any] = {"$set": put, "$inc": {"rev": 1}, **({"$unset": drop} if drop else {})}
+        outcome = await self._connection.schedules.update_one(unchanged(document), update)
+        return outcome.matched_count == 1
+
+    async def _settled(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
+        """A schedule with everything decided and done that has come due, and what was done."""
+        fired: list[Fired] = []
+        for _ in range(_ATTEMPTS):
+            document, done = await self._carried_out(schedule_id, mine=mine)
+            fired += done
+            check_sound(document)
+            look = document.get("fire_at")
+            if look is None or look > self._now() or "paused" in document:
+                return document, fired
+            fired += await self._firing.advance([document])
+        return await self.get(schedule_id), fired
+
+    async def _carried_out(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
+        """A schedule whose decisions are all carried out. A decision of another process is waited for at first:
+        carrying it out at the same time would only get in its way."""
+        fired: list[Fired] = []
+        for attempt in range(_ATTEMPTS):
+            document = await self.get(schedule_id)
+            if not self._is_halfway(document):
+                break
+            if mine or attempt >= _PATIENT or document.get("fire_at", self._now()) <= self._now():
+                fired += await self._firing.advance([document])
+            else:
+                await back_off(attempt)
+        return document, fired
+
+
+def _waiting(document: Document) -> list[str]:
+    """The jobs of a schedule that wait for a run, or were just to be released."""
+    making, queued = document.get("making"), document.get("queued")
+    entries = [entry.get("job") for entry in queued if isinstance(entry, dict)] if isinstance(queued, list) else []
+    released = making.get("releases") if isinstance(making, dict) else None
+    return [job for job in (*entries, *(released or ())) if isinstance(job, str)]
+
+
+def _anchored(spec: Spec, at: datetime, before: Rule | None) -> Spec:
+    return replace(spec, rule=anchored(spec.rule, at, before))
+
+
+async def _follow(document: Document, now: datetime) -> Document | None:
+    """The rule stays, its instants move: what was decided stays decided, the next firing is computed anew."""
+    zones = zones_fingerprint(stored_rule(document).zones)
+    return None if zones == document.get("zones") else {"zones": zones}

@@ -1,0 +1,392 @@
+"""The collections, every field in them, and the indexes with their reasons.
+
+With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
+`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.alerts`,
+`jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`, `jobs.audit.head` and
+`jobs.stats`.
+
+Stored names are short where they occur in every document or index: `line` is a wait list (docs/explain/glossary.md),
+`seq` a sequence, `rev` the revision, and `sealed` lists the ids of encryption keys. An encrypted value is a document
+with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/encrypted_values.py.
+
+## jobs: one document per job
+
+| field         | type            | meaning |
+|---------------|-----------------|---------|
+| _id           | ObjectId/string | the job's id; a string of 24 hex digits is always meant as the ObjectId |
+| v             | int             | layout of this document (1); missing on a raw insert that has not been adopted yet |
+| name          | string          | which handler runs it |
+| data          | document        | the handler's arguments |
+| data_v        | int             | the version of the handler that the data is written for; 1 when missing |
+| queue         | string          | the queue that it is claimed from |
+| priority      | int 1..10       | 1 first |
+| asked_priority, aged_at | int, date | the priority it was scheduled with, and when waiting moved it up from there |
+| state         | string          | pending, running, completed, failed, cancelled, expired, blocked |
+| ready         | true            | only on pending jobs that may be claimed: the claim's index |
+| waiting_for   | document        | why a pending job is not ready: by, note, since |
+| line          | string          | the gate on whose wait list it is; only on pending jobs that are not ready |
+| seq           | string          | the sequence it belongs to |
+| run_at        | date            | not before |
+| created_at    | date            | |
+| rev           | int             | rises with every write that changes what a claim would read; the claim compares it |
+| token         | int             | the fence: rises by one with every claim, for ever |
+| tries         | int             | attempts used in this round: raised by the claim, lowered by snooze and release |
+| attempts      | array           | of each: n, token, outcome, worker, run_at, started_at, ended_at, error, log |
+| attempts_cut  | int             | how many older attempts were dropped from that array |
+| last_failure_at | date          | when an attempt failed last that was not the end: the job was given another |
+| tags          | array           | |
+| retry         | document        | attempts, delay, backoff, max_delay, jitter; the handler's policy when missing |
+| timeout       | double          | seconds an attempt may take; the handler's when missing |
+| guarantee     | string          | at_least_once, at_most_once or exactly_once; the handler's when missing |
+| expires_at    | date            | not to be started after |
+| start_within  | double          | seconds after run_at within which it must be started |
+| start_by      | date            | the earlier of both, kept up to date with run_at |
+| dedupe_key    | string          | where it has a namespace, that and \\x1f come before the key |
+| dedupe_until  | date            | the end of its dedupe window; it is kept until then |
+| burst         | document        | of a debounced job: at, when its burst began, and the token then; mark, of a bulk |
+| parent_id     | string          | the job whose handler scheduled this one |
+| schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
+| tracked       | true            | its schedule wants to know of its end |
+| ahead         | true            | while running: claimed ahead, and not known to have been started |
+| suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died: run it in a process apart |
+| claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
+| max_attempts  | int             | how often it may be tried, noted by the last claim for a rescue |
+| once          | true            | its guarantee is at most once: noted by the last claim for a rescue |
+| cancel        | document        | a request to stop a running job: at, reason |
+| steps         | array           | per finished step of its handler: name, at, attempt, result |
+| progress      | document        | percent, note |
+| log, log_cut  | array, int      | the attempt's last lines, and how many came before; its entry has both at its end |
+| result, result_note, error, finished_at | | how it ended |
+| edited_at     | date            | when it was last changed by hand |
+| sealed        | array           | the ids of the keys that its data, result and steps are encrypted with |
+| fingerprint   | string          | of a dead letter: a hash of its error, the same for the same cause |
+| redrive       | string          | the redrive that has run it again last |
+| requests      | array           | the last requests to run it again that had an id: none is carried out twice |
+| mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
+| alert         | true            | it tells of dead letters; no handler is told of its own failure |
+
+## jobs.keys: one document per dedupe key in force
+
+| _id | the key | job | the id of the job it stands for | until | end of a stated window | at | when it was taken |
+| round | changes whenever its ended job is run again | returning | while that is under way |
+
+## jobs.workers: one document per live worker process
+
+| _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
+| limits, breakers | what its code declares: scope, target and the rules; others explain by it why a job waits |
+| versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
+| defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
+| | a process without the handler stores its jobs by them |
+
+## jobs.locks: which worker does a chore for which one is enough, or claims from the head of a busy queue
+
+| _id | "chores", "aging", "lines" (dissolving them), "prune" (finished jobs), "zones" (following them), "indexes"
+(making them; only while it lasts), or "head:" and the queue | owner | until |
+
+A lock only saves work: everything is safe when several processes do it. Two documents are exceptions: "archive" tells
+until when finished jobs are deleted only by processes that have an archive hook, and "audit" is the ticket line of
+processes that append to the audit log at the same time: last, the last number that was taken, and done, the last number
+whose turn is over.
+
+## jobs.gates: one document per gate in use; a job has to pass its gates before it runs
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the gate: its kind, then what it is for, with a key's value where it has one |
+| grants        | array    | w, a worker; n, how many slots it has taken, or starts of a rate; at, since when |
+| limit, full   | int, true | the limit at the last taking; nothing was left by it |
+| tokens, at, opens | double, date, date | of a rate: the starts that are saved, as of when; when the next one is |
+| line          | true     | it has a wait list |
+| rev           | int      | rises whenever jobs join the wait list; ending the list compares it |
+| open_at       | date     | jobs wait here, and there may be room from then on |
+| opened_for    | any      | of a sequence: the id of the job that was first when a chore opened the gate |
+| group, served | string, int | of a key in round robin: its group, and how many of its jobs were claimed |
+| first         | int      | of a key in round robin: no job on its list is more urgent than this priority |
+| keep_until    | date     | when it may be deleted if no worker uses it |
+
+The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queue" and which one; "s" for a sequence;
+"f" for a key in round robin; "p" for a pause and "b" for a breaker, then their targets.
+
+## jobs.controls: one document per pause, limit and breaker that was set at run time
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | kind, scope and target with colons between, then queue, key and value where there are any |
+| kind          | string   | pause, limit (one that overrides what is declared) or breaker |
+| scope, target | string   | what it is for: name or queue, and which one |
+| key, value    | string, any | of a pause or a breaker: only of jobs that have this value at this place in their data |
+| queue         | string   | of a name's breaker: only of its jobs in this queue |
+| concurrency, rate | document | of a limit: the values; a missing one counts as declared |
+| state         | string   | of a breaker: closed, open, half_open |
+| since, open_until | date | of a breaker: when it came into that state; until when it is open (missing: until closed) |
+| open_for      | double   | of a breaker: for how many seconds it opens again when a probe fails |
+| rule          | document | of a breaker: errors, window, minimum, open_for, as declared by the last worker |
+| counts, step  | array, int | of a breaker: good and bad ends by parts of the window, and a part's milliseconds |
+| good, bad     | int      | of a breaker: their sums |
+| change_id     | string   | of a breaker: the call that made the last change of its state |
+| keep_until    | date     | of a breaker with a key: when it may be forgotten, if it is closed then |
+| reason, actor, at | string, string, date | the reason, the caller and the time of the change |
+| told          | date     | when it was changed; wakes the workers that listen |
+
+## jobs.redrives: one document per redrive: retrying or discarding many dead letters
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id, kind     | string   | its id; retry or discard |
+| state         | string   | running, done, cancelled |
+| selection     | document | which dead letters: name, queue, tag, error, fingerprint, since, until, text, or ids |
+| edit          | document | the changes to the data of each: set, remove |
+| cutoff        | date     | only dead letters that were made before it are meant |
+| cursor        | document | how far it is: at and id of the last one looked at; or place, in the ids |
+| batch         | array    | the dead letters in hand: _id, and key where it has one |
+| matched, done, skipped | int | how many there were at the start; are dealt with; were left alone |
+| skips         | array    | the first of those that were left alone: job, reason |
+| rev           | int      | rises with every step, each of which compares it |
+| stepped_at    | date     | when the last step was made |
+| started_at, finished_at, actor, reason | | |
+
+## jobs.alerts: one document per handler that is told of dead letters
+
+| _id | the handler's name | since | from when on | at | dead letters before it were told of |
+| rev | rises with every decision | making | the summary that is being made: start, end, count, groups, tail |
+| told_at | when the last summary was made | tail | marks of the youngest of those that it told of, 8 bytes each |
+
+## jobs.schedules: one document per schedule
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the schedule's id |
+| v, rev        | int      | layout; rises with every decision and change, each of which compares it |
+| job | document | name, data, data_v, sealed, queue, priority, retry, guarantee, timeout, tags, start_within |
+| rule, start_at, end_at, jitter, calendars | | when it fires; calendars: name and rev of each |
+| since         | date     | from when on these times are in force |
+| eras          | array    | the times that were in force before, for the ledger |
+| misfire, misfire_grace, misfire_limit, start_deadline, overlap, max_runs, pause_after | | its policies |
+| cursor        | date     | every firing up to this nominal time has been decided |
+| next_at, due_at | date   | the next firing's nominal time, and with jitter |
+| fire_at       | date     | when to look at it: due_at, or sooner; missing when there is nothing to come |
+| decision_id   | string   | the pass that stored the last decision; at first, the creating call |
+| making        | document | the part of it that is not done: jobs, rows, cancels, releases, forgets; then |
+| live, queued  | array    | its runs that are still going, and those that wait for them (job, after) |
+| runs, failures, last | int, int, document | jobs made; failed in a row; the last firing (at, job) |
+| paused        | document | at, reason, actor |
+| zones         | string   | the zones it depends on, with a fingerprint of their rules |
+| declared      | document | declared in code: app, and print, a fingerprint of the declaration |
+| requests      | array    | the last skips by hand that had an id: none is carried out twice |
+| told          | date     | when a person or a program changed it; wakes the workers that listen |
+| created_at, updated_at | date | |
+
+## jobs.ledger: the outcomes of firings that cannot be computed
+
+| _id | the firing's id, a span's, or the job's | schedule_id |
+| at, until | the firing, or the first and the last of a span |
+| span | true where it is one | outcome | late, skipped, missed, backfilled, triggered, on_time |
+| reason, late_by, job, actor, count |
+
+A backfill is there too: outcome "backfill", with window (start, end), which, cursor, made, done, actor.
+
+## jobs.calendars: one document per calendar, and one per earlier revision of it
+
+| _id | the name, or the name, "@" and the revision | name, rev, calendar, updated_at, actor |
+| past | true on earlier revisions | deleted | true on what is left of a deleted calendar: its rev |
+
+## jobs.access: one document per API key, revoked ones included
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the key's id: the middle part of its text |
+| v             | int      | layout |
+| name, role    | string   | its owner's name for it; viewer, operator or admin |
+| hash          | string   | SHA-256 of the secret; the secret itself is nowhere |
+| queues, prefixes | array | its scope; missing: everything |
+| old_hash, old_until | string, date | the secret before the last rotation, and until when it counts |
+| expires_at, revoked_at, rotated_at, last_used_at | date | the last use to the minute |
+| requests      | array    | the last rotations that had an id: none is carried out twice |
+| created_at, actor | date, string | |
+
+## jobs.sessions: one document per session that was closed before its end
+
+| _id | a hash of the session | until | when it would have ended, and this document goes |
+
+## jobs.secrets: one document per secret
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | its name |
+| v, rev        | int      | layout; rises with every write, each of which compares it |
+| version       | int      | how many values it has had |
+| value         | document | the value, encrypted |
+| old, old_until | document, date | the value before, encrypted, and until when requests are signed with it, too |
+| origins       | array    | where webhooks may send it: "https://api.example.com", or "*" alone; nowhere if missing |
+| queues, prefixes | array, array | queues, and beginnings of names, of the jobs that may use it; all if missing |
+| created_at, updated_at, actor | date, date, string | |
+
+## jobs.replies: one document per Idempotency-Key that came with a request, for a day
+
+| _id | a hash of the caller and its key | print | a hash of the request | seed | the id of the thing it makes |
+| at | when it was first asked | status, body | the answer, once it is known; of a bulk, how many lines it had |
+
+Each line of a bulk that was stored has one too: _id is the bulk's seed, a colon and the line's number; seed its job.
+
+## jobs.service: secrets of the HTTP service that all its processes share, each made when it is first needed
+
+| _id | "sealing": cursors and places in the stream of events, which callers bring back, are encrypted with it |
+| secret, at | 32 bytes; when they were made |
+
+## jobs.audit: the audit log, one document per change; rows are only ever added
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | int      | the row's number: 1, 2, 3 without gaps |
+| id            | string   | random; with an Idempotency-Key, the request's seed |
+| at            | date     | never before that of the row before |
+| actor, address | string  | the caller, and its address |
+| action, target | string  | the change, and the thing that was changed |
+| before, after | string   | the thing before and after, as JSON, redacted and cut |
+| key           | string   | the id of the key that the hash was made with; null where there was none |
+| prev, hash    | string   | the hash of the row before; of this one and of that, with a key an HMAC |
+
+## jobs.audit.head: one document, "head": n, hash and at of the last row; with a key, key (its id) and mac
+
+## jobs.stats: how many attempts began and ended, one document per minute, queue, name and worker; later per hour
+
+| _id | per, "minute" or "hour"; at, its beginning; queue, name; of a minute: worker |
+| started, completed, failed, retried, cancelled, snoozed, lost | how many |
+| duration_ms, lateness_ms | in sum: of those that ended, and of those that began |
+| bins | how many took how long, by the place of their bin |
+
+One document is an exception: per is "marks", and it tells until when minutes have become hours (rolled) and are deleted
+(pruned).
+"""
+
+from __future__ import annotations
+
+from pymongo import ASCENDING, IndexModel
+
+from mainspring.config.field_map import FieldMap
+from mainspring.model.jobs.job import FAILED, FINISHED, PENDING, RUNNING
+
+LAYOUT = 1
+# Part of every update that changes what a claim would read.
+BUMP = {"rev": {"$add": ["$rev", 1]}}
+LIVE = (PENDING, RUNNING)
+
+# Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
+BY_ID = "_id_"
+
+CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, WAITING_FOR, WAITING_BY_QUEUE, SCHEDULE = (
+    "claim",
+    "lease",
+    "finished",
+    "inserted",
+    "start_by",
+    "cancel",
+    "waiting_for",
+    "waiting_by_queue",
+    "schedule",
+)
+LINE, SEQ, GOING, OPEN, HOLDERS, BY_FAIRNESS, UNUSED = (
+    "line",
+    "seq",
+    "going",
+    "open_lines",
+    "holders",
+    "in_turn",
+    "unused",
+)
+DUE, CALENDARS, ZONES, DECLARED, CREATED = "due", "calendars", "zones", "declared", "created"
+FIRINGS, SPANS, OLD = "firings", "spans", "old"
+DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
+SEALED = "sealed"
+FAILURES = "failures"
+COUNTED = "counted"
+BEAT_AT, HANDLERS = "beat_at", "handlers"
+
+
+def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
+    return IndexModel([(key, ASCENDING) for key in keys], name=name, partialFilterExpression=filter)
+
+
+# A pending job is in `claim` only, a running one in `lease` only, a finished one in `finished` only: a transition
+# leaves one index and enters one other. The rest hold the few documents that concern them and are empty otherwise.
+JOB_INDEXES = [
+    _partial(CLAIM, {"ready": True}, "ready", "queue", "priority", "run_at", "_id"),
+    _partial(LEASE, {"state": RUNNING}, "state", "lease_until"),
+    _partial(FINISHED_INDEX, {"state": {"$in": list(FINISHED)}}, "state", "finished_at"),
+    _partial(RAW, {"v": None}, "v", "state", "name"),
+    _partial(START_BY, {"state": PENDING, "start_by": {"$type": "date"}}, "start_by"),
+    _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
+    _partial(WAITING_FOR, {"waiting_for.by": {"$exists": True}}, "waiting_for.by", "name", "line"),
+    _partial(WAITING_BY_QUEUE, {"waiting_for.by": {"$exists": True}}, "queue", "waiting_for.by"),
+    _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
+    _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
+    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
+    _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
+    _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
+    _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
+    _partial(FAILURES, {"last_failure_at": {"$exists": True}}, "last_failure_at", "_id"),
+]
+REDRIVE_INDEXES = [
+    _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
+    IndexModel([("started_at", ASCENDING)], name=STARTED),
+]
+# Made only where a rule of retention is about a name or a queue: every finished job is in them.
+KEPT_BY_NAME, KEPT_BY_QUEUE = "kept_by_name", "kept_by_queue"
+RETENTION_INDEXES = [
+    _partial(KEPT_BY_NAME, {"state": {"$in": list(FINISHED)}}, "name", "state", "finished_at"),
+    _partial(KEPT_BY_QUEUE, {"state": {"$in": list(FINISHED)}}, "queue", "state", "finished_at"),
+]
+
+
+def mapped_index(map: FieldMap) -> str:
+    """The index in which jobs are found that were adopted through a field map and are out of step."""
+    return f"mapped_{map.status}"
+
+
+def mapped_inserts_index(map: FieldMap) -> str:
+    """The index of raw inserts by what a field map tells them apart by."""
+    return f"inserted_{map.status}_{map.name}"
+
+
+def map_indexes(map: FieldMap) -> list[IndexModel]:
+    """The indexes of the jobs that a field map needs and others do without."""
+    return [
+        _partial(mapped_index(map), {"mapped": {"$exists": True}}, "state", map.status),
+        _partial(mapped_inserts_index(map), {"v": None}, "v", map.status, map.name),
+    ]
+
+
+KEY_INDEXES = [IndexModel([("at", ASCENDING)], name="at")]
+WORKER_INDEXES = [
+    IndexModel([("beat_at", ASCENDING)], name=BEAT_AT),
+    IndexModel([("handlers", ASCENDING), ("beat_at", ASCENDING)], name=HANDLERS),
+]
+GATE_INDEXES = [
+    _partial(OPEN, {"open_at": {"$type": "date"}}, "open_at", "_id"),
+    IndexModel([("grants.w", ASCENDING)], name=HOLDERS),
+    IndexModel([("keep_until", ASCENDING)], name=UNUSED),
+    _partial(BY_FAIRNESS, {"group": {"$exists": True}, "line": True}, "group", "first", "served"),
+]
+# Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
+SCHEDULE_INDEXES = [
+    _partial(DUE, {"fire_at": {"$type": "date"}}, "fire_at", "_id"),
+    _partial(CALENDARS, {"calendars.name": {"$exists": True}}, "calendars.name"),
+    _partial(ZONES, {"zones": {"$exists": True}}, "zones"),
+    _partial(DECLARED, {"declared.app": {"$exists": True}}, "declared.app"),
+    IndexModel([("created_at", ASCENDING), ("_id", ASCENDING)], name=CREATED),
+]
+# An answer is kept for a day after the request.
+REPLIES_KEPT = 86_400
+REPLY_INDEXES = [IndexModel([("at", ASCENDING)], name="at", expireAfterSeconds=REPLIES_KEPT)]
+# A session that is over is refused without being looked for here; clocks may differ a little.
+SESSION_INDEXES = [IndexModel([("until", ASCENDING)], name="until", expireAfterSeconds=600)]
+AUDIT_INDEXES = [
+    IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name="actor"),
+    IndexModel([("target", ASCENDING), ("_id", ASCENDING)], name="target"),
+]
+LEDGER_INDEXES = [
+    IndexModel([("schedule_id", ASCENDING), ("until", ASCENDING)], name=FIRINGS),
+    _partial(SPANS, {"span": True}, "schedule_id", "until"),
+    IndexModel([("until", ASCENDING)], name=OLD),
+]
+STAT_INDEXES = [IndexModel([("_id.per", ASCENDING), ("_id.at", ASCENDING)], name=COUNTED)]

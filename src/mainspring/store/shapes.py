@@ -1,0 +1,272 @@
+"""The types that the fields of stored documents have, as `store/schema.py` describes them, for `store/fitting.py`.
+
+A field that is not named here may hold anything: the code that reads it looks at its type itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from bson import Code
+
+from mainspring.model.access.api_keys import ROLES
+from mainspring.model.jobs.guarantee import GUARANTEES
+from mainspring.model.limits.breaker import CLOSED, HALF_OPEN, OPEN
+from mainspring.model.limits.limits import NAME, QUEUE
+from mainspring.model.privacy.encrypted_values import AsStored, Encrypt
+from mainspring.model.schedules.firing_plan import MISFIRES, OVERLAPS
+from mainspring.store.fitting import Kind, ListOf, Shape
+
+_LARGEST = 2**63
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isfinite(value) and value == int(value) and abs(value) < _LARGEST
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_sealed(value: Any) -> bool:
+    """Ids of keys; or what is to be encrypted, in a document that is not stored yet."""
+    if isinstance(value, Encrypt | AsStored):
+        return True
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not isinstance(value, Code)
+
+
+TEXT = Kind("text", _is_text)
+# Of a name or a queue, by which keys with a scope are told what they reach, none stands for one that cannot be read:
+# the default would be within the reach of some key.
+NAMED = Kind("text", _is_text, "")
+WHOLE = Kind("a whole number", _is_whole)
+NUMBER = Kind("a number", _is_number)
+INSTANT = Kind("a date", lambda value: isinstance(value, datetime))
+DOCUMENT = Kind("a document", lambda value: isinstance(value, Mapping))
+LIST = Kind("a list", lambda value: isinstance(value, list))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+SEALED = Kind("a list of the ids of keys", _is_sealed)
+TEXTS = ListOf(TEXT)
+
+
+def one_of(*words: str) -> Kind:
+    """One of these texts."""
+    return Kind(f"one of {', '.join(words)}", lambda value: _is_text(value) and value in words)
+
+
+GUARANTEE, SCOPE = one_of(*GUARANTEES), one_of(NAME, QUEUE)
+
+ERROR: Shape = {"type": TEXT, "message": TEXT, "stack": TEXT, "details": DOCUMENT}
+_LOG: Shape = {"log": TEXTS, "log_cut": WHOLE}
+ATTEMPT: Shape = {
+    "n": WHOLE,
+    "token": WHOLE,
+    "outcome": TEXT,
+    "worker": TEXT,
+    "error": ERROR,
+    "run_at": INSTANT,
+    "started_at": INSTANT,
+    "ended_at": INSTANT,
+    **_LOG,
+}
+STEP: Shape = {"name": TEXT, "at": INSTANT, "attempt": WHOLE}
+JOB: Shape = {
+    "v": WHOLE,
+    "name": NAMED,
+    "queue": NAMED,
+    "state": NAMED,
+    "data": DOCUMENT,
+    "data_v": WHOLE,
+    "priority": WHOLE,
+    "asked_priority": WHOLE,
+    "rev": WHOLE,
+    "token": WHOLE,
+    "tries": WHOLE,
+    "run_at": INSTANT,
+    "created_at": INSTANT,
+    "start_by": INSTANT,
+    "expires_at": INSTANT,
+    "claimed_at": INSTANT,
+    "lease_until": INSTANT,
+    "finished_at": INSTANT,
+    "edited_at": INSTANT,
+    "attempts": ListOf(ATTEMPT),
+    "attempts_cut": WHOLE,
+    "steps": ListOf(STEP),
+    "tags": TEXTS,
+    "sealed": SEALED,
+    "start_within": NUMBER,
+    "timeout": NUMBER,
+    "retry": DOCUMENT,
+    "guarantee": GUARANTEE,
+    "waiting_for": {"by": TEXT, "note": TEXT, "since": INSTANT},
+    "progress": {"percent": NUMBER, "note": TEXT},
+    "error": ERROR,
+    "result_note": TEXT,
+    "worker": TEXT,
+    "dedupe_key": TEXT,
+    "parent_id": TEXT,
+    "schedule_id": TEXT,
+    "scheduled_for": INSTANT,
+    "fingerprint": TEXT,
+    "line": TEXT,
+    "seq": TEXT,
+    "ready": FLAG,
+    **_LOG,
+}
+
+_OF_SCHEDULED: Shape = {key: JOB[key] for key in ("name", "queue", "data", "data_v", "priority", "retry", "guarantee")}
+SCHEDULE: Shape = {
+    "v": WHOLE,
+    "rev": WHOLE,
+    "rule": DOCUMENT,
+    "jitter": NUMBER,
+    "start_at": INSTANT,
+    "end_at": INSTANT,
+    "job": {**_OF_SCHEDULED, "timeout": NUMBER, "tags": TEXTS, "start_within": NUMBER, "sealed": SEALED},
+    "misfire": one_of(*MISFIRES),
+    "misfire_grace": NUMBER,
+    "misfire_limit": WHOLE,
+    "start_deadline": NUMBER,
+    "overlap": one_of(*OVERLAPS),
+    "max_runs": WHOLE,
+    "pause_after": WHOLE,
+    "runs": WHOLE,
+    "failures": WHOLE,
+    "since": INSTANT,
+    "cursor": INSTANT,
+    "next_at": INSTANT,
+    "due_at": INSTANT,
+    "fire_at": INSTANT,
+    "calendars": ListOf({"name": TEXT, "rev": WHOLE}),
+    "eras": ListOf({"since": INSTANT, "until": INSTANT}),
+    "live": LIST,
+    "queued": ListOf({"job": TEXT, "after": TEXT}),
+    "last": {"at": INSTANT, "job": TEXT},
+    "paused": {"at": INSTANT, "reason": TEXT, "actor": TEXT},
+    "declared": {"app": TEXT},
+    "created_at": INSTANT,
+    "updated_at": INSTANT,
+}
+_TOLD: Shape = {"scope": SCOPE, "target": TEXT}
+WORKER: Shape = {
+    "host": TEXT,
+    "pid": WHOLE,
+    "version": TEXT,
+    "concurrency": WHOLE,
+    "running": WHOLE,
+    "queues": TEXTS,
+    "handlers": TEXTS,
+    "keys": TEXTS,
+    "versions": ListOf({"name": TEXT, "version": WHOLE}),
+    "started_at": INSTANT,
+    "beat_at": INSTANT,
+    "lease_until": INSTANT,
+    "limits": ListOf(_TOLD),
+    "breakers": ListOf(_TOLD),
+    "defaults": ListOf({"name": TEXT}),
+}
+GATE: Shape = {
+    "grants": ListOf({"w": TEXT, "n": WHOLE, "at": INSTANT}),
+    "limit": WHOLE,
+    "tokens": NUMBER,
+    "at": INSTANT,
+    "served": WHOLE,
+    "first": WHOLE,
+    "rev": WHOLE,
+    "open_at": INSTANT,
+    "line": FLAG,
+}
+_CONTROL: Shape = {
+    "scope": SCOPE,
+    "target": TEXT,
+    "key": TEXT,
+    "at": INSTANT,
+    "reason": TEXT,
+    "actor": TEXT,
+}
+PAUSE: Shape = _CONTROL
+LIMIT: Shape = {**_CONTROL, "concurrency": DOCUMENT, "rate": DOCUMENT}
+BREAKER: Shape = {
+    "queue": TEXT,
+    **_CONTROL,
+    "state": one_of(CLOSED, OPEN, HALF_OPEN),
+    "since": INSTANT,
+    "open_until": INSTANT,
+    "good": WHOLE,
+    "bad": WHOLE,
+    "rule": DOCUMENT,
+}
+CALENDAR: Shape = {"name": TEXT, "rev": WHOLE, "calendar": DOCUMENT, "updated_at": INSTANT, "actor": TEXT}
+REDRIVE: Shape = {
+    "kind": TEXT,
+    "state": TEXT,
+    "matched": WHOLE,
+    "done": WHOLE,
+    "skipped": WHOLE,
+    "rev": WHOLE,
+    "started_at": INSTANT,
+    "finished_at": INSTANT,
+    "actor": TEXT,
+    "reason": TEXT,
+    "skips": ListOf({"job": TEXT, "reason": TEXT}),
+    "selection": DOCUMENT,
+}
+LEDGER_ROW: Shape = {
+    "at": INSTANT,
+    "until": INSTANT,
+    "outcome": TEXT,
+    "reason": TEXT,
+    "late_by": NUMBER,
+    "job": TEXT,
+    "actor": TEXT,
+    "count": WHOLE,
+}
+API_KEY: Shape = {
+    "name": TEXT,
+    "role": one_of(*ROLES),
+    "hash": TEXT,
+    "old_hash": TEXT,
+    "actor": TEXT,
+    "queues": TEXTS,
+    "prefixes": TEXTS,
+    "requests": TEXTS,
+    "created_at": INSTANT,
+    "expires_at": INSTANT,
+    "revoked_at": INSTANT,
+    "rotated_at": INSTANT,
+    "last_used_at": INSTANT,
+    "old_until": INSTANT,
+}
+SECRET: Shape = {
+    "rev": WHOLE,
+    "version": WHOLE,
+    "value": {"kid": TEXT},
+    "old": {"kid": TEXT},
+    "old_until": INSTANT,
+    "created_at": INSTANT,
+    "updated_at": INSTANT,
+    "actor": TEXT,
+}
+AUDIT_ROW: Shape = {
+    "id": TEXT,
+    "at": INSTANT,
+    "actor": TEXT,
+    "address": TEXT,
+    "action": TEXT,
+    "target": TEXT,
+    "before": TEXT,
+    "after": TEXT,
+    "key": TEXT,
+    "prev": TEXT,
+    "hash": TEXT,
+}

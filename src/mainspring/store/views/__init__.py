@@ -1,0 +1,1 @@
+"""Reads behind lists, searches, explanations, statistics, health and the change stream."""

@@ -1,0 +1,212 @@
+"""The stream of changes: of jobs, schedules and controls, in the order in which they were stored.
+
+It is the database's change stream, of which as little as possible is read: nothing of what a job carries. The place of
+a change in it is the server's own resume token, as a text. A reader that gives one back goes on right behind it, as
+long as the server's log reaches back so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from pymongo.asynchronous.change_stream import AsyncChangeStream
+from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from mainspring.clock import truncate
+from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
+from mainspring.model.views.changes import CONTROL, JOB, SCHEDULE, Change, control_target, job_change
+from mainspring.store.connection import Connection, Document
+from mainspring.store.schema import BY_ID
+
+# 280 is a fatal error of the stream, such as a place that never was, or is not there any more.
+_HISTORY_LOST = (280, 286)
+# The codes for a text that is no resume token; the server has many, most of them numbered from 40,000 on.
+_NO_PLACE, _NUMBERED = (2, 9, 14, 15, 72, 260), 40_000
+_UPDATED = "updateDescription.updatedFields"
+
+
+class HistoryLost(Exception):
+    """The server's log does not reach back to the place that was asked for."""
+
+
+@contextmanager
+def _explained(resuming: bool = False) -> Iterator[None]:
+    """Tell what the server refuses for good from what passes."""
+    try:
+        yield
+    except OperationFailure as error:
+        if error.code in _HISTORY_LOST:
+            raise HistoryLost from error
+        if resuming and error.code is not None and (error.code in _NO_PLACE or error.code >= _NUMBERED):
+            raise ConfigurationError(
+                "This is no place in the stream of changes of this database; leave it out to begin now."
+            ) from error
+        raise Unavailable(f"The stream of changes broke: {error}") from error
+    except PyMongoError as error:
+        raise Unavailable(f"The stream of changes broke: {error}") from error
+
+
+class ChangeReader:
+    """One open stream."""
+
+    def __init__(self, stream: AsyncChangeStream[Document], events: ChangeStream) -> None:
+        self._stream = stream
+        self._events = events
+
+    @property
+    def place(self) -> str | None:
+        """Behind all that was read so far."""
+        token = self._stream.resume_token
+        return None if token is None else str(token["_data"])
+
+    async def next(self) -> Change | None:
+        """The next change, None where there is none within a moment. Raises HistoryLost, and Unavailable."""
+        with _explained():
+            while (found := await self._stream.try_next()) is not None:
+                change = self._events.read(found)
+                if change is not None:
+                    return change
+        return None
+
+
+class ChangeStream:
+    """The store's verbs for following changes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._targets: dict[str, tuple[Any, Any, Any]] = {}
+        """The targets of controls: a deleted control does not name its own."""
+
+    def check(self) -> None:
+        """Raise UnsupportedServer where there are no change streams."""
+        if not self._connection.supports_transactions:
+            raise UnsupportedServer(
+                "Following changes needs a replica set or a sharded cluster: this server is a standalone one, without "
+                "change streams. Start it with --replSet, and rs.initiate() it."
+            )
+
+    @asynccontextmanager
+    async def open(self, after: str | None, patience: float) -> AsyncIterator[ChangeReader]:
+        """A stream from now on, or from right behind a place; `patience` is how many seconds each read may wait."""
+        self.check()
+        await self._learn_targets()
+        database = self._connection.db.with_options(read_concern=ReadConcern("majority"))
+        options: dict[str, Any] = {} if after is None else {"resume_after": {"_data": after}}
+        with _explained(resuming=after is not None):
+            stream = await database.watch(
+                self._stages(), full_document="updateLookup", max_await_time_ms=int(patience * 1000), **options
+            )
+        async with stream:
+            yield ChangeReader(stream, self)
+
+    async def _learn_targets(self) -> None:
+        for document in await self._connection.controls.find_all({}, {"scope": 1, "target": 1, "queue": 1}, hint=BY_ID):
+            self._targets[str(document["_id"])] = _target_of(document)
+
+    def _stages(self) -> list[dict[str, Any]]:
+        whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
+        moved = {"$or": [{f"{_UPDATED}.{field}": {"$exists": True}} for field in ("state", "progress", "v")]}
+        told = {f"{_UPDATED}.told": {"$exists": True}}
+        wanted = [
+            {"ns.coll": self._connection.jobs.name, "$or": [{"operationType": "insert"}, moved]},
+            {"ns.coll": self._connection.schedules.name, "$or": [whole, told]},
+            {"ns.coll": self._connection.controls.name, "$or": [whole, told]},
+        ]
+        return [{"$match": {"$or": wanted}}, {"$project": _READ}]
+
+    def read(self, found: Mapping[str, Any]) -> Change | None:
+        """A change of the stream; None where it is of no interest."""
+        collection = found["ns"]["coll"]
+        if collection == self._connection.jobs.name:
+            return _of_job(found)
+        return _of_schedule(found) if collection == self._connection.schedules.name else self._of_control(found)
+
+    def _of_control(self, found: Mapping[str, Any]) -> Change:
+        control, document = str(found["documentKey"]["_id"]), found.get("fullDocument") or {}
+        if document:
+            self._targets[control] = _target_of(document)
+        removed = found["operationType"] == "delete"
+        name, queue = control_target(*self._targets.get(control, (None, None, None)))
+        if removed:
+            self._targets.pop(control, None)
+        return Change(
+            CONTROL,
+            _place(found),
+            truncate(found["wallTime"]),
+            "removed" if removed else "set",
+            control.partition(":")[0],
+            name,
+            queue,
+            _text(document.get("state")),
+        )
+
+
+# All that is read of a change. The names of the fields that were set are told, their values are not.
+_READ: Document = {
+    "ns": 1,
+    "operationType": 1,
+    "documentKey": 1,
+    "wallTime": 1,
+    "fullDocument.v": 1,
+    "fullDocument.name": 1,
+    "fullDocument.queue": 1,
+    "fullDocument.schedule_id": 1,
+    "fullDocument.state": 1,
+    "fullDocument.scope": 1,
+    "fullDocument.target": 1,
+    "fullDocument.job.name": 1,
+    "fullDocument.job.queue": 1,
+    "state": f"${_UPDATED}.state",
+    "percent": f"${_UPDATED}.progress.percent",
+    "gone": "$updateDescription.removedFields",
+    "fields": {"$map": {"input": {"$objectToArray": f"${_UPDATED}"}, "in": "$$this.k"}},
+}
+
+
+def _of_job(found: Mapping[str, Any]) -> Change | None:
+    document = found.get("fullDocument") or {}
+    if found["operationType"] == "insert":
+        state = document.get("state")
+        what = None if document.get("v") is None else "created"
+    else:
+        state = found.get("state")
+        fields, gone = frozenset(found.get("fields") or ()), frozenset(found.get("gone") or ())
+        tried = any(field.partition(".")[0] == "attempts" for field in fields)
+        what = job_change(state, fields, "tried" if tried else None, gone)
+    if what is None:
+        return None
+    return Change(
+        JOB,
+        _place(found),
+        truncate(found["wallTime"]),
+        what,
+        str(found["documentKey"]["_id"]),
+        _text(document.get("name")),
+        _text(document.get("queue")),
+        _text("running" if what == "progress" else state),
+        found.get("percent"),
+        _text(document.get("schedule_id")),
+    )
+
+
+def _of_schedule(found: Mapping[str, Any]) -> Change:
+    job = (found.get("fullDocument") or {}).get("job") or {}
+    what = {"insert": "created", "delete": "deleted"}.get(found["operationType"], "changed")
+    key = str(found["documentKey"]["_id"])
+    name, queue = _text(job.get("name")), _text(job.get("queue"))
+    return Change(SCHEDULE, _place(found), truncate(found["wallTime"]), what, key, name, queue)
+
+
+def _target_of(document: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    return document.get("scope"), document.get("target"), document.get("queue")
+
+
+def _place(found: Mapping[str, Any]) -> str:
+    return str(found["_id"]["_data"])
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

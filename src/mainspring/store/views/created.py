@@ -1,0 +1,151 @@
+"""Listing what was created, jobs and schedules in one order, the newest first.
+
+Jobs that were scheduled one by one have ObjectIds, those of firings texts: a range of ids tells them apart. Jobs and
+schedules are read along an index each, side by side. Where a page is limited to some queues or names, which no index
+knows, only so many of either are looked at for it; what is older than the place that was reached has to wait for the
+next page, so that the order holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import ObjectId
+
+from mainspring.clock import EPOCH
+from mainspring.errors import ConfigurationError
+from mainspring.model.views.search import Search
+from mainspring.store.connection import Document
+from mainspring.store.reach import both, reached
+from mainspring.store.schema import BY_ID, CREATED
+from mainspring.store.views.search import Place, Searching, Walk, packed, search_fingerprint, unpacked
+
+JOBS, SCHEDULES = "job", "schedule"
+_FIRST_ID = ObjectId("0" * 24)
+_TYPES: dict[str, tuple[type, ...]] = {JOBS: (ObjectId,), SCHEDULES: (datetime, str)}
+_KEYS: dict[str, tuple[str, ...]] = {JOBS: ("_id",), SCHEDULES: ("created_at", "_id")}
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The documents found of one kind, the newest first, and how far was read: to a place, or to the end (None)."""
+
+    kind: str
+    begin: Place
+    found: list[Document]
+    rest: Place | None
+    taken: int = 0
+
+    @property
+    def horizon(self) -> datetime:
+        """There may be more of what is older than this."""
+        if not self.rest:
+            return EPOCH
+        at: datetime = self.rest[0].generation_time if self.kind == JOBS else self.rest[0]
+        return at
+
+    @property
+    def head(self) -> Document | None:
+        """The newest that is not taken yet."""
+        return self.found[self.taken] if self.taken < len(self.found) else None
+
+    @property
+    def next(self) -> Place | None:
+        """Where to go on behind what was taken; None at the end."""
+        if self.taken == len(self.found):
+            return self.rest
+        last = self.found[self.taken - 1]
+        return tuple(last[key] for key in _KEYS[self.kind]) if self.taken else self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page: kinds and ids, and where the next one goes on; None at the end."""
+
+    things: list[tuple[str, Any]]
+    next: str | None
+
+
+class Created:
+    """The store's verb for listing what was created."""
+
+    def __init__(self, searching: Searching) -> None:
+        self._searching = searching
+
+    async def page(self, limit: int, skip: int, kinds: Sequence[str], search: Search, after: str | None) -> Listed:
+        """The next that were created and match but for the first `skip`, at most `limit`, and where to go on. A search
+        is by state (of jobs), name, queue, tag and scope."""
+        mark = "+".join(kinds) + search_fingerprint(search)
+        begins = dict.fromkeys(kinds, ()) if after is None else _read_cursor(after, mark, kinds)
+        # One more than is asked for tells whether there is a next page.
+        stretches = [await self._read(kind, begin, skip + limit + 1, search) for kind, begin in begins.items()]
+        things = _merged(stretches, skip + limit)[skip:]
+        # Ids order what was made in the same second by chance.
+        things.sort(key=lambda thing: thing[0], reverse=True)
+        ends = {stretch.kind: stretch.next for stretch in stretches if stretch.next is not None}
+        return Listed([thing[1:] for thing in things], _cursor(mark, ends) if ends else None)
+
+    async def _read(self, kind: str, begin: Place, limit: int, search: Search) -> Stretch:
+        found, rest = await self._searching.read_exact(_walk(kind, search), begin, limit, {"created_at": 1})
+        return Stretch(kind, begin, found, rest)
+
+
+def _merged(stretches: list[Stretch], limit: int) -> list[tuple[datetime, str, Any]]:
+    """The newest of all, as far as it is known that nothing newer was left out."""
+    things: list[tuple[datetime, str, Any]] = []
+    while len(things) < limit:
+        heads = [(_made_at(one.head), one) for one in stretches if one.head is not None]
+        horizon = max((one.horizon for one in stretches if one.head is None), default=EPOCH)
+        at, newest = max(heads, key=lambda head: head[0], default=(EPOCH, None))
+        if newest is None or newest.head is None or at < horizon:
+            break
+        things.append((at, newest.kind, newest.head["_id"]))
+        newest.taken += 1
+    return things
+
+
+def _made_at(document: Document) -> datetime:
+    """When something was made; a job that another program has inserted may not say."""
+    at = document.get("created_at")
+    made: datetime = at if isinstance(at, datetime) else document["_id"].generation_time
+    return made
+
+
+def _walk(kind: str, search: Search) -> Walk:
+    if kind == JOBS:
+        return Walk(BY_ID, {}, _KEYS[kind], within={"_id": {"$gte": _FIRST_ID}}, wanted=_wanted(search))
+    within = {"created_at": {"$gte": EPOCH}}
+    return Walk(CREATED, {}, _KEYS[kind], within=within, wanted=_wanted(search, "job."), schedules=True)
+
+
+def _wanted(search: Search, prefix: str = "") -> Document:
+    """The conditions that only the documents can answer; `prefix` leads to the fields of a schedule's jobs."""
+    fields = {"name": search.name, "queue": search.queue, "tags": search.tag}
+    wanted: Document = {prefix + key: {"$eq": value} for key, value in fields.items() if value is not None}
+    if search.state is not None:
+        wanted["state"] = {"$eq": search.state}
+    return both(wanted, reached(search.scope, f"{prefix}queue", f"{prefix}name"))
+
+
+def _cursor(mark: str, ends: dict[str, Place]) -> str:
+    return packed({"m": mark, **{kind: list(place) for kind, place in ends.items()}})
+
+
+def _read_cursor(text: str, mark: str, kinds: Sequence[str]) -> dict[str, Place]:
+    """Where to go on with each kind that is not at its end."""
+    try:
+        read = unpacked(text)
+        begins = {kind: tuple(read[kind]) for kind in kinds if kind in read}
+        fits = read["m"] == mark and all(_is_place(kind, place) for kind, place in begins.items())
+    except Exception:
+        fits = False
+    if not fits:
+        raise ConfigurationError("This cursor is of another list; begin again without one.")
+    return begins
+
+
+def _is_place(kind: str, place: Place) -> bool:
+    return not place or tuple(map(type, place)) == _TYPES[kind]

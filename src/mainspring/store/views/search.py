@@ -1,0 +1,308 @@
+"""Searching jobs: page by page, each read along an index, and never more than so many jobs looked at for one page.
+
+A search is one or more *walks*, one behind the other: the parts of an index that together have all jobs in question. A
+page ends at a place in a walk, which the next page goes on from. Before a walk is read with filters that its index
+cannot tell, it is found out how far the next few thousand entries reach, from the index alone; the page ends there at
+the latest. A job is missed or seen twice only if it moves in the order between two pages.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+import bson
+from bson import ObjectId
+
+from mainspring.clock import EPOCH
+from mainspring.errors import ConfigurationError
+from mainspring.model.jobs.job import FINISHED, PENDING, RUNNING
+from mainspring.model.views.search import Search
+from mainspring.store.collection import Collection
+from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
+from mainspring.store.reach import both, reached
+from mainspring.store.schedules.codec import OVERLAP
+from mainspring.store.schema import BY_ID, CLAIM, FINISHED_INDEX, LEASE, LINE, SCHEDULE, WAITING_FOR
+
+SCANNED = 5_000
+"""How many entries of an index are looked at for one page, where filters have to be applied to the jobs themselves."""
+# How much earlier than it was made a job may have ended, by the clocks that tell so.
+_SKEW = timedelta(minutes=1)
+# How far the clock of the process that made a job, and its id, may be off.
+_ID_SKEW = timedelta(days=1)
+_LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
+"""The last moment that an ObjectId can tell."""
+# Why jobs are held that are on no wait list.
+_HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
+_IN_CURSORS = (str, int, datetime, ObjectId, type(None))
+
+Place = tuple[Any, ...]
+"""The key of a walk at which it goes on; empty at its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A part of an index, in its order. Its keys end with `_id`, unless `ties` says that several jobs may have the same
+    key. `within` narrows it down by what the index can tell, `wanted` by what only the jobs themselves can."""
+
+    index: str
+    fixed: Document
+    keys: tuple[str, ...]
+    order: int = -1
+    ties: bool = False
+    within: Document = field(default_factory=dict)
+    wanted: Document = field(default_factory=dict)
+    schedules: bool = False
+    """Whether it is an index of the schedules, not of the jobs."""
+
+    @property
+    def sort(self) -> list[tuple[str, int]]:
+        return [(key, self.order) for key in (*self.fixed, *self.keys)]
+
+    @property
+    def places(self) -> int:
+        """How many values a place in it has."""
+        return 2 if self.ties else len(self.keys)
+
+    @property
+    def entries(self) -> Document:
+        """The entries of the index that are walked along."""
+        return both(self.fixed, self.within)
+
+    @property
+    def matching(self) -> Document:
+        return both(self.entries, self.wanted)
+
+    def bound(self, place: Place) -> Document:
+        """A place as a bound in the index."""
+        return {**self.fixed, **dict(zip(self.keys, place, strict=True))}
+
+    def place(self, document: Document) -> Place:
+        return tuple(document.get(key) for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page: the jobs, and where the next one goes on; None at the end."""
+
+    documents: list[Document]
+    next: str | None
+
+
+class Searching:
+    """The store's verb for searches."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def page(self, search: Search, limit: int, after: str | None) -> Found:
+        """The next jobs that match, at most `limit`, and where to go on."""
+        walks = walks_of(search)
+        number, place = (0, ()) if after is None else _read_cursor(after, search, walks)
+        found: list[Document] = []
+        while number < len(walks):
+            documents, rest = await self._read(walks[number], place, limit - len(found))
+            found += documents
+            if rest is None:
+                number, place = number + 1, ()
+            if rest is not None or (len(found) == limit and number < len(walks)):
+                return Found(found, _cursor(search, number, rest or ()))
+        return Found(found, None)
+
+    async def _read(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
+        """Some jobs of a walk from a place on; and the place behind them, or None when it is at its end."""
+        if walk.index == LEASE:
+            return await self._read_running(walk, place, limit)
+        return await (self._read_tied(walk, place, limit) if walk.ties else self.read_exact(walk, place, limit))
+
+    # -- walks whose index ends with the id ----------------------------------------------------------------------------
+
+    async def read_exact(
+        self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None = None
+    ) -> tuple[list[Document], Place | None]:
+        """As of `_read`, of a walk whose index ends with the id; with `fields`, only those."""
+        last, beyond = await self._end(walk, place) if walk.wanted else (None, None)
+        ends = _ends(walk, place) | ({"max": walk.bound(beyond)} if beyond is not None and walk.order > 0 else {})
+        ends |= {"min": walk.bound(last)} if last is not None and walk.order < 0 else {}
+        documents = await self._find(both(walk.matching, _not_again(walk, place)), walk, limit, ends, fields)
+        return documents, walk.place(documents[-1]) if len(documents) == limit else last
+
+    async def _end(self, walk: Walk, place: Place) -> tuple[Place | None, Place | None]:
+        """The last entry that is looked at for this page and the one beyond it; none where the walk ends before."""
+        found = await self._collection(walk).find_all(
+            both(walk.entries, _not_again(walk, place)),
+            dict.fromkeys(walk.keys, 1),
+            sort=walk.sort,
+            hint=walk.index,
+            skip=SCANNED - 1,
+            limit=2,
+            **_ends(walk, place),
+        )
+        return (walk.place(found[0]), walk.place(found[1])) if len(found) == 2 else (None, None)
+
+    async def _find(
+        self, wanted: Document, walk: Walk, limit: int, ends: Mapping[str, Any], fields: Mapping[str, int] | None = None
+    ) -> list[Document]:
+        return await self._collection(walk).find_all(
+            wanted, fields, sort=walk.sort, hint=walk.index, limit=limit, **ends
+        )
+
+    def _collection(self, walk: Walk) -> Collection:
+        return self._connection.schedules if walk.schedules else self._connection.jobs
+
+    # -- walks whose index does not ------------------------------------------------------------------------------------
+
+    async def _read_tied(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
+        """A place is a key, and the id of the last job seen of those that have it; None where none of them was."""
+        found = await self._tie(walk, place, limit) if place else []
+        if len(found) == limit:
+            return found, (place[0], found[-1]["_id"])
+        key, left = walk.keys[0], limit - len(found)
+        end = await self._tied_end(walk, place) if walk.wanted else None
+        bounds = both(_below(walk, place), {} if end is None else {key: {"$gt": end}})
+        documents = await self._find(both(walk.matching, bounds), walk, left, {})
+        if len(documents) < left:
+            return found + documents, None if end is None else (end, None)
+        last = documents[-1].get(key)
+        # Jobs that the index does not order are read again in the order of their ids, so that a page may end among
+        # them.
+        whole = [one for one in documents if one.get(key) != last]
+        tie = await self._tie(walk, (last, None), left - len(whole))
+        return found + whole + tie, (last, tie[-1]["_id"] if tie else None)
+
+    async def _tie(self, walk: Walk, place: Place, limit: int) -> list[Document]:
+        """Jobs that have all the same key, from an id on."""
+        wanted = both(walk.matching, {walk.keys[0]: {"$eq": place[0]}})
+        return await self._by_id(walk, wanted, place[1], limit)
+
+    async def _tied_end(self, walk: Walk, place: Place) -> Any:
+        """The key that is not looked at for this page any more; None where the walk ends before."""
+        key = walk.keys[0]
+        found = await self._connection.jobs.find_all(
+            both(walk.entries, _below(walk, place)),
+            {"_id": 0, key: 1},
+            sort=walk.sort,
+            hint=walk.index,
+            skip=SCANNED,
+            limit=1,
+        )
+        return found[0].get(key) if found else None
+
+    async def _read_running(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
+        """Running jobs move in their index with every renewal, so that they are sorted by id: there are not many."""
+        documents = await self._by_id(walk, walk.matching, place[0] if place else None, limit)
+        return documents, (documents[-1]["_id"],) if len(documents) == limit else None
+
+    async def _by_id(self, walk: Walk, wanted: Document, below: Any, limit: int) -> list[Document]:
+        """The latest ids first, from one on; the comparison does not stop where ids of another type begin."""
+        if below is not None:
+            wanted = both(wanted, {"$expr": {"$lt": ["$_id", {"$literal": below}]}})
+        return await self._connection.jobs.find_all(wanted, sort=[("_id", -1)], hint=walk.index, limit=limit)
+
+
+def walks_of(search: Search) -> list[Walk]:
+    """The parts of indexes that together have all jobs that may match, in the order in which they are read."""
+    wanted, state = _wanted(search), {} if search.state is None else {"state": {"$eq": search.state}}
+    if search.schedule_id is not None:
+        fixed = {"schedule_id": search.schedule_id}
+        return [Walk(SCHEDULE, fixed, ("scheduled_for",), ties=True, wanted=wanted | state)]
+    if search.state in FINISHED:
+        within = {} if search.since is None else {"finished_at": {"$gte": search.since - _SKEW}}
+        return [
+            Walk(FINISHED_INDEX, {"state": search.state}, ("finished_at",), ties=True, within=within, wanted=wanted)
+        ]
+    if search.state == RUNNING:
+        return [Walk(LEASE, {"state": RUNNING}, ("_id",), wanted=wanted)]
+    if search.state == PENDING:
+        return _pending(search, wanted)
+    if search.since is None:
+        return [Walk(BY_ID, {}, ("_id",), wanted=wanted | state)]
+    # An ObjectId tells when it was made; other ids do not.
+    earliest = ObjectId.from_datetime(min(max(search.since, EPOCH + _ID_SKEW) - _ID_SKEW, _LAST_ID))
+    kinds: tuple[Document, ...] = ({"_id": {"$gte": earliest}}, {"_id": {"$type": "string"}})
+    return [Walk(BY_ID, {}, ("_id",), within=kind, wanted=wanted | state) for kind in kinds]
+
+
+def _pending(search: Search, wanted: Document) -> list[Walk]:
+    """Ready jobs come first, in their order; then those on wait lists, then those that are held otherwise."""
+    there: Document = {"line": {"$exists": True}}
+    order = ("priority", "run_at", "_id")
+    held = [
+        Walk(WAITING_FOR, {"waiting_for.by": by}, ("name",), ties=True, wanted=wanted | {"state": PENDING})
+        for by in _HOLDERS
+    ]
+    waiting = [Walk(LINE, {}, ("line", *order), 1, within=there, wanted=wanted | {"state": PENDING}), *held]
+    if search.queue is None:
+        return [Walk(CLAIM, {"ready": True}, ("queue", *order), 1, wanted=wanted), *waiting]
+    rest = {key: value for key, value in wanted.items() if key != "queue"}
+    return [Walk(CLAIM, {"ready": True, "queue": search.queue}, order, 1, wanted=rest), *waiting]
+
+
+def _wanted(search: Search) -> Document:
+    """The conditions that only the jobs themselves can answer; every value is compared as it is."""
+    fields = {"name": search.name, "queue": search.queue, "tags": search.tag, "parent_id": search.parent_id}
+    wanted: Document = {key: {"$eq": value} for key, value in fields.items() if value is not None}
+    for path, values in search.data:
+        wanted[f"data.{path}"] = {"$in": list(values)}
+    made = {key: at for key, at in (("$gte", search.since), ("$lt", search.until)) if at is not None}
+    if made:
+        wanted["created_at"] = made
+    if search.without:
+        wanted = both(wanted, {"name": {"$nin": list(search.without)}})
+    return both(wanted, reached(search.scope))
+
+
+def _ends(walk: Walk, place: Place) -> Document:
+    """The part of the index from a place on. Unlike a comparison, it does not stop where another type begins."""
+    return {"min" if walk.order > 0 else "max": walk.bound(place)} if place else {}
+
+
+def _not_again(walk: Walk, place: Place) -> Document:
+    """The lower bound of an index is inclusive: a walk upwards meets the last job of the page before again."""
+    return {"_id": {"$ne": place[-1]}} if place and walk.order > 0 else {}
+
+
+def _below(walk: Walk, place: Place) -> Document:
+    return {walk.keys[0]: {"$lt": place[0]}} if place else {}
+
+
+# -- cursors -----------------------------------------------------------------------------------------------------------
+
+
+def _cursor(search: Search, number: int, place: Place) -> str:
+    """Where a search goes on, as a text that only the same search takes."""
+    return packed({"s": search_fingerprint(search), "w": number, "p": list(place)})
+
+
+def _read_cursor(text: str, search: Search, walks: list[Walk]) -> tuple[int, Place]:
+    try:
+        read = unpacked(text)
+        number, place = read["w"], tuple(read["p"])
+        fits = read["s"] == search_fingerprint(search) and 0 <= number < len(walks)
+        fits = fits and len(place) in (0, walks[number].places) and all(type(one) in _IN_CURSORS for one in place)
+    except Exception:
+        fits = False
+    if not fits:
+        raise ConfigurationError("This cursor is of another search; begin again without one.")
+    return number, place
+
+
+def search_fingerprint(search: Search) -> str:
+    """The fingerprint of a search, by which a cursor is known to belong to it. The handlers of this process are no part
+    of it."""
+    return blake2b(repr(asdict(replace(search, without=()))).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def packed(document: Document) -> str:
+    """A document as a text that can stand in a URL."""
+    return urlsafe_b64encode(bson.encode(document, codec_options=CODEC)).decode().rstrip("=")
+
+
+def unpacked(text: str) -> Document:
+    """The document in such a text; any error where it is none."""
+    return bson.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), CODEC)

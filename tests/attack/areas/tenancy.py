@@ -1,0 +1,121 @@
+"""What one tenant can do to another without touching its things: by ids, keys, limits, breakers and explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attack.books import Row, probe
+from attack.stage import FOREIGN, FOREIGN_QUEUE, Stage
+from attack.targets import OTHER
+from attack.tenants import foreign_in, settle
+from harness.waiting import eventually
+
+
+@probe("tenancy", "An id that another tenant has used before shows nothing of that time", fast=True)
+async def used_ids(stage: Stage, row: Row) -> None:
+    foreign = await settle(stage)
+    name = f"qa:nightly-{stage.dice.randrange(10**9)}"
+    own: dict[str, Any] = {"queue": FOREIGN_QUEUE, "data": {"x": f"{FOREIGN}-boomdata"}}
+    await stage.made("admin", name="boom", schedule="0 0 1 1 *", id=name, **own)
+    fired = await stage.client.post(f"/api/schedules/{name}/trigger", "foreign")
+    row.control(fired.ok, fired)
+    await stage.end(fired.data["id"] if "id" in fired.data else fired.data["jobId"])
+    seen = await stage.client.get(f"/api/jobs/{name}/executions", "foreign")
+    row.control(FOREIGN in seen.text, seen)
+    await stage.client.ask("DELETE", f"/api/schedules/{name}", "foreign")
+    taken = await stage.create("tenant", name="plain", queue="qa", schedule="0 0 1 1 *", id=name)
+    row.check(taken.status < 500, taken)
+    for path in (
+        *(f"/api/jobs/{name}/executions", f"/api/jobs/{name}", f"/api/schedules/{name}"),
+        *(f"/api/schedules/{name}/ledger", f"/api/jobs/search?scheduleId={name}", f"/api/schedules/{name}/upcoming"),
+        f"/api/jobs/search?scheduleId={name}&state=failed",
+    ):
+        answer = await stage.client.get(path, "tenant")
+        told = foreign_in(answer.text, answer.request, foreign)
+        row.check(not told and "boom" not in answer.text, f"{answer} told {told}")
+    await stage.client.ask("DELETE", f"/api/schedules/{name}", "admin")
+
+
+@probe("tenancy", "A tenant's dedupe keys hold back no job of another tenant", fast=True)
+async def dedupe_keys(stage: Stage, row: Row) -> None:
+    key = f"invoice-{stage.dice.randrange(10**9)}"
+    first = await stage.create("tenant", name="plain", queue="qa", dedupeKey=key, delay="36d", dedupeWindow="36d")
+    row.control(first.ok, first)
+    again = await stage.create("tenant", name="plain", queue="qa", dedupeKey=key, delay="1h")
+    row.control(again.ok and again.data["jobId"] == first.data["jobId"], f"the same tenant's key counts: {again}")
+    for by, queue, name in (
+        ("foreign", FOREIGN_QUEUE, "plain"),
+        ("prefix", "anywhere", "p.plain"),
+        ("operator", "billing", "plain"),
+        ("foreign", FOREIGN_QUEUE, "boom"),
+    ):
+        answer = await stage.create(by, name=name, queue=queue, dedupeKey=f"{key}", delay="1h")
+        own = answer.ok and answer.data["jobId"] != first.data["jobId"]
+        row.check(own or (name == "boom" and answer.status == 409), answer)
+        row.check(first.data["jobId"] not in answer.text, f"{answer}: tells of another tenant's job")
+
+
+@probe("tenancy", "A tenant's failing target opens no breaker of another tenant, nor takes its slots")
+async def breakers(stage: Stage, row: Row) -> None:
+    url = stage.targets.url("/status/500", OTHER)
+    ok = stage.targets.url("/ok", OTHER)
+    ids = [await stage.made("tenant", queue="qa", endpoint=url) for _ in range(40)]
+    await eventually(lambda: _opened(stage, ids[-1]), 60)
+    for by, queue in (("foreign", FOREIGN_QUEUE), ("operator", "billing")):
+        job = await stage.made(by, queue=queue, endpoint=ok)
+        row.check(await _runs(stage, job), f"a job of {by} to {ok} waits behind another tenant's breaker")
+    for job in ids:
+        await stage.client.post(f"/api/jobs/{job}/cancel", "admin", {})
+
+
+async def _opened(stage: Stage, job: str) -> bool:
+    """Whether the tenant's own breaker has opened: its last job waits behind it."""
+    return "breaker" in (await stage.client.get(f"/api/jobs/{job}/explain", "tenant")).text
+
+
+async def _runs(stage: Stage, job: str) -> bool:
+    try:
+        return (await stage.end(job, 15)).state == "completed"
+    except TimeoutError:
+        await stage.client.post(f"/api/jobs/{job}/cancel", "admin", {})
+        return False
+
+
+@probe("tenancy", "An explanation tells a tenant nothing of other tenants, workers or admins", fast=True)
+async def explanations(stage: Stage, row: Row) -> None:
+    foreign = await settle(stage)
+    running = await stage.made("foreign", name="slow", queue=FOREIGN_QUEUE, data={"seconds": 60})
+    await eventually(lambda: _state(stage, running, "running"))
+    waiting = await stage.made("tenant", name="slow", queue="qa")
+    pause = {"queue": "qa", "key": {"x": "y"}, "reason": f"{FOREIGN}-reason of an admin"}
+    await stage.client.post("/api/pauses", "admin", pause)
+    paused = await stage.made("tenant", name="plain", queue="qa", data={"x": "y"})
+    workers = (await stage.client.get("/api/workers", "admin")).data
+    row.control(workers, "there is a worker")
+    secrets = [running, stage.key_id("admin"), *(str(one["id"]) for one in workers)]
+    try:
+        await eventually(lambda: _explained(stage, waiting, running))
+        for job in (waiting, paused):
+            for path in (f"/api/jobs/{job}/explain", f"/api/jobs/{job}", f"/api/jobs/{job}/detail"):
+                answer = await stage.client.get(path, "tenant")
+                told = foreign_in(answer.text, answer.request, foreign)
+                told += [one for one in secrets if one in answer.text]
+                row.check(answer.ok and not told, f"{answer.request} told {told}: {answer.text[:600]}")
+        for path in ("/api/pauses", "/api/limits", "/api/breakers", "/api/queues"):
+            answer = await stage.client.get(path, "tenant")
+            told = [one for one in (*secrets, FOREIGN) if one in answer.text]
+            row.check(answer.ok and not told, f"{answer.request} told {told}: {answer.text[:600]}")
+    finally:
+        await stage.client.post("/api/pauses/resume", "admin", {"queue": "qa", "key": {"x": "y"}})
+        for job in (running, waiting, paused):
+            await stage.client.post(f"/api/jobs/{job}/cancel", "admin", {})
+
+
+async def _state(stage: Stage, job: str, state: str) -> bool:
+    answer = await stage.client.get(f"/api/jobs/{job}", "admin")
+    return bool(answer.ok and answer.data["state"] == state)
+
+
+async def _explained(stage: Stage, waiting: str, running: str) -> bool:
+    """Whether the explanation for an admin names the job that has the slot."""
+    return running in (await stage.client.get(f"/api/jobs/{waiting}/explain", "admin")).text

@@ -1,0 +1,72 @@
+"""Handlers as objects that schedule their own jobs."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.inside import inside
+from mainspring import BadArguments, Job, JobContext, Scheduler
+
+Make = Callable[..., Scheduler]
+scheduler_of_module = Scheduler("mongodb://127.0.0.1:1/x")
+
+
+@scheduler_of_module.job("double")
+def double(number: int) -> int:
+    """Twice the number."""
+    return 2 * number
+
+
+async def test_a_job_function_schedules_jobs_of_its_handler(scheduler: Scheduler) -> None:
+    @scheduler.job("add")
+    async def add(ctx: JobContext, a: int, b: int = 1) -> list[Any]:
+        return [ctx.name, a + b]
+
+    await scheduler.start()
+    jobs: list[Job] = [await add.schedule(a=1, b=2), await add.schedule(1, 2), await add.schedule(1)]
+    assert [(await job.wait(20)).result for job in jobs] == [["add", 3], ["add", 3], ["add", 2]]
+
+
+async def test_options_are_added_up_and_leave_the_job_function_as_it_is(scheduler: Scheduler) -> None:
+    @scheduler.job("x")
+    def x(n: int) -> None: ...
+
+    urgent = x.options(priority=1, delay=60)
+    job = await urgent.options(queue="mail").schedule(n=1)
+    assert (job.priority, job.queue, job.data) == (1, "mail", {"n": 1})
+    assert (await urgent.schedule(n=2)).queue == "default" and (await x.schedule(3)).priority == 5
+
+
+async def test_arguments_that_do_not_fit_are_refused(scheduler: Scheduler) -> None:
+    @scheduler.job("x")
+    def x(n: int) -> None: ...
+
+    for args, kwargs in (((1, 2), {}), ((1,), {"n": 1}), ((), {}), ((), {"m": 1}), (("one",), {})):
+        with pytest.raises(BadArguments):
+            await x.schedule(*args, **kwargs)
+
+
+async def test_a_job_function_names_its_jobs_and_can_be_declared_and_named_again(scheduler: Scheduler) -> None:
+    @scheduler.every("1h", schedule_id="hourly")
+    @scheduler.job("b")
+    @scheduler.job("a")
+    async def work() -> None: ...
+
+    assert sorted(inside(scheduler).handlers.own_names) == ["a", "b"]
+    assert (await scheduler.schedule(work)).name in ("a", "b")
+    await work()
+
+
+def test_calling_it_runs_the_function_and_it_looks_like_the_function() -> None:
+    assert double(3) == 6
+    assert (double.__name__, double.__doc__) == ("double", "Twice the number.")
+    assert list(inspect.signature(double).parameters) == ["number"]
+
+
+def test_it_is_pickled_by_its_name_as_functions_are() -> None:
+    assert pickle.loads(pickle.dumps(double)) is double
