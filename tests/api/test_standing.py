@@ -160,10 +160,11 @@ async def test_a_stream_without_a_key_ends_when_there_is_one(api: Api) -> None:
 class Outage:
     """Callers that cannot be looked up, until it is over."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, believed: float) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, believed: float, patience: float = 0) -> None:
         self.asked = 0
         self._patch = patch
         patch.setattr(revalidation, "LONGEST_UNSURE", believed)
+        patch.setattr(revalidation, "LONGEST_WAIT", patience)
         patch.setattr(ServiceBackend, "get_api_key", self._refuse)
 
     async def _refuse(self, key_id: str) -> None:
@@ -282,6 +283,39 @@ async def test_a_bulk_stores_nothing_while_its_caller_cannot_be_looked_up_and_go
             answers.append(answer)
     assert {one["error"]["status"] for one in answers[1:]} == {503}
     assert {job.id async for job in api.scheduler.jobs()} == {answers[0]["jobId"], answer["jobId"]}
+
+
+async def test_a_bulk_waits_a_moment_for_its_caller_to_be_known_again(
+    api: Api, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bulk_of(api, key) as bulk:
+        await bulk.answer()
+        outage = Outage(monkeypatch, believed=0, patience=60)
+        await outage.noticed()
+        answer = asyncio.create_task(bulk.ask())
+        asked = outage.asked
+        await eventually(lambda: outage.asked > asked + 1)
+        assert not answer.done()
+        outage.end()
+        assert "jobId" in await answer
+
+
+async def test_a_long_poll_waits_a_moment_for_its_caller_to_be_known_again(
+    api: Api, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await api.scheduler.schedule("work", queue="mine", delay=3600)
+    entered = entering(api.scheduler, monkeypatch)
+    waiting = asyncio.create_task(api.with_key(key.text).get(f"/api/jobs/{job.id}/wait?timeout=60s"))
+    await eventually(lambda: entered)
+    # A patch of its own: the end of the outage leaves the one above in place.
+    with monkeypatch.context() as patch:
+        outage = Outage(patch, believed=0, patience=60)
+        await outage.noticed()
+        await api.scheduler.cancel(job.id)
+        asked = outage.asked
+        await eventually(lambda: outage.asked > asked + 1)
+        assert not waiting.done()
+    assert (await asyncio.wait_for(waiting, 30)).status == 200
 
 
 async def test_nobody_is_looked_up_while_nobody_listens(api: Api, key: NewApiKey) -> None:

@@ -130,8 +130,7 @@ class Bulk:
                     self._take(piece)
                     # A client that pauses, or has come to its end, is told what became of all that it has sent.
                     while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
-                        stay.check()
-                        yield await self._flush(stay.sure)
+                        yield await self._flush(await stay.becomes_sure())
                     if self._over:
                         return
             if self._record is not None:

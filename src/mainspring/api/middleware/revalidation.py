@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from mainspring.api.middleware.authentication import Authenticator, Lapse, Principal, unknown
@@ -24,6 +24,8 @@ logger = logging.getLogger("mainspring.api")
 LOOK_EVERY = 0.5
 LONGEST_UNSURE = 2.0
 """For how many seconds a caller is believed while the database does not answer."""
+LONGEST_WAIT = 2.0
+"""For how many seconds a bulk or a long poll waits for its caller to be known again before it is answered with 503."""
 T = TypeVar("T")
 
 
@@ -65,14 +67,23 @@ class Stay:
             finally:
                 known.cancel()
 
+    async def becomes_sure(self) -> bool:
+        """Whether the caller is known, if need be after a short wait: when the database is back, requests that the
+        service accepts again and looks at its callers follow one another by up to LOOK_EVERY. Raises a Problem of 401
+        where the caller is not recognised any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self.until_sure()
+        self.check()
+        return self.sure
+
     async def during(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of some work. Raises a Problem where the caller is not recognised any more before that, and
         Unavailable where that is not known."""
         task = asyncio.ensure_future(work)
         try:
             await self.first(task)
-            self.check()
-            if not self.sure:
+            if not await self.becomes_sure():
                 raise unsure()
             return await task
         finally:
