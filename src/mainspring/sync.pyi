@@ -9,11 +9,16 @@ from collections.abc import Sequence as Sequence
 from datetime import datetime as datetime
 from types import TracebackType as TracebackType
 from typing import Any as Any
+from typing import Concatenate as Concatenate
+from typing import Generic as Generic
 from typing import Self as Self
 from typing import Unpack as Unpack
 from typing import overload as overload
 
 from mainspring.client.blocking import T as _blocking_T
+from mainspring.client.job_functions import Full as Full
+from mainspring.client.job_functions import P as P
+from mainspring.client.job_functions import R as R
 from mainspring.client.namespaces.api_keys import NewKey as NewKey
 from mainspring.client.namespaces.audit import AuditStanding as AuditStanding
 from mainspring.client.namespaces.dead_letters import F as F
@@ -31,6 +36,7 @@ from mainspring.engine.handlers import Isolation as Isolation
 from mainspring.engine.handlers import Named as Named
 from mainspring.engine.run.context import BlockingJobContext as BlockingJobContext
 from mainspring.engine.run.context import BlockingTransaction as BlockingTransaction
+from mainspring.engine.run.context import JobContext as _AsyncJobContext
 from mainspring.engine.run.executor import Middleware as Middleware
 from mainspring.engine.run.sync_bridge import BlockingContext as BlockingContext
 from mainspring.model.access.api_keys import Key as Key
@@ -356,6 +362,27 @@ class Job(AsyncJob):
     def update(self, *, data: Mapping[str, Any] | None = ..., **changes: Unpack[JobChanges]) -> Job: ...  # type: ignore[override]
     def wait(self, timeout: Seconds | None = ...) -> Job: ...  # type: ignore[override]
 
+class JobCall(Generic[P]):
+    def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
+    def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+
+class JobFunction(Generic[Full, P, R]):
+    def __call__(self, *args: Full.args, **kwargs: Full.kwargs) -> R: ...
+    def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
+    def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+
+class JobDecorator:
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[BlockingJobContext, P], R]
+    ) -> JobFunction[Concatenate[BlockingJobContext, P], P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_AsyncJobContext, P], R]
+    ) -> JobFunction[Concatenate[_AsyncJobContext, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, P, R]: ...
+
 class Schedule(ScheduleFacts):
     def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill: ...
     def delete(self) -> None: ...
@@ -455,7 +482,7 @@ class Scheduler:
         upgrade: Mapping[int, Upgrade] | None = ...,
         encrypt: bool | list[str] | tuple[str, ...] | None = ...,
         redact: list[str] | tuple[str, ...] | None = ...,
-    ) -> Callable[[_registry_F], _registry_F]: ...
+    ) -> JobDecorator: ...
     def jobs(
         self,
         *,

@@ -13,12 +13,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
+from mainspring.client.job_functions import JobDecorator
 from mainspring.client.lifecycle import start_pauses
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
 from mainspring.client.namespaces.schedules import Schedule as AsyncSchedule
@@ -29,6 +30,7 @@ from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
 from mainspring.model.dead_letters.dead_letters import RedriveFacts
 from mainspring.model.jobs.job import Job as AsyncJob
+from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.model.unreadable import Listed
@@ -172,13 +174,10 @@ class Scheduler:
 
     @wraps(AsyncScheduler.job)
     def job(self, *args: Any, **kwargs: Any) -> Any:
-        decorate = self.inner.job(*args, **kwargs)
+        return JobDecorator(self.inner.job(*args, **kwargs).register, self._enqueue)
 
-        def register(function: T) -> T:
-            decorate(function)  # type: ignore[call-overload]
-            return function
-
-        return register
+    def _enqueue(self, name: str, data: Mapping[str, Any], options: JobOptions) -> Any:
+        return self._wrap(self._call(self.inner.schedule(name, data, **options)))
 
     @property
     def client(self) -> Any:

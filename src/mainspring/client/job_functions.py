@@ -1,13 +1,14 @@
 """A handler as an object that schedules its own jobs: `await send_email.schedule(to="a@b.c")`.
 
 `@scheduler.job(…)` returns one. Type checkers compare the arguments of `schedule` with the parameters of the handler,
-without its context. Calling the object calls the function, so that a handler can be tested by itself.
+without its context. Calling the object calls the function, so that a handler can be tested by itself. The blocking
+Scheduler makes the same objects; their `schedule` blocks (`sync.pyi` has its types).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -21,8 +22,8 @@ Full = ParamSpec("Full")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Enqueue = Callable[[str, Mapping[str, Any], JobOptions], Awaitable[Job]]
-"""Stores a job of a name, with its data and options."""
+Enqueue = Callable[[str, Mapping[str, Any], JobOptions], Coroutine[Any, Any, Job]]
+"""Stores a job of a name, with its data and options. The blocking Scheduler's returns the job itself."""
 
 
 class JobCall(Generic[P]):
@@ -37,9 +38,9 @@ class JobCall(Generic[P]):
         """The same with further options."""
         return JobCall(self._handler, self._enqueue, cast("JobOptions", {**self._options, **options}))
 
-    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
         """Store a job with these arguments for its handler."""
-        return await self._enqueue(self._handler.name, _data(self._handler, args, kwargs), self._options)
+        return self._enqueue(self._handler.name, _data(self._handler, args, kwargs), self._options)
 
 
 class JobFunction(HandlerFunction, Generic[Full, P, R]):
@@ -58,16 +59,16 @@ class JobFunction(HandlerFunction, Generic[Full, P, R]):
         """A job with options: `await send_email.options(delay=60).schedule(to="a@b.c")`."""
         return self._call.options(**options)
 
-    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
         """Store a job with these arguments for its handler."""
-        return await self._call.schedule(*args, **kwargs)
+        return self._call.schedule(*args, **kwargs)
 
 
 class JobDecorator:
     """Registers a function as a handler, and makes the object that schedules its jobs."""
 
     def __init__(self, register: Callable[[Callable[..., Any]], Handler], enqueue: Enqueue) -> None:
-        self._register = register
+        self.register = register
         self._enqueue = enqueue
 
     @overload
@@ -81,7 +82,7 @@ class JobDecorator:
     @overload
     def __call__(self, function: Callable[P, R]) -> JobFunction[P, P, R]: ...
     def __call__(self, function: Callable[..., Any]) -> JobFunction[..., ..., Any]:
-        handler = self._register(function)
+        handler = self.register(function)
         return JobFunction(handler.function, handler, self._enqueue)
 
 

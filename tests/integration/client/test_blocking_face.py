@@ -72,6 +72,17 @@ def test_it_has_every_verb_of_the_async_face() -> None:
     assert theirs <= ours
 
 
+def test_a_job_function_schedules_jobs_and_waits_until_they_are_stored(blocking: Scheduler) -> None:
+    @blocking.job("double")
+    def double(ctx: JobContext, number: int) -> int:
+        return 2 * number
+
+    blocking.start()
+    jobs = [double.schedule(number=2), double.options(priority=1).schedule(3)]
+    assert [job.wait(20).result for job in jobs] == [4, 6]
+    assert [job.priority for job in jobs] == [5, 1]
+
+
 def test_the_verbs_block_and_keep_their_signatures_and_docstrings() -> None:
     verbs = ("schedule", "schedule_bulk", "get_job", "wait", "cancel", "retry", "run_now", "update", "delete")
     for name in verbs:
