@@ -28,6 +28,9 @@ up: $(READY) ## run the product on the embedded MongoDB and watch it work
 test: $(READY) check ## check the code and run all tests (about fifteen minutes on two cores)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
+retest: $(READY) ## run the tests that failed last once more, one after another
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --last-failed --last-failed-no-failures=none
+
 check: $(READY) ## format, lint, types, import contracts, dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -69,4 +72,4 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 
-.PHONY: help setup up test check fix docs bench chaos attack dist sbom lock clean
+.PHONY: help setup up test retest check fix docs bench chaos attack dist sbom lock clean
