@@ -249,6 +249,10 @@ class Unavailable(MainspringError, ConnectionError):
     """MongoDB cannot be reached or did not answer in time."""
 
 
+class IndexesBuilding(Unavailable):
+    """The query needs an index that MongoDB is still building; it succeeds once the build is done."""
+
+
 class UnsupportedServer(MainspringError):
     """The MongoDB server is too old or lacks a feature that the call needs."""
 

@@ -106,7 +106,8 @@ async def test_a_signal_lets_running_jobs_finish_and_leaves_the_others_as_they_a
     start_worker: Start, client: Scheduler, send: Callable[[Command], None], target: str
 ) -> None:
     worker = await start_worker("--concurrency", "1", target=target)
-    first = await running(client, await client.schedule("work", {"seconds": 1.5}))
+    first = await running(client, await client.schedule("work", {"seconds": 3}))
+    await eventually(lambda: "work begins" in worker.output)  # not only claimed
     others = [await client.schedule("work") for _ in range(3)]
     send(worker)
     assert worker.wait() == 0, worker.output

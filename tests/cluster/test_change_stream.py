@@ -50,7 +50,11 @@ async def test_a_broken_change_stream_is_opened_again(
         await eventually(broke, every=0.2)
     await _hints_arrive(fleet, scheduler)
     # What was scheduled while the stream was away may wait for the poll; nothing of it is lost.
-    assert set(await ask.states()) <= {"pending", "completed"}
+    await eventually(lambda: _at_rest(ask))
+
+
+async def _at_rest(ask: Asking) -> bool:
+    return set(await ask.states()) <= {"pending", "completed"}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 
 from mainspring.cli.serve import on_signals
 from mainspring.cli.support.builtin_jobs import MissingExtra, open_target, read_settings
-from mainspring.cli.support.either_scheduler import Face
+from mainspring.cli.support.either_scheduler import Face, when_built
 from mainspring.cli.support.environment import is_place_named
 from mainspring.cli.support.exit_codes import say
 from mainspring.cli.support.live import Live
@@ -148,8 +148,9 @@ class _Up:
 
     async def _start(self) -> None:
         if self._server is not None:
-            await self._face.run(self._server.start)
-        await self._face.start()
+            start = self._server.start
+            await when_built(lambda: self._face.run(start))
+        await when_built(self._face.start)
 
     async def _stop(self) -> None:
         """The service first: what is asked of it needs the connection."""

@@ -23,7 +23,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from mainspring.errors import ConfigurationError, Unavailable
+from mainspring.errors import ConfigurationError, IndexesBuilding, Unavailable
 
 _OUTAGE = (
     ConnectionFailure,
@@ -65,7 +65,7 @@ def deadline(seconds: float, building: Callable[[], Sequence[str]] = tuple) -> I
         if error.code == UNAUTHORIZED:
             raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
         if error.code in NO_SUCH_INDEX and (names := building()):
-            raise Unavailable(f"MongoDB is still building {', '.join(names)}; what needs them waits for it.") from error
+            raise IndexesBuilding(f"MongoDB is still building {', '.join(names)}; try again later.") from error
         raise
     except asyncio.CancelledError as error:
         if _asked_to_stop() > asked:

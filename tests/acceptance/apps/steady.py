@@ -18,6 +18,7 @@ blocking = sync.Scheduler(**OPTIONS)
 
 @scheduler.job("work")
 async def work(seconds: float = 0.0) -> int:
+    print("work begins", flush=True)
     await asyncio.sleep(seconds)
     return os.getpid()
 
@@ -30,6 +31,7 @@ async def poison() -> None:
 
 @blocking.job("work")
 def blocking_work(ctx: sync.JobContext, seconds: float = 0.0) -> int:
+    print("work begins", flush=True)
     until = time.monotonic() + seconds
     while time.monotonic() < until and not ctx.is_cancelled:
         time.sleep(0.02)

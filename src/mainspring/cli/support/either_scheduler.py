@@ -7,13 +7,18 @@ the command's loop would tear the two apart.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from mainspring.client.blocking import Scheduler as BlockingScheduler
 from mainspring.client.blocking import wait_for
 from mainspring.client.scheduler import Scheduler
+from mainspring.errors import IndexesBuilding
 
+logger = logging.getLogger("mainspring")
+
+_LOOK_EVERY = 0.5
 T = TypeVar("T")
 
 
@@ -55,6 +60,20 @@ class Face:
             self.inner.stop_now()
         else:
             self._blocking.stop_now()
+
+
+async def when_built(start: Callable[[], Awaitable[None]]) -> None:
+    """Start something; while MongoDB builds an index that the start needs, try again. On a large collection that takes
+    minutes, and a command that gave up would be started again and again for nothing."""
+    told = False
+    while True:
+        try:
+            return await start()
+        except IndexesBuilding as error:
+            if not told:
+                logger.warning("The start waits for indexes: %s", error)
+            told = True
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
