@@ -1,4 +1,4 @@
-"""Refreshes this worker's view of the server's clock and of the other workers; the latter seldom while it has no jobs."""
+"""Refreshes this worker's view of the server's clock and of the other workers, the latter seldom while it is idle."""
 
 from __future__ import annotations
 
