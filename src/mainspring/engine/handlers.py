@@ -146,7 +146,7 @@ class Handler:
         return list(self._by_name)
 
     def bind(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The data as arguments by name. BadArguments names the argument that is missing, unknown or of a wrong type."""
+        """The data as arguments by name. BadArguments names an argument that is missing, unknown or of a wrong type."""
         if self._ignores_data:
             return {}
         arguments: dict[str, Any] = {}
