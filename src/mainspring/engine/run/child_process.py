@@ -157,7 +157,7 @@ class PipeAgent:
         self._requests = itertools.count()
         self._asking = asyncio.Lock()
         self._opened: Store | None = None
-        # Without a key. Values that this process stores itself, in the handler's transaction, may need one: `_get_keys`.
+        # Without a key. Values that this process stores in its handler's transaction may need one: see `_get_keys`.
         self._cipher = Cipher(Keyring())
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._logged = 0

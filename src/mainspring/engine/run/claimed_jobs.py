@@ -71,7 +71,7 @@ class LeasePhase(Enum):
     FROZEN = "frozen"
     """A transaction is under way that will write the document: a renewal would conflict with it."""
     COMMITTING = "committing"
-    """The transaction writes the job's end and commits. It decides whether the claim held: there is nothing to fence."""
+    """The transaction writes the job's end and commits. It finds out whether the claim held: nothing is fenced."""
 
 
 class IllegalTransition(AssertionError):
