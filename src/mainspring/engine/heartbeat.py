@@ -226,7 +226,7 @@ class Heartbeat:
                 self._stop(claimed, StopReason.LOST)
 
     def _stop(self, claimed: ClaimedJob, reason: StopReason, note: str = "") -> None:
-        """Stop a handler: its reason and its process are told at once, the cancellation runs on the event loop."""
+        """Stop a handler: set the reason and kill its process at once, and cancel its task on the event loop."""
         claimed.ask_to_stop(reason, note)
         assert self._loop is not None
         try:

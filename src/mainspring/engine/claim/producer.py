@@ -130,7 +130,7 @@ class Producer(Service):
         self._found_queues: list[str] = []
         self._served: dict[str, int] = {}
         self._found_queues_at = float("-inf")
-        # Without a change stream, no hint tells of a new queue.
+        # Without a change stream there are no hints about new queues.
         self._queues_for = _QUEUES_FOR if store.hints.possible else settings.poll_interval
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
@@ -147,7 +147,7 @@ class Producer(Service):
         self._woken.set()
 
     def poll_all(self) -> None:
-        """Poll at once, also for new queues of which no hint has told."""
+        """Poll at once, also in new queues without a hint."""
         self._found_queues_at = float("-inf")
         self.wake()
 

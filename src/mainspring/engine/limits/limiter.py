@@ -83,7 +83,7 @@ class Limiter:
         self._admitted: dict[DocumentId, list[Gate]] = {}
         self._first: dict[str, DocumentId] = {}
         self._changes = 0
-        """How often limits have been changed."""
+        """The number of times that limits have been changed."""
 
     @property
     def idle(self) -> bool:

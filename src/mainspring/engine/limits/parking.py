@@ -44,7 +44,7 @@ class Parking:
     # -- before the claim ----------------------------------------------------------------------------------------------
 
     def room(self, name: str, share: Share) -> int:
-        """How many more jobs may be parked at a gate: they must get a slot within a few round trips."""
+        """The number of further jobs that may be parked at a gate: they must get a slot within a few round trips."""
         if share.over:
             return 0
         soon = int(_TIMES * share.mine * self._round_trip() / max(share.pace, 1e-6))

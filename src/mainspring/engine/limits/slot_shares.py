@@ -1,4 +1,4 @@
-"""The share of one worker: the slots and starts that it has been granted of each gate, and for how long.
+"""The shares of one worker: the slots (of semaphores) and starts (tokens of token buckets) that it has of each gate.
 
 The worker takes slots from the database (`store/limits/gates.py`) as far as its next jobs need more than it has, counts
 its jobs against them, and gives unused ones back.

@@ -100,7 +100,7 @@ class ClaimedJob:
     renewed_at: float
     """When the claim was made or last renewed (monotonic, taken before the request was sent)."""
     valid_until: float
-    """Until when the claim surely holds: the lease less the margin for fencing, and no longer than its slots."""
+    """The instant until which the claim surely holds: the lease less the fence margin, and no longer than its slots."""
     guarantee: str = AT_LEAST_ONCE
     gates: list[Gate] = field(default_factory=list)
     """The gates that the job has passed, and whose slots it has."""
