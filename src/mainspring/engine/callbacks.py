@@ -26,7 +26,7 @@ class Callbacks:
     """The callbacks of one Scheduler."""
 
     def __init__(self, show: Callable[[Any], Any] = lambda payload: payload) -> None:
-        """`show` makes of a job what callbacks may be given of it: they print, log and send it."""
+        """`show` redacts a payload for callbacks, since they print, log and send it."""
         self._show = show
         self._callbacks: dict[str, list[Callback]] = defaultdict(list)
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -50,12 +50,12 @@ class Callbacks:
         return any(self._callbacks.get(event) for event in events)
 
     def emit(self, event: str, *payload: Any) -> None:
-        """Tell the callbacks. Nothing that is raised on the way comes back: the caller has other jobs to tell of."""
+        """Call the callbacks of an event. This never raises: the caller has other events to emit."""
         callbacks = list(self._callbacks.get(event, ()))
         try:
             told = [self._show(one) for one in payload] if callbacks else []
         except Exception:
-            logger.exception("What is to be told of %s cannot be shown", event)
+            logger.exception("The payload of the event %s could not be redacted; its callbacks are not called", event)
             return
         for callback in callbacks:
             try:
@@ -83,6 +83,6 @@ class Callbacks:
 
 
 def announce_progress(events: Callbacks, claimed: ClaimedJob, progress: dict[str, Any] | None) -> None:
-    """Tell of progress that is stored, once: the note and the end of a quick job may both have stored it."""
+    """Emit the event of stored progress once: the note and the end of a quick job may both have stored it."""
     if claimed.notes.first_told(progress) and events.wanted("job:progress"):
         events.emit("job:progress", claimed.job.decode(progress=progress))

@@ -40,12 +40,12 @@ from mainspring.store.plain_data import PlainData, plain_data, same
 Isolation = Literal["auto", "thread", "process"]
 ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)
 Named = str | Callable[..., Any]
-"""A job's name, given as such or as the function that handles it."""
+"""A job's name, given as text or as the function that handles it."""
 _SIMPLE: dict[Any, type | tuple[type, ...]] = {str: str, dict: dict, list: list, bytes: bytes}
 
 
 class HandlerFunction:
-    """An object that stands for a handler's function, under the name that the function has in its module."""
+    """An object that replaces a handler's function, under the name that the function has in its module."""
 
     __name__: str
     __qualname__: str
@@ -58,12 +58,12 @@ class HandlerFunction:
 
 
 class ContextMarker:
-    """What `JobContext` derives from, so that the registry can tell it among the annotations."""
+    """The base class of `JobContext`, by which the registry recognises it among the annotations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of a handler; `adapter` None takes anything."""
+    """One argument of a handler; without an `adapter` it takes any value."""
 
     name: str
     required: bool
@@ -142,11 +142,11 @@ class Handler:
 
     @property
     def argument_names(self) -> list[str]:
-        """The arguments that data is given by."""
+        """The names of the arguments that data is bound to."""
         return list(self._by_name)
 
     def bind(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The data as arguments by name; BadArguments says what is missing, unknown or of the wrong type."""
+        """The data as arguments by name. BadArguments names an argument that is missing, unknown or of a wrong type."""
         if self._ignores_data:
             return {}
         arguments: dict[str, Any] = {}
@@ -161,7 +161,7 @@ class Handler:
         return arguments
 
     def restores(self, name: str, given: Any, stored: Any) -> bool:
-        """Whether an argument that is stored in another form arrives as an equal of what was given."""
+        """Whether an argument that is stored in another form arrives equal to the given value."""
         parameter = self._by_name.get(name)
         if parameter is None or parameter.adapter is None:
             return False
@@ -172,7 +172,7 @@ class Handler:
             return False  # values that the annotation does not take, or that cannot be compared
 
     def upgrade(self, data: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-        """Data that was written for an earlier version as this handler takes it; other data as it is."""
+        """Data that was written for an earlier version, upgraded to this handler's; other data unchanged."""
         return data if version >= self.version else upgraded(self.name, data, version, self.version, self._upgrades)
 
     def _convert(self, parameter: Parameter | None, value: Any) -> Any:
@@ -204,10 +204,10 @@ class Handlers:
     def __init__(self, catch_all: Handler | None = None) -> None:
         self._by_name: dict[str, Handler] = {}
         self.limited = False
-        """Whether any handler has limits. Asked for each job that is scheduled."""
+        """Whether any handler has limits. Read for each job that is scheduled."""
         self.catch_all = catch_all
         self.alerts: dict[str, Alert] = {}
-        """Those that are told of dead letters."""
+        """The alerts of the handlers that receive dead letters, by name."""
 
     def add(self, handler: Handler) -> Handler:
         """Register a handler, and return it."""
@@ -230,7 +230,7 @@ class Handlers:
         return self._by_name.get(name)
 
     def takes(self, name: str, version: int) -> bool:
-        """Whether data of this version can be run here. The catch-all takes data as it is, whatever its version."""
+        """Whether a handler here can run data of this version. The catch-all takes data of any version, unchanged."""
         handler = self._by_name.get(name)
         return self.catch_all is not None if handler is None else version <= handler.version
 
@@ -244,8 +244,8 @@ class Handlers:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What others are to know of the handlers: the versions above the first, or all where a catch-all takes any,
-        and what they declare for their jobs that is not the default."""
+        """The facts about the handlers for the registry: their versions above the first, or all if there is a
+        catch-all, which takes any; and the job options that they declare, as far as these are not the defaults."""
         versions = [
             {"name": name, "version": version}
             for version, names in self.versions.items()
@@ -266,7 +266,7 @@ class Handlers:
         return next((name for name, handler in self._by_name.items() if handler.function is plain), None)
 
     def named(self, name: Named) -> str:
-        """The name of jobs that is given as such, or as the function that handles them."""
+        """The name of jobs, from the name itself or from the function that handles them."""
         if not callable(name):
             return name
         found = self.name_of(name)
@@ -289,7 +289,7 @@ class Handlers:
 
     @property
     def fair(self) -> bool:
-        """Whether the keys of any handler's jobs take turns."""
+        """Whether the keys of any handler's jobs are in round robin."""
         return any(handler.allowance.fair is not None for handler in self._by_name.values())
 
     @property
@@ -299,12 +299,12 @@ class Handlers:
 
     @property
     def allowances(self) -> dict[str, JobLimits]:
-        """The limits of the names that have any."""
+        """The limits of job names, as far as they have any."""
         return {name: handler.allowance for name, handler in list(self._by_name.items()) if handler.allowance}
 
     @property
     def names(self) -> list[str] | None:
-        """The names that can be run; None means any."""
+        """The names of the jobs that can be run here; None means any."""
         return None if self.catch_all is not None else sorted(self._by_name)
 
     def __len__(self) -> int:
@@ -312,12 +312,12 @@ class Handlers:
 
 
 def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, where an object may stand for it."""
+    """The function itself, if an object replaces it."""
     return function.function if isinstance(function, HandlerFunction) else function
 
 
 def published(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The object that another process finds under a function's name: the function, or what stands for it."""
+    """The object that another process finds under a function's name: the function, or the object that replaces it."""
     module = sys.modules.get(function.__module__)
     found = getattr(module, function.__qualname__, None)
     return found if isinstance(found, HandlerFunction) and found.function is function else function  # type: ignore[return-value]
@@ -347,7 +347,7 @@ def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None
         else:
             required = parameter.default is parameter.empty
             parameters.append(Parameter(parameter.name, required, annotation, _adapter(parameter, annotation)))
-    if unnamed is not None and not takes_any:  # with both it is a wrapper around another function
+    if unnamed is not None and not takes_any:  # a function with both is a wrapper around another one
         raise HandlerError(
             f"{name!r} has *{unnamed}, but a job's data are arguments by name; name them, or take **{unnamed} for all "
             "that have no parameter of their own."
@@ -369,14 +369,14 @@ def _adapter(parameter: inspect.Parameter, annotation: Any) -> TypeAdapter[Any] 
     try:
         return TypeAdapter(annotation)
     except (PydanticSchemaGenerationError, PydanticUserError):
-        # A class pydantic knows nothing of: the value must be an instance of it.
+        # pydantic does not know this class: the value must be an instance of it.
         return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     target: Any = function
     if not inspect.isroutine(function):
-        target = vars(type(function)).get("__call__", function)  # an object that is called
+        target = vars(type(function)).get("__call__", function)  # a callable object
     try:
         return typing.get_type_hints(inspect.unwrap(target), include_extras=True)
     except Exception:
@@ -386,7 +386,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def refuse_coroutine(result: Any) -> None:
     """Refuse an awaitable that a plain function returned and did not await: the work has not been done."""
     if inspect.iscoroutine(result):
-        result.close()  # it need not warn that it was never awaited
+        result.close()  # so that Python does not warn that it was never awaited
         raise HandlerError(
             "The handler is a plain function and returned a coroutine, of which nothing has been run; make the handler "
             "an async function that awaits it."
@@ -394,7 +394,7 @@ def refuse_coroutine(result: Any) -> None:
 
 
 def _refuse_generator(name: str, function: Callable[..., Any]) -> None:
-    """Calling a generator function runs none of it: its jobs would complete with nothing done."""
+    """Refuse a generator function: calling it runs none of its code, so that its jobs would complete undone."""
     for one in (function, getattr(function, "__call__", None)):  # noqa: B004 - an object may be called, too
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
             raise HandlerError(
@@ -413,20 +413,21 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """A module that is loaded again registers the same function anew; that is no conflict."""
+    """Whether two functions have the same place: a module that is loaded again registers its function anew, without
+    a conflict."""
     return _place(one) == _place(other)
 
 
 def stored_version(handler: Handler) -> int | None:
-    """What is stored with data that is written for a handler as it is now; nothing for the first version."""
+    """The payload version that is stored with data for a handler; None for the first version."""
     return handler.version if handler.version > FIRST_VERSION else None
 
 
 def check_data(handler: Handler | None, data: Any, version: int | None = None) -> dict[str, Any]:
-    """The data as it is stored and as the handler will read it. Refused is what the handler, where it is known, could
-    not be called with, and what would not arrive as it was given.
+    """The data as it is stored and as the handler will read it. Refuse data that the handler, if it is known, could not
+    be called with, and values that would not arrive as they were given.
 
-    Data of an older `version` is upgraded first; of that of a newer one nothing is known here.
+    Data of an older `version` is upgraded for this check; data of a newer one is not checked against the handler.
     """
     plain = plain_data(data)
     if handler is None or (version is not None and version > handler.version):
@@ -445,14 +446,14 @@ def check_data(handler: Handler | None, data: Any, version: int | None = None) -
 
 
 def check_part(handler: Handler | None, data: Any) -> dict[str, Any]:
-    """Some arguments of a job, as they are stored; refused where one of them would not arrive as it was given."""
+    """Some arguments of a job, as they are stored. Refuse a value that would not arrive as it was given."""
     plain = plain_data(data)
     _refuse_changed(handler, plain)
     return plain.values
 
 
 def _refuse_changed(handler: Handler | None, plain: PlainData) -> None:
-    """Refuse what is stored in another form, unless the handler's annotations make an equal value of that."""
+    """Refuse values that are stored in another form, unless the handler's annotations restore an equal value."""
     for name, changed in plain.changed.items():
         if handler is None or not handler.restores(name, plain.given[name], plain.values[name]):
             raise InvalidJob(

@@ -1,8 +1,8 @@
 """The heartbeat: a thread of its own, on a client of its own, that keeps this worker's claims.
 
 It renews every claim when a third of its lease has passed, all of them with one write, before it does anything else;
-then it says that the worker lives, notes which jobs have been started, and looks once a second for cancellations. None
-of these keeps another from being tried: each has its own errors.
+then it updates the worker in the registry, notes which jobs have been started, and reads cancellations once a second.
+An error of one part keeps no other part from being tried.
 
 A second thread, which never waits for the database, fences: a handler whose claim could not be renewed in time is
 cancelled before the lease ends on the server. A blocked event loop stops none of this but the cancelling of async
@@ -36,7 +36,7 @@ _NOTED_AFTER = 0.25
 
 
 class Heartbeat:
-    """The threads. `start()` and `stop()` are called on the event loop, which looks after the threads in between."""
+    """The threads. `start()` and `stop()` are called on the event loop, which replaces dead threads in between."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Heartbeat:
         self._look_after_threads()
 
     def _look_after_threads(self) -> None:
-        """Replace a thread that has died: without it nothing would be renewed, or fenced."""
+        """Replace a thread that has died: without it no claim would be renewed, or fenced."""
         assert self._loop is not None
         self._timer = self._loop.call_later(self._step, self._look_after_threads)
         for thread in self._threads:
             thread.ensure()
 
     def clock_moved(self) -> None:
-        """A clock that is moved by hand was moved: beat and renew at once, by the new time."""
+        """Beat and renew at once by the new time, since the manual clock was moved."""
         self._beat_at = float("-inf")
         for claimed in self._claimed_jobs.all():
             claimed.make_old()
 
     async def catch_up(self) -> None:
-        """Return when the claims are renewed that a clock moved by hand has made old."""
+        """Return when the claims that the manual clock has made old are renewed."""
         until = monotonic() + self._settings.operation_timeout
         self.clock_moved()
         while monotonic() < until and any(  # noqa: ASYNC110 - the thread that renews has no event loop
@@ -102,20 +102,20 @@ class Heartbeat:
         for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join, self._settings.renew_timeout + 1)
 
-    # -- keeping -----------------------------------------------------------------------------------------------------
+    # -- renewing ----------------------------------------------------------------------------------------------------
 
     def run_once(self) -> None:
-        """Do what is due, the most urgent first."""
+        """Do the parts that are due, the most urgent first."""
         self._try("renew claims", self._renew)
         self._try("renew claims of jobs in transactions", self._renew_frozen)
-        # As long as claims cannot be renewed, nothing may keep the thread from trying again for long.
+        # While claims cannot be renewed, the other parts get little time, so that the thread soon tries again.
         patience = self._settings.lease / 24 if "renew claims" in self._retry_at else self._settings.renew_timeout
         self._try("say that this worker lives", self._beat, patience)
         self._try("note which jobs were started", self._note_started, patience)
         self._try("look for cancellations", self._notice_cancellations, patience)
 
     def _try(self, what: str, part: Callable[[Renewals], None], patience: float | None = None) -> None:
-        """One part of the heartbeat; after an error it is tried again a twelfth of a lease later."""
+        """Do one part of the heartbeat; after an error it is tried again a twelfth of a lease later."""
         if monotonic() < self._retry_at.get(what, float("-inf")):
             return
         try:
@@ -148,10 +148,10 @@ class Heartbeat:
                 self._stop(claimed, StopReason.LOST)
 
     def _renew_frozen(self, renewals: Renewals) -> None:
-        """Renew what is in a transaction, at the last moment, where the event loop was held up meanwhile.
+        """Renew the claims of jobs in transactions at the last moment, if the event loop was blocked meanwhile.
 
-        The transaction conflicts with that and is run again, at no cost. One that takes too long by itself is not
-        renewed: it would be run again and again.
+        The transaction conflicts with the renewal and is run again, at no cost. The claim of a transaction that takes
+        too long by itself is not renewed: the transaction would be run again and again.
         """
         now = monotonic()
         for claimed in self._claimed_jobs.all():
@@ -164,11 +164,12 @@ class Heartbeat:
                     self._renew_one_frozen(renewals, claimed)
 
     def _renew_one_frozen(self, renewals: Renewals, claimed: ClaimedJob) -> None:
-        """It waits in vain where the transaction has written the document: then no other worker can take the job."""
+        """Renew one claim. The write times out if the transaction has written the document: no other worker can take
+        the job then."""
         asked = monotonic()
         gone = renewals.renew([claimed.claim], [claimed.id])
         if gone and renewals.completed(claimed.id, claimed.token):
-            claimed.commit()  # in another process, which has committed; this one has not heard of it yet
+            claimed.commit()  # the handler's process has committed, and its message has not arrived yet
         else:
             self._renewed([claimed], asked, gone)
 
@@ -179,14 +180,15 @@ class Heartbeat:
         renewals.beat(self._worker, self._facts())
         self._beat_at = now
         self._limiter.extend(now)
-        for claimed in self._claimed_jobs.all():  # those with slots of limits hold for as long as these do
+        for claimed in self._claimed_jobs.all():  # a claim with slots of limits holds no longer than the slots do
             claimed.slots_renewed(self._limiter.claim_end)
 
     def _beat_every(self) -> float:
         return BEAT_EVERY if self._limiter.idle else min(BEAT_EVERY, self._settings.renew_every)
 
     def _note_started(self, renewals: Renewals) -> None:
-        """A job that was claimed ahead and runs for a while is one that may have killed its worker, should it die."""
+        """Note in the database which jobs that were claimed ahead have been started: if the worker dies, such a job may
+        have killed it."""
         since = monotonic() - _NOTED_AFTER
         running = [
             claimed
@@ -211,7 +213,7 @@ class Heartbeat:
     # -- fencing -----------------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
-        """Cancel what could not be renewed, while the lease still holds on the server."""
+        """Cancel the handlers of claims that could not be renewed, while the lease still holds on the server."""
         assert self._loop is not None
         self._loop_watch.look(self._loop)
         for claimed in self._claimed_jobs.all():
@@ -224,7 +226,7 @@ class Heartbeat:
                 self._stop(claimed, StopReason.LOST)
 
     def _stop(self, claimed: ClaimedJob, reason: StopReason, note: str = "") -> None:
-        """Tell the handler to stop: the reason and its process at once, the cancellation on the event loop."""
+        """Stop a handler: set the reason and kill its process at once, and cancel its task on the event loop."""
         claimed.ask_to_stop(reason, note)
         assert self._loop is not None
         try:
@@ -238,7 +240,7 @@ class Heartbeat:
 
 
 class LoopWatch:
-    """Knows, in a thread, whether the event loop goes round: a call that it is handed is carried out at once."""
+    """Detects, from a thread, that the event loop is blocked: a loop that is not runs a posted callback at once."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -246,7 +248,7 @@ class LoopWatch:
         self._held_at = float("-inf")
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ask the loop for a sign, and note when one is overdue."""
+        """Post a callback to the loop, and note when one is overdue."""
         now = monotonic()
         if self._asked_at is None:
             self._asked_at = now
@@ -258,7 +260,7 @@ class LoopWatch:
             self._held_at = now
 
     def held_since(self, instant: float) -> bool:
-        """Whether it was seen to stand still at that instant or later."""
+        """Whether the loop was seen blocked at that instant or later."""
         return self._held_at >= instant
 
     def _answer(self) -> None:

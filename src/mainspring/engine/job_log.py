@@ -2,11 +2,11 @@
 
 A failed attempt is a WARNING of one line, a dead letter an ERROR with the traceback of its handler. Every line names
 the job, its attempt and the worker, in words and as fields of the record (`extra`). Texts of jobs are escaped, and the
-lines of a traceback are indented, so that no job can write a line that looks like another one's. What must not be seen
-was taken out of the errors before (`engine/privacy.py`).
+lines of a traceback are indented, so that no job can forge a line of another one. The errors were redacted before
+(`engine/privacy.py`).
 
 In a storm of failures, each kind of line is written at most `LINES` times in `WINDOW` seconds for each job name; one
-line then tells how many more there were.
+line then says how many more there were.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Window:
 
 
 class JobLog:
-    """What one worker logs of its jobs."""
+    """The log lines of one worker about its jobs."""
 
     def __init__(self, worker: str, policies: Policies) -> None:
         self._worker = worker
@@ -50,7 +50,7 @@ class JobLog:
         self._windows: dict[tuple[int, str], _Window] = {}
 
     def attempt_ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        """The end of an attempt is stored: log it where it did not go well."""
+        """Log the stored outcome of an attempt that did not go well."""
         if isinstance(ending, Retried):
             told = f"failed: {_told(ending.error)}; the next one is due in {ending.delay:.3g} s"
             self._write(logging.WARNING, claimed, told, ending.error)
@@ -64,7 +64,7 @@ class JobLog:
             self._write(logging.WARNING, claimed, "has lost its claim; its result was not recorded", None)
 
     def close(self) -> None:
-        """The worker stops: tell what was left out."""
+        """Log how many lines were left out, since the worker stops."""
         for kind in list(self._windows):
             self._windows[kind].timer.cancel()
             self._end(kind)
@@ -104,7 +104,7 @@ class JobLog:
 
 
 def log_rescues(rescued: Sequence[Rescued], jobs: Sequence[Job]) -> None:
-    """Log which jobs were taken from workers that are gone; of many at once, the first ones and how many more."""
+    """Log the jobs that were taken from workers that are gone; of many at once, the first ones and how many more."""
     for one, job in list(zip(rescued, jobs, strict=True))[:LINES]:
         attempts = one.max_attempts
         worker = job.attempts[-1].worker if job.attempts else None

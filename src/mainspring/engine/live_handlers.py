@@ -1,9 +1,9 @@
-"""What live workers have registered, for jobs whose handler this process does not have.
+"""The defaults that live workers have registered, for jobs whose handler this process does not have.
 
-A producer without the handler takes the defaults of its jobs from here: the queue, the priority, the guarantee, and
-what is encrypted. They are read when a job of such a name is scheduled, at most once in a few seconds; a bulk, whose
-names are not known beforehand, reads at its beginning. Nothing is read while nothing is scheduled. Where they cannot be
-read, what was read last counts, and scheduling goes on.
+A producer without the handler takes the defaults of its jobs from here: the queue, the priority, the guarantee, and the
+encrypted fields. It reads them when a job of such a name is scheduled, at most once in a few seconds; a bulk, whose
+names are not known beforehand, reads them at its beginning. Nothing is read while nothing is scheduled. If they cannot
+be read, the last read ones stay in force, and scheduling goes on.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class LiveHandlers:
         self._warned: dict[str, float] = {}
 
     def defaults(self, name: str) -> JobDefaults | None:
-        """What is known of the jobs of a name: from this process's own handler, else from live workers."""
+        """The known defaults of the jobs of a name: from this process's own handler, else from live workers."""
         handler = self._handlers.own(name)
         if handler is not None:
             return handler.defaults
         return None if self._registered is None else self._registered.defaults.get(name)
 
     async def look(self, store: Store, name: str | None = None) -> bool:
-        """Learn what live workers have registered, where that is needed for a name, or for any; whether it was read."""
+        """Read the registry of live workers, if that is needed for a name, or for any; return whether it was read."""
         if name is not None and self._handlers.own(name) is not None:
             return False
         if store is not self._store:  # another connection, maybe on another event loop
@@ -54,7 +54,7 @@ class LiveHandlers:
             self._reading, self._read_at = None, float("-inf")
         if not self._is_old(name):
             return False
-        while self._is_old(name):  # again, where the call that was reading is cancelled
+        while self._is_old(name):  # once more, if the call that was reading is cancelled
             if self._reading is None:
                 await self._read_for_all(store)
             else:
@@ -62,7 +62,7 @@ class LiveHandlers:
         return True
 
     async def _read_for_all(self, store: Store) -> None:
-        """Read; calls that come meanwhile wait for it, and all go on at once, so that they share a write."""
+        """Read the registry; concurrent calls wait for this read and go on together, so that they share a write."""
         self._reading = reading = asyncio.get_running_loop().create_future()
         try:
             await self._read(store)
@@ -72,7 +72,7 @@ class LiveHandlers:
             reading.set_result(None)
 
     def _is_old(self, name: str | None) -> bool:
-        """Whether to read anew. A name that no worker had may have one now, so that it is looked for again sooner."""
+        """Whether to read anew. A name without a handler is looked for again sooner: a worker may have one now."""
         known = self._registered is not None and (name is None or name in self._registered.defaults)
         return monotonic() - self._read_at >= (_USED_FOR if known else _LOOKED_FOR_AGAIN)
 
@@ -83,14 +83,14 @@ class LiveHandlers:
         except Exception as error:
             if self._may_warn(""):
                 logger.warning(
-                    "What live workers have registered could not be read (%s); jobs whose handler this process does "
+                    "The registry of live workers could not be read (%s); jobs whose handler this process does "
                     "not have get the queue, priority and encryption that were known before, or the defaults",
                     error,
                 )
         self._read_at = monotonic()
 
     def warn_of(self, name: str) -> None:
-        """Tell, once in a while, of a name that neither this process nor a live worker has a handler for."""
+        """Log, once in a while, a name that neither this process nor a live worker has a handler for."""
         registered = self._registered
         if registered is None or registered.any_name or name in registered.defaults:
             return
@@ -99,7 +99,7 @@ class LiveHandlers:
         meant = meant_by(name, {*registered.defaults, *self._handlers.own_names})
         logger.warning(
             "No live worker has a handler for %r, and neither has this process: such jobs wait for a worker that has "
-            "one, and its queue, priority and encryption do not count for those that are stored until then.%s",
+            "one, and jobs that are stored until then do not get the queue, priority and encryption it declares.%s",
             name,
             "" if meant is None else f" Did you mean {meant!r}?",
         )

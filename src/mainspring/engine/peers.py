@@ -1,7 +1,7 @@
-"""What this worker knows of the other live ones.
+"""A worker's view of the other live workers.
 
-Their number and their free slots are always a little old, and nothing but speed depends on them. Whether another worker
-can run what this one cannot decides what becomes of a job, and is asked of the database each time.
+Their number and their free slots are always a little old, and only speed depends on them. Whether another worker can
+run a job that this one cannot decides whether the job is held, and is asked of the database each time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Peers:
         self._refreshed_at = monotonic()
 
     def rank(self, queue: str | None) -> tuple[int, int]:
-        """This worker's place among those that serve a queue, and their number. It counts itself, also where its own
-        beat is not seen yet, or late."""
+        """This worker's place among the workers that serve a queue, and their number. It counts itself, even if the
+        registry does not have its beat yet, or has an old one."""
         serving = {peer.id for peer in self._live if queue is None or peer.serves(queue)}
         serving.add(self._worker)
         return sum(worker < self._worker for worker in serving), len(serving)
@@ -42,7 +42,7 @@ class Peers:
         return {name for peer in self._live for name in peer.handlers or ()}
 
     def idle_slots(self, queue: str) -> int:
-        """How many jobs the other workers of a queue could start at once."""
+        """The number of jobs that the other workers of a queue could start at once."""
         return sum(
             max(0, peer.concurrency - peer.running)
             for peer in self._live
@@ -50,6 +50,6 @@ class Peers:
         )
 
     async def another_meets(self, queue: str, requirement: Requirement) -> bool:
-        """Whether another live worker of this queue meets what this one does not, as the registry has it now."""
+        """Whether another live worker of this queue meets a requirement, by the registry as it is now."""
         found = await self._store.workers.with_handler(requirement.name, queue)
         return any(requirement.met_by(peer, queue) for peer in found if peer.id != self._worker)

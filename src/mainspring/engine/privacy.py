@@ -1,8 +1,8 @@
-"""What of jobs may be seen: by people, by those who listen for events, and in what is stored of a handler's words.
+"""Redaction and encryption of jobs: in texts of handlers that are stored, in events, and in jobs that are shown.
 
 One `Privacy` belongs to a Scheduler. It knows which fields are not shown (`redact`) and which jobs are encrypted.
-Everything that leaves a job's handler passes through it: endings, log lines and notes on their way to the database
-(`ClaimedJob.redactor`), jobs on their way to callbacks, to the log and to people (`shown`).
+All output of a job's handler passes through it: outcomes, log lines and notes on their way to the database
+(`ClaimedJob.redactor`), jobs on their way to callbacks, to the log and to users (`shown`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ S = TypeVar("S", bound=ScheduleFacts)
 
 
 class Privacy:
-    """What a Scheduler's settings and handlers say of what may be seen."""
+    """The rules of redaction and encryption that a Scheduler's settings and handlers declare."""
 
     def __init__(self, handlers: Handlers, live: LiveHandlers, cipher: Cipher, settings: Settings) -> None:
         self._handlers = handlers
@@ -47,13 +47,13 @@ class Privacy:
 
     def configure(self, settings: Settings) -> None:
         self._everywhere = Redaction(check_redact(settings.redact, DEFAULT_REDACT))
-        # The names that count by default count in webhooks, too; other ones leave credentials there to be hidden.
+        # The default names cover the credentials of webhooks; with other names, these are redacted in addition.
         default = set(DEFAULT_REDACT) <= set(self._everywhere.patterns)
         self._of_webhooks = self._everywhere if default else self._everywhere | OF_WEBHOOKS
         self._encrypt = check_encrypt(settings.encrypt)
         self._own: dict[tuple[str, ...], Redaction] = {}
 
-    # -- what is asked for -----------------------------------------------------------------------------------------
+    # -- the rules -------------------------------------------------------------------------------------------------
 
     def redaction(self, name: str) -> Redaction:
         """The fields that are not shown of jobs of this name."""
@@ -72,18 +72,19 @@ class Privacy:
         return Redactor(self.redaction(name).hidden(data)).secrets
 
     def encrypt(self, name: str, own: Encrypt | None = None) -> Encrypt | None:
-        """What is sealed of the data of jobs of this name: all that anybody asks for."""
+        """The parts of the data of jobs of this name to encrypt: all that the job, its handler or the settings name."""
         declared = self._live.defaults(name)
         return both(both(own, None if declared is None else declared.encrypt), self._encrypt)
 
     def must_seal(self, job: StoredJob, handler: Handler | None) -> bool:
-        """Whether what a job's handler finds out has to be sealed."""
+        """Whether the results of a job have to be encrypted."""
         declared = handler is not None and handler.encrypt is not None
         everything = self._encrypt is not None and self._encrypt.all
         return declared or everything or bool(job.key_ids)
 
     def missing_keys(self, job: StoredJob, handler: Handler | None) -> tuple[str, ...] | None:
-        """The keys that a job needs and that are not here; empty where it needs any and there is none."""
+        """The ids of the keys that a job needs and this process lacks; empty if it needs any key and there is none.
+        None if no key is missing."""
         key_ids = job.key_ids
         if not key_ids and not self.must_seal(job, handler):
             return None
@@ -93,8 +94,8 @@ class Privacy:
     # -- an attempt ------------------------------------------------------------------------------------------------
 
     def open(self, claimed: ClaimedJob) -> Sequence[Any]:
-        """Open what is sealed in a claimed job, and redact what must not be seen; returns that. Raises KeyMissing and
-        Undecryptable."""
+        """Decrypt a claimed job for its handler, and set up its redaction; return the hidden values. Raises KeyMissing
+        and Undecryptable."""
         job = claimed.job
         hidden: list[Any] = []
         if self.must_seal(job, claimed.handler):
@@ -102,12 +103,12 @@ class Privacy:
             plain = self.cipher.decrypt_data(job.document)
             if job.key_ids:
                 hidden += sealed_values(parsed_data(job.data), plain)
-            # Also where nothing is sealed yet: results of steps will be, and the handler is shown them in the clear.
+            # Also if no value is encrypted yet: results of steps will be, and the handler gets them in plain text.
             claimed.show(plain, self.cipher.decrypt_steps(job.document))
         return self.redact(claimed, hidden)
 
     def redact(self, claimed: ClaimedJob, hidden: Sequence[Any]) -> Sequence[Any]:
-        """Redact these values, and those under names that are not shown in what the handler sees; returns them all."""
+        """Redact these values, and the values under redacted names in the data that the handler sees; return all."""
         redaction = self.redaction(claimed.job.name)
         found = redaction.hidden(claimed.shown.data) if redaction else []
         if hidden or found:
@@ -118,7 +119,7 @@ class Privacy:
     # -- showing ---------------------------------------------------------------------------------------------------
 
     def shown(self, job: Job) -> Job:
-        """A job as it may be shown: what is encrypted and what is redacted is replaced, everywhere."""
+        """A job as it may be shown: encrypted and redacted values are replaced, everywhere."""
         redaction = self.redaction(job.name)
         kept = job.kept or Kept(job.data, job.result, job.steps)
         redactor = self._veil_of(job, kept, redaction)
@@ -142,14 +143,14 @@ class Privacy:
         )
 
     def _veil_of(self, job: Job, kept: Kept, redaction: Redaction) -> Redactor:
-        """The values that must not be seen of a job, as far as they are known here."""
+        """The redactor of a job's hidden values, as far as this process knows them."""
         secrets = redaction.hidden(job.data)
         if job.kept is not None:
             secrets += sealed_values(kept.data, job.data)
         return Redactor(secrets)
 
     def explained(self, explanation: Explanation) -> Explanation:
-        """An explanation as it may be shown; keys of limits may have values that are not."""
+        """An explanation as it may be shown; keys of limits may have hidden values."""
         job = self.shown(explanation.job)
         redactor = self._veil_of(explanation.job, explanation.job.kept or Kept(None), self.redaction(job.name))
         if not redactor:
@@ -160,12 +161,12 @@ class Privacy:
         return Explanation.of(job, explanation.at, gates)
 
     def shown_schedule(self, schedule: S) -> S:
-        """A schedule as it may be shown: what is encrypted and what is redacted of its data is replaced."""
+        """A schedule as it may be shown: encrypted and redacted values of its data are replaced."""
         data = _fit(schedule.data if schedule.kept is None else schedule.kept, self.redaction(schedule.name))
         return schedule if data is schedule.data else replace(schedule, data=data, kept=None)
 
     def announced(self, payload: Any) -> Any:
-        """What callbacks are given: jobs and schedules as they may be shown, anything else as it is."""
+        """A payload as callbacks receive it: jobs and schedules as they may be shown, other values unchanged."""
         if isinstance(payload, Job):
             return self.shown(payload)
         if isinstance(payload, ScheduleFacts):
@@ -174,12 +175,12 @@ class Privacy:
 
 
 def conceal(claimed: ClaimedJob, ending: Outcome) -> Outcome:
-    """An ending as it may be stored and told: without what must not be seen, its result sealed where it has to be."""
+    """An outcome as it may be stored and announced: hidden values redacted, its result encrypted if it has to be."""
     redactor = claimed.redactor
     if isinstance(ending, Completed):
         try:
             return replace(ending, result=sealed_result(claimed, ending.result))
-        except Exception as error:  # what the handler has done is done, whatever became of the key meanwhile
+        except Exception as error:  # the handler has completed, even if the key is gone meanwhile
             note = f"The result could not be encrypted ({type(error).__name__}) and was not kept."
             return replace(ending, result=None, note=note)
     if not redactor:
@@ -192,7 +193,7 @@ def conceal(claimed: ClaimedJob, ending: Outcome) -> Outcome:
 
 
 def sealed_result(claimed: ClaimedJob, result: Any) -> Any:
-    """What a job's handler returned, sealed where the job is encrypted. Nothing is as good as sealed."""
+    """The result of a job, encrypted if the job is. None need not be encrypted."""
     if claimed.cipher is None or result is None:
         return result
     return claimed.cipher.encrypt(claimed.job.document, (RESULT,), result)

@@ -1,7 +1,7 @@
-"""A thread that does one thing again and again, until it is told to stop.
+"""A thread that calls one function again and again, until it is told to stop.
 
-No error ends it. Where it ends all the same (a `SystemExit`, the interpreter's own trouble), `ensure()` starts another
-one; the event loop calls it regularly.
+No error ends it. If it ends all the same (a `SystemExit`, a failure of the interpreter), `ensure()`, which the event
+loop calls regularly, starts another one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Repeating:
         self._thread.start()
 
     def ensure(self) -> None:
-        """Start another thread where this one has died."""
+        """Start another thread if this one has died."""
         if self._thread is not None and not self._thread.is_alive() and not self._stop.is_set():
             logger.error("The thread %s has died; another one takes its place", self._name)
             self.start()
@@ -37,7 +37,7 @@ class Repeating:
         self._stop.set()
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended."""
+        """Wait until the thread has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
 

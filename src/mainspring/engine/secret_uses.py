@@ -1,10 +1,10 @@
-"""Uses of secrets on their way to the audit log: gathered, and written about once a second and when the process stops.
+"""Batches uses of secrets for the audit log: they are written about once a second and when the process stops.
 
 A webhook does not wait for its row: a thousand of them a second would each wait for the chain of the log. Uses of the
 same secret in the same second, for the same origin and queue, share rows, each with the ids of the jobs. The first use
-of a process waits for its row, which proves that the process can write the log; so do those of a process without a
-worker, which may end at any moment. While MongoDB is away, uses are kept, up to so many; beyond that, a use waits for
-the log and fails with it. So a secret is never used without a trace but by a worker that is killed within that second.
+of a process waits for its row, which proves that the process can write the log; so do the uses of a process without a
+worker, which may end at any moment. While MongoDB is away, uses are kept, up to `MOST_KEPT`; beyond that, a use waits
+for the log and fails with it. So only a worker that is killed within that second uses a secret without a trace.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("mainspring")
 ACTION = "secret.use"
 MOST_KEPT = 10_000
 _EVERY = 1.0
-# What a row can tell without being cut.
+# The most ids of jobs in a row, and their letters in all, so that the row is not cut.
 _JOBS, _LETTERS = 100, 8_000
 _AT_ONCE = 500
 
@@ -45,13 +45,13 @@ class SecretUses:
         self._entries: list[Entry] = [] if before is None else before._taken()
         self._count: int = 0 if before is None else before._count
         self._proved = False
-        """Whether this process could write the log the last time."""
+        """Whether this process's last write to the log succeeded."""
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def note(self, actor: str, name: str, use: SecretUse | None, *, at_once: bool = False) -> None:
-        """Have a use written down: soon, or before this returns. Without `use`, it is one by the code of this process.
-        Where this raises, the secret must not be used."""
+        """Record a use: soon, or before this returns. Without `use`, it is a use by the code of this process. If this
+        raises, the caller must not use the secret."""
         if self._count >= MOST_KEPT:
             await self.flush()
         origin, queue = (None, None) if use is None else (plain_origin(use.origin), use.queue)
@@ -66,20 +66,20 @@ class SecretUses:
             self._task = asyncio.create_task(self._write())
 
     async def flush(self) -> None:
-        """Write what there is. What could not be written is kept for the next time."""
+        """Write all uses. Those that could not be written are kept for the next time."""
         async with self._writing:
             self._entries = self._taken()
             while self._entries:
                 try:
                     await self.audit.append(*self._entries[:_AT_ONCE])
                 except ConfigurationError:
-                    self._proved = False  # no passing trouble: the next use is to find out by itself
+                    self._proved = False  # this error is permanent: the next use writes its own row and raises
                     raise
                 del self._entries[:_AT_ONCE]
             self._count = sum(map(len, self._uses.values()))
 
     async def close(self, seconds: float) -> None:
-        """Write what there is, if that takes no longer than this; what is lost is logged."""
+        """Write all uses, if that takes no longer than `seconds`; log the number of lost ones."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -107,7 +107,7 @@ class SecretUses:
                 self._task = None
 
     def _taken(self) -> list[Entry]:
-        """All that is to be written, as rows that keep their ids when they are tried again."""
+        """All unwritten uses, as rows that keep their ids when they are tried again."""
         uses, self._uses = self._uses, defaultdict(list)
         return self._entries + _entries(uses)
 
@@ -121,7 +121,7 @@ def _entries(uses: Mapping[_Place, list[str]]) -> list[Entry]:
 
 
 def _told(origin: str | None, queue: str | None, jobs: list[str]) -> list[dict[str, Any]]:
-    """What the rows say of the uses of a secret at one place: as many as it takes to name all jobs."""
+    """The contents of the rows about the uses of a secret at one place: as many rows as it takes to name all jobs."""
     if origin is None:
         return [{"by": "code", "times": len(jobs)}]
     rows: list[list[str]] = [[]]

@@ -1,6 +1,6 @@
-"""A long-lived loop of a worker: started, woken, stopped; and a lock that says which worker does a thing for now.
+"""A long-lived loop of a worker: started, woken, stopped; and a lock that one worker at a time has.
 
-A service says what one pass is (`run_once`) and how long to sleep after it. The loop, the wake-ups, the pause after an
+A subclass defines one pass (`run_once`) and how long to sleep after it. The loop, the wake-ups, the pause after an
 error and the report of it are here. No error ends a service before its worker stops.
 """
 
@@ -32,13 +32,13 @@ class Service:
         self._stopping = False
         self.task: asyncio.Task[None] | None = None
 
-    # -- its life --------------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._keep_running(), name=f"mainspring-{self.name}")
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Begin the next pass at once, since there may be work."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -47,7 +47,7 @@ class Service:
         self._woken.set()
 
     async def _keep_running(self) -> None:
-        """Run until told to stop, whatever happens."""
+        """Run until told to stop; start again after every error."""
         while not self._stopping:
             try:
                 await self.run()
@@ -65,7 +65,7 @@ class Service:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Pass after pass until told to stop."""
+        """Do pass after pass until told to stop."""
         await self._begin()
         while not self._stopping:
             self._woken.clear()
@@ -77,17 +77,17 @@ class Service:
         await self._end()
 
     async def run_once(self) -> float:
-        """One pass; returns for how many seconds there is nothing to do unless the service is woken."""
-        raise AssertionError("a service says what a pass is")
+        """Do one pass; return the seconds until the next one, unless the service is woken before."""
+        raise AssertionError("a subclass of Service overrides run_once")
 
     async def _begin(self) -> None:
-        """Before the first pass."""
+        """Called before the first pass."""
 
     async def _end(self) -> None:
-        """After the last pass."""
+        """Called after the last pass."""
 
     async def _recover(self, error: Exception) -> float:
-        """Report an error, and make an index again whose absence was the reason; returns the pause after it."""
+        """Report an error, and make an index again whose absence was the cause; return the pause after it."""
         self._failed(error)
         await self._store.connection.indexes.mend(error)
         return random.uniform(0.2, 0.6)
@@ -100,8 +100,8 @@ class Service:
 
 
 class LockHolder:
-    """Whether a lock is this worker's for now. The database is asked again when about half of `hold` seconds are over;
-    a worker that dies loses the lock after `hold` seconds."""
+    """Tries to have a lock for this worker, and knows whether it has it. It asks the database again after about half of
+    `hold` seconds; a worker that dies loses the lock after `hold` seconds."""
 
     def __init__(self, store: Store, name: str, worker: str, hold: float) -> None:
         self._store = store
@@ -121,11 +121,11 @@ class LockHolder:
             return self._mine
 
     async def renew(self) -> None:
-        """Keep it while something goes on that takes longer than it lasts."""
+        """Keep the lock during an operation that takes longer than the lock lasts."""
         await self._store.workers.lock(self._name, self._worker, self._hold)
 
     async def give_up(self) -> None:
-        """Let another worker have it at once. Where that fails, the lock ends by itself."""
+        """Let another worker have the lock at once. If that fails, the lock ends by itself."""
         if self._mine:
             with suppress(Exception):
                 await self._store.workers.unlock(self._name, self._worker)

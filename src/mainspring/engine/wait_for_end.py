@@ -1,6 +1,6 @@
-"""Waiting for jobs to end: all waits of a process share one query, asked often at first and less often later.
+"""Waits for jobs to end: all waits of a process share one query, sent often at first and less often later.
 
-A wait that lasts says once in the log what the job is waiting for: a worker may be missing, or its handler.
+A long wait logs once what the job is waiting for: a worker may be missing, or its handler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mainspring.store.jobs.stored_job import stored_jobs
 logger = logging.getLogger("mainspring")
 
 _SOONEST, _LATEST = 0.01, 0.5
-# How long a wait takes before the log says why, and how long asking for the reason may take.
+# The seconds after which a wait logs its reason, and the most that asking for the reason may take.
 PATIENCE = 5.0
 _ASKING = 5.0
 # Gates that do not open by themselves as time passes or other jobs end.
@@ -40,7 +40,7 @@ class Waiting:
         self._news = asyncio.Event()
 
     async def wait(self, job_id: DocumentId) -> Job:
-        """The job, once it has ended in whatever way."""
+        """Wait until a job has ended, with any outcome, and return it."""
         future: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._futures[job_id].add(future)
         self._news.set()
@@ -54,14 +54,14 @@ class Waiting:
                 del self._futures[job_id]
 
     def close(self) -> None:
-        """End all waits that are under way, saying why."""
+        """End all waits that are under way with an error that says why."""
         if self._task is not None:
             self._task.cancel()
         for futures in self._futures.values():
             _settle(futures, MainspringError("The scheduler was stopped while it waited for the job; the job goes on."))
 
     async def why(self, job_id: str) -> str:
-        """Why a job has not ended, in words; nothing where that cannot be found out."""
+        """The reason why a job has not ended, in words; empty if it cannot be found out."""
         explanation = await self._ask(job_id)
         return "" if explanation is None else explanation.text
 
@@ -73,7 +73,7 @@ class Waiting:
             return None
 
     async def _tell(self) -> None:
-        """Say in the log what the job that was waited for first is waiting for."""
+        """Log what the job of the oldest wait is waiting for."""
         job_id = str(next(iter(self._futures)))
         explanation = await self._ask(job_id)
         if explanation is None or explanation.holding is None or explanation.job.state == RUNNING:
@@ -112,7 +112,7 @@ class Waiting:
                 pause = min(pause * 1.3, _LATEST)
 
     async def run_once(self) -> None:
-        """Ask for all at once, and settle those that have ended or are gone."""
+        """Read all awaited jobs at once, and settle the waits for jobs that have ended or are gone."""
         asked = list(self._futures)
         ended = {job.id: job for job in stored_jobs(await self.store.jobs.finished_among(asked))}
         rest = [job_id for job_id in asked if job_id not in ended]

@@ -1,7 +1,7 @@
-"""Listening for new jobs, changed schedules and changed controls while this worker has nothing better to do.
+"""Reads the change stream for new jobs, changed schedules and changed controls while this worker is idle.
 
-A saturated worker claims all the time and needs no hints; reading them would only cost it and the server. So the
-stream is closed when the worker has been busy for a while, and opened again when it comes to rest.
+A saturated worker claims all the time and needs no hints; reading them would only cost time, here and on the server.
+So the stream is closed when the worker has been busy for a while, and opened again when it is idle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Watcher(Service):
         self._on_schedule = on_schedule
         self._on_control = on_control
         self.listening = False
-        """Whether hints come in now."""
+        """Whether the stream is open, so that hints arrive."""
         self._stream: asyncio.Task[None] | None = None
         self._back_off = _FIRST_PAUSE
 
@@ -81,7 +81,7 @@ class Watcher(Service):
                     rested_at = monotonic()
         finally:
             self.listening, self._stream = False, None
-            self._on_schedule()  # the timekeeper relied on hints, and has to look by itself from now on
+            self._on_schedule()  # the timekeeper relied on hints, and has to poll from now on
             stream.cancel()
             await asyncio.wait({stream})
 
@@ -97,7 +97,7 @@ class Watcher(Service):
                 self._producer.hint(hint)
 
     def _opened(self) -> None:
-        """A job that was inserted before the stream began gives no hint: look once more."""
+        """Poll once more: a job that was inserted before the stream began gives no hint."""
         self.listening = True
         self._producer.poll_all()
         self._on_raw()

@@ -1,7 +1,7 @@
-"""A worker: the services that together run jobs in this process, with one life.
+"""A worker: the services that together run jobs in this process, started and stopped as one.
 
-`start()` brings them up in the order in which they need each other; `stop()` follows the protocol of stopping: claim
-no more, give back what has not been started, let handlers finish within the grace time, cancel and release the rest.
+`start()` starts them in the order of their dependencies; `stop()` follows the protocol of stopping: claim no more, give
+back jobs that have not been started, let handlers finish within the grace time, cancel and release the rest.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _LAST_WRITES = 10.0
 
 
 def new_worker_id() -> str:
-    """Tells where a worker runs, and is never used twice."""
+    """An id that names the host and the process of a worker, and is never used twice."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
@@ -243,33 +243,33 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many handlers run now."""
+        """The number of handlers that run now."""
         return len(self._slots.running)
 
     def hint(self, hint: Hint) -> None:
-        """A job was stored by this very process."""
+        """Pass on the hint of a job that this process has stored itself."""
         self._producer.hint(hint)
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Poll for jobs at once."""
         self._producer.wake()
 
     def poll_all(self) -> None:
-        """This very process has made jobs due, in whatever queues."""
+        """Poll all queues, since this process itself has made jobs due."""
         self._producer.poll_all()
 
     def schedules_changed(self) -> None:
-        """This very process has changed a schedule, or made jobs of one."""
+        """React at once to a schedule that this process itself has changed or made jobs of."""
         self._timekeeper.wake()
         self._producer.poll_all()
 
     def controls_changed(self) -> None:
-        """This very process has changed what is paused, limited or broken."""
+        """React at once to a pause, a limit or a breaker that this process itself has changed."""
         self._controls.wake()
         self._producer.poll_all()
 
     def clock_moved(self) -> None:
-        """The clock was moved by hand: whatever goes by it looks at once."""
+        """Wake every part that goes by the clock, since the manual clock was moved."""
         self._heartbeat.clock_moved()
         self._timekeeper.wake()
         self._controls.wake()
@@ -279,13 +279,13 @@ class Worker:
         self._producer.poll_all()
 
     async def catch_up(self) -> None:
-        """Return when this worker has renewed its claims at the time of the clock, and has fired what is due."""
+        """Return when this worker has renewed its claims at the time of the clock, and has fired due schedules."""
         await self._heartbeat.catch_up()
         await self._timekeeper.run_once()
         self._producer.poll_all()
 
     async def start(self) -> None:
-        """Register, take up what was waiting for this worker, and begin."""
+        """Register this worker, read the peers and the controls, and start the heartbeat and the services."""
         loop = asyncio.get_running_loop()
         renewals = await loop.run_in_executor(None, self._store.renewals)
         asked = monotonic()
@@ -302,7 +302,7 @@ class Worker:
         self._events.emit("worker:start", self.id)
 
     async def stop(self, grace: float) -> None:
-        """Stop claiming, let handlers finish for `grace` seconds, then cancel and release what is left."""
+        """Stop claiming, let handlers finish for `grace` seconds, then cancel and release the remaining jobs."""
         self._stopping = True
         if isinstance(self._store.clock, ManualClock):
             self._store.clock.unfollow(self)
@@ -330,8 +330,8 @@ class Worker:
             logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
 
     async def _end_services(self) -> None:
-        """The services end by themselves. A task that is cancelled while the driver connects would leave its socket
-        behind."""
+        """Wait until the services have ended by themselves: a task that is cancelled while the driver connects would
+        leave its socket behind. Cancel only those that do not end in time."""
         tasks = self.tasks
         if tasks:
             await asyncio.wait(tasks, timeout=self._settings.operation_timeout)
@@ -345,7 +345,7 @@ class Worker:
         return [service.task for service in self._services if service.task is not None]
 
     def stop_now(self) -> None:
-        """Do not wait for handlers any longer."""
+        """Cancel the running handlers, and release their jobs."""
         for claimed in list(self._slots.running):
             claimed.ask_to_stop(StopReason.RELEASED)
             claimed.interrupt()
@@ -364,12 +364,12 @@ class Worker:
         tasks = [claimed.task for claimed in rest if claimed.task is not None]
         await asyncio.wait(tasks, timeout=2.0)
         for claimed in list(self._slots.running):
-            logger.error("Job %s does not stop; it is released, and whatever it still does is refused", claimed.id)
+            logger.error("Job %s does not stop; it is released, and its later writes are refused", claimed.id)
             self._slots.running.discard(claimed)
             self._completer.add(claimed, Released(started=True))
 
     def _listed(self, *chores: Chore) -> list[Chore]:
-        """Those of these chores that this worker does."""
+        """The chores among these that are listed for this worker."""
         return [chore for chore in chores if chore in self._chores]
 
     def _adopt_now(self) -> None:
@@ -399,7 +399,7 @@ class Worker:
 
 
 class _Links:
-    """What the parts of a worker tell each other where one of them is made before the other."""
+    """Calls between parts of a worker of which the caller is constructed before the callee."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -444,7 +444,7 @@ class _Links:
         self._worker._timekeeper.run_ended(schedule_id)
 
     def due_again(self, delay: float) -> None:
-        """A job has gone back to the queue: look when it is due, where the next poll would be later."""
+        """Poll when a job that has gone back to the queue is due, if the next poll would be later."""
         worker = self._worker
         if not worker._stopping and delay < worker._settings.poll_interval:
             asyncio.get_running_loop().call_later(delay + 0.001, worker._producer.wake)

@@ -1,1 +1,1 @@
-"""Kinds of jobs that need no handler of the user's own: what they ask for is in the job."""
+"""Kinds of jobs that need no handler of the user's own: the job's data describes the work."""

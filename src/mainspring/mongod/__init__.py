@@ -3,13 +3,13 @@
 Call `open_server(folder)` (it blocks: give it a thread of its own under asyncio), connect to `server.uri`, and
 `close()` it when done. A process that has opened the folder is a *user* of it here. This package keeps true:
 
-- the server runs while the folder has a user, whichever user started it and whichever died since;
-- it stops cleanly about a second after the last user is gone, however that user ended;
+- the server runs while the folder has a user, even if the user that started it has died;
+- it stops cleanly about a second after the last user is gone, even if that user was killed;
 - it listens on 127.0.0.1 only, on a port that stays the same from run to run;
-- only a process that can read the folder, or was given `server.uri`, can connect: it asks for a password.
+- only a process that can read the folder, or was given `server.uri`, can connect: the server asks for a password.
 
-`server.py` is the user's side and `guardian.py` the small process that owns mongod. Through `locks.py` each learns of
-the other's death. `credentials.py` has the secrets.
+`server.py` is the user's side and `guardian.py` the small process that owns mongod. Each detects the other's death by
+the locks of `locks.py`. `credentials.py` has the secrets.
 """
 
 from mainspring.mongod.server import EmbeddedServer, open_server

@@ -1,6 +1,6 @@
-"""Find the `mongod` to run: the one asked for, the one on PATH, or the one in the wheel.
+"""Find the `mongod` to run: the configured one, the one on PATH, or the one in the wheel.
 
-Called by the user that starts a guardian. The wheel's package is looked up without being imported.
+The user that starts a guardian calls this. The wheel's package is looked up without being imported.
 """
 
 from __future__ import annotations

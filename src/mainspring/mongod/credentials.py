@@ -25,7 +25,7 @@ _KEY = re.compile(r"[A-Za-z0-9+/=]{64,1024}")
 
 
 def ensure_key(path: Path) -> None:
-    """Make the key file unless there is a good one; a key that other users of the machine may have read is replaced.
+    """Make the key file unless there is a valid one; replace a key that other users of the machine may have read.
     Raises OSError."""
     try:
         if is_private(path) and read_key(path) is not None:
@@ -36,7 +36,7 @@ def ensure_key(path: Path) -> None:
 
 
 def read_key(path: Path) -> str | None:
-    """The key in a key file; None where it is missing or damaged. Raises OSError."""
+    """The key in a key file; None if it is missing or damaged. Raises OSError."""
     try:
         text = path.read_text("ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):

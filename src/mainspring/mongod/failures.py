@@ -30,7 +30,7 @@ EXIT_BAD_OPTIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one mongod ended: its exit code (negative: the signal), and its output."""
+    """The end of one mongod: its exit code (negative: the signal), and its output."""
 
     binary: str
     data: Path
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def port_taken(self) -> bool:
-        """Whether it ended only because another program listens on its port."""
+        """Whether mongod ended only because another program listens on its port."""
         return self.code == EXIT_PORT_TAKEN or "Address already in use" in self.words
 
 

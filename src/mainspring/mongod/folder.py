@@ -1,6 +1,6 @@
 """The files in the folder of an embedded server, and which process writes each.
 
-    users.lock      shared by every user; the guardian takes it exclusively, for good, when it closes
+    users.lock      shared by every user; the guardian takes it exclusively, until its end, when it stops
     guardian.lock   held by the guardian for as long as it lives
     setup.lock      held by the user that initiates or reconfigures the replica set
     state.json      the guardian's state; written by the process that holds guardian.lock
@@ -81,7 +81,7 @@ class Folder:
 
     def close_to_others(self) -> str | None:
         """Remove the rights of other users of the machine on a folder that existed before. A folder with other files in
-        it keeps its rights: then a warning is returned, or raised if others may write. Raises OSError."""
+        it keeps its rights: return a warning then, or raise EmbeddedError if others may write. Raises OSError."""
         if is_private(self.path):
             return None
         if self._is_ours_alone():
@@ -103,7 +103,7 @@ class Folder:
         return names <= _NAMES and self.path.stat().st_uid == os.geteuid()
 
     def read_state(self) -> State:
-        """The state last written, or an empty one when there is none that can be read."""
+        """The state last written, or an empty one if none can be read."""
         try:
             found = json.loads(self._state.read_text("utf-8"))
             return State(**{name: value for name, value in found.items() if name in _FIELDS})
@@ -124,7 +124,7 @@ class Folder:
                 file.truncate()
 
     def was_left_unclean(self) -> bool:
-        """Whether the last mongod here was killed: one that stops cleanly empties its lock file."""
+        """Whether the last mongod of the folder was killed: a mongod that stops cleanly empties its lock file."""
         try:
             return self.mongod_lock.stat().st_size > 0
         except OSError:

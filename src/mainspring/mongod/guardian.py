@@ -41,7 +41,7 @@ LOG_CHECK_INTERVAL = 30.0
 
 
 class CannotStart(Exception):
-    """mongod cannot be started; the message is the sentence for the users."""
+    """mongod cannot be started; the users raise an error with this message."""
 
 
 class PortTaken(CannotStart):
@@ -53,7 +53,7 @@ class _TimeToStop(Exception):
 
 
 class Guardian:
-    """The life of one guardian: start mongod, keep it running, stop it."""
+    """One guardian: it starts mongod, keeps it running and stops it."""
 
     def __init__(self, folder: Folder, binary: str, run: str, cache_gb: str, lock: FileLock) -> None:
         self._folder = folder
@@ -140,7 +140,7 @@ class Guardian:
                     raise
 
     def _await_port(self) -> None:
-        """Give the port of the last run a moment to become free: running users may be connected to it."""
+        """Wait a moment for the port of the last run to become free: running users may be connected to it."""
         until = time.monotonic() + PORT_PATIENCE
         while self._port and not ports.is_free(self._port) and time.monotonic() < until:
             self._pause(START_TICK)
@@ -221,7 +221,7 @@ class Guardian:
         self._users.unlock()
         return False
 
-    # Telling and leaving
+    # Reporting and leaving
 
     def _say(self, phase: Phase, detail: str = "") -> None:
         mongod = self._mongod.pid if self._mongod else self._before.mongod
@@ -232,7 +232,7 @@ class Guardian:
             pass  # A full disk or a removed folder: the users notice it by themselves.
 
     def _let_users_read(self) -> None:
-        """Stay for a moment, so that all waiting users read why it failed before one of them tries again."""
+        """Stay for a moment, so that all waiting users read why mongod failed before one of them tries again."""
         until = time.monotonic() + FAILED_LINGER
         while time.monotonic() < until and not self._users.try_exclusive():
             time.sleep(START_TICK)
@@ -262,7 +262,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _own_lock(folder: Folder) -> FileLock | None:
-    """The lock where it cannot be handed over (Windows); None when another guardian has it."""
+    """Take the lock on Windows, where it cannot be handed over; None if another guardian has it."""
     lock = FileLock(folder.guardian_lock)
     for _ in range(100):
         if lock.try_exclusive():

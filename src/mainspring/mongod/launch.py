@@ -22,7 +22,7 @@ _LEAST_CACHE_GB = 0.25
 
 
 def start_guardian(folder: Folder, binary: Path, lock: FileLock) -> None:
-    """Start the guardian and give it the lock. Raises OSError when the folder cannot be written."""
+    """Start the guardian and hand it the lock. Raises OSError if the folder cannot be written."""
     run = uuid.uuid4().hex
     before = folder.read_state()
     folder.write_state(State("starting", run, before.port, None, before.mongod, "its guardian starts"))

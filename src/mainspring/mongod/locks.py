@@ -73,7 +73,7 @@ class FileLock:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the open file was removed from its folder, so that no other process can meet its lock."""
+        """Whether the open file was removed from its folder, so that no other process can see its lock."""
         return self._fd is not None and os.fstat(self._fd).st_nlink == 0
 
     def fileno(self) -> int:
@@ -81,11 +81,11 @@ class FileLock:
         return self._open()
 
     def try_shared(self) -> bool:
-        """Take the lock together with other sharers; say whether it worked."""
+        """Take the lock together with other sharers; return whether it was taken."""
         return self._try(shared=True)
 
     def try_exclusive(self) -> bool:
-        """Take the lock alone; say whether it worked."""
+        """Take the lock alone; return whether it was taken."""
         return self._try(shared=False)
 
     def unlock(self) -> None:
@@ -132,5 +132,5 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # No fork falls between the opening of a file and its being known here, or the child would keep it.
+    # No fork happens between the opening of a file and its registration: the child would keep the file open.
     os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_after_fork_in_child)

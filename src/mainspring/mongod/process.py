@@ -1,8 +1,8 @@
 """One mongod: its command line, its start as a child of the guardian, its output and its end.
 
-It never outlives the guardian: on Linux the kernel sends it SIGTERM when its parent dies; on other POSIX systems a
-shell waits on a pipe that closes with the guardian, and sends the same signal then. (On Windows nothing does that:
-the next guardian finds the data in use.) Standard library only, since the guardian imports this module.
+mongod does not outlive the guardian: on Linux the kernel sends it SIGTERM when its parent dies; on other POSIX systems
+a shell waits on a pipe that closes with the guardian, and then sends the same signal. (On Windows it may: the next
+guardian finds the data in use.) Standard library only, since the guardian imports this module.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def command_line(folder: Folder, binary: str, port: int, cache_gb: str) -> list[
 
 
 class Mongod:
-    """A running mongod, or what is left of one."""
+    """A mongod process, running or ended."""
 
     def __init__(self, folder: Folder, binary: str, port: int, cache_gb: str) -> None:
-        """Start it. Raises OSError when the system cannot run the program or write its output."""
+        """Start mongod. Raises OSError if the system cannot run the program or write its output."""
         self.port = port
         self._folder = folder
         self._binary = binary
@@ -74,22 +74,22 @@ class Mongod:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id of mongod."""
         return self._process.pid
 
     def ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether mongod has ended."""
         return self._process.poll() is not None
 
     def ending(self) -> Outcome:
-        """How it ended."""
+        """Wait for the end of mongod; return its exit code and output."""
         code = self._process.wait()
         self._unleash()
         words = _tail(self._folder.output, 0) + "\n" + _tail(self._folder.log, self._log_start)
         return Outcome(self._binary, self._folder.data, self._folder.log, code, words)
 
     def stop(self) -> None:
-        """Stop it cleanly, or by force if that takes too long."""
+        """Stop mongod cleanly, or by force if that takes too long."""
         if not self.ended():
             self._process.terminate()
         try:
@@ -100,7 +100,7 @@ class Mongod:
         self._unleash()
 
     def kill(self) -> None:
-        """Stop it at once; there is nothing left to save."""
+        """Kill mongod at once; its folder is gone, so there is no data to save."""
         self._process.kill()
         self._process.wait()
         self._unleash()
@@ -121,7 +121,7 @@ class Mongod:
 
 
 def limit_log(folder: Folder) -> bool:
-    """Set the log aside if it has grown large; say whether it had."""
+    """Set the log aside if it has grown large; return whether it had."""
     try:
         if folder.log.stat().st_size < LOG_LIMIT:
             return False
@@ -142,7 +142,8 @@ def _tail(path: Path, start: int) -> str:
 
 
 def _tie_to_this_process() -> Callable[[], None] | None:
-    """What a child runs before it becomes mongod, so that the kernel ends it with its parent; None if it cannot."""
+    """The function that a child runs before it becomes mongod, so that the kernel ends it with its parent; None if that
+    is not possible."""
     if sys.platform != "linux":
         return None
     try:
@@ -161,7 +162,7 @@ def _tie_to_this_process() -> Callable[[], None] | None:
 
 
 def _leash(pid: int) -> subprocess.Popen[bytes] | None:
-    """A shell that ends mongod when this process dies, which it learns from the end of its input."""
+    """A shell that ends mongod when this process dies, which closes the shell's input."""
     if sys.platform == "win32":
         return None
     return subprocess.Popen(

@@ -1,6 +1,6 @@
 """Configure the mongod that the guardian started: a one-node replica set that takes writes, with an account to log in.
 
-Called by every user that opens a server. Most find all of it done. The first user on new data initiates the set and
+Every user that opens a server calls this; most find all of it done. The first user on new data initiates the set and
 creates the account; the first one after a change of port or key corrects the member's address or the password. Users do
 that as the server's own account, whose password is the key file, so that mongod never accepts a client without a
 password. If a user dies half-way, the next one completes the work.
@@ -35,14 +35,14 @@ _ROLES = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
 """Rights on all data and on the server's status, but neither on its accounts nor on its settings."""
 
 _NOT_THE_SERVER = (ConnectionFailure, ExecutionTimeout)
-"""The errors of the driver when mongod is just ending, or when another program has its port."""
+"""The driver's errors when mongod is ending, or when another program has its port."""
 
 Client = MongoClient[dict[str, Any]]
 
 
 def make_writable(folder: Folder, port: int, pid: int, patience: float) -> str | None:
-    """Bring the set to a writable primary; returns the URI to connect to. None when this is not the server, or it is
-    not ready in time."""
+    """Bring the set to a writable primary; return the URI to connect to. None if the process on the port is not the
+    server, or is not ready in time."""
     key = read_key(folder.key)
     if key is None:
         raise EmbeddedError(
@@ -63,12 +63,12 @@ def make_writable(folder: Folder, port: int, pid: int, patience: float) -> str |
 
 
 def uri_of(port: int, key: str) -> str:
-    """The URI for the users. Named as a replica set, so that drivers wait for its primary after a restart."""
+    """The URI for the users. It names the replica set, so that drivers wait for its primary after a restart."""
     return f"mongodb://{USER}:{password_of(key)}@{HOST}:{port}/?replicaSet={SET_NAME}&authSource=admin"
 
 
 def server_client(port: int, key: str) -> Client:
-    """A client with all rights there are: mongod takes a process that knows its key for a member of its set."""
+    """A client with all rights: mongod treats a process that knows its key as a member of its set."""
     return _client(port, username="__system", password=key, authSource="local")
 
 
@@ -93,7 +93,7 @@ def _publish(folder: Folder, uri: str) -> str:
 
 
 def _is_ready(client: Client, port: int, pid: int) -> bool:
-    """Whether this is the server, takes writes and accepts this client."""
+    """Whether the process on the port is the server, takes writes and accepts this client."""
     try:
         return _is_writable(client, port, pid)
     except OperationFailure as error:
@@ -140,7 +140,7 @@ def _configure_as_server(key: str, port: int, pid: int, until: float) -> None:
 
 
 def _is_server(client: Client, pid: int) -> bool:
-    """Whether this is the mongod of the folder: no other program on its port knows the key."""
+    """Whether the process on the port is the mongod of the folder: no other program knows the key."""
     try:
         return _process_of(client) == pid
     except OperationFailure as error:

@@ -1,8 +1,8 @@
 """The script that becomes the guardian. It is run by its path, and never imported.
 
-It detaches itself (the starter reaps only a short-lived parent, so no zombie is left and no child of its own is
-watched), and loads `mainspring.mongod.guardian` without running the package's `__init__`: that would import pydantic
-and pymongo, and cost every start a third of a second and every folder 50 MB.
+It detaches itself (the starter reaps only a short-lived parent, so that no zombie is left and the starter watches no
+child), and loads `mainspring.mongod.guardian` without running the package's `__init__`: that would import pydantic and
+pymongo, and cost every start a third of a second and every folder 50 MB.
 """
 
 import os
@@ -12,7 +12,7 @@ import types
 
 
 def detach() -> None:
-    """Go on in a process that is no child of the starter."""
+    """Continue in a process that is no child of the starter."""
     if sys.platform == "win32":
         if "--detached" in sys.argv:
             sys.argv.remove("--detached")
@@ -25,7 +25,7 @@ def detach() -> None:
 
 
 def declare_packages() -> None:
-    """Make the two packages above the guardian known by their place alone."""
+    """Register the two packages above the guardian by their paths alone."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would be imported for this
     for name, place in (("mainspring", os.path.dirname(here)), ("mainspring.mongod", here)):  # noqa: PTH120
         package = types.ModuleType(name)

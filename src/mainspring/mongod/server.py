@@ -1,7 +1,7 @@
 """The user's side of the embedded server: `open_server` and the `EmbeddedServer` that it returns.
 
 A user takes a shared lock on the folder, starts a guardian if there is none, and waits until the server takes
-writes. The lock is all that ties users and server together: it goes when the user closes the server or dies.
+writes. Only the lock ties users and server together: it is released when the user closes the server or dies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def open_server(
 ) -> EmbeddedServer:
     """Join the embedded server of `folder`, and start it if it is not running. Blocks until it takes writes.
 
-    The folder is made if need be. `progress` is given a line now and then when this takes more than a moment.
+    The folder is made if it does not exist. `progress` receives a line now and then if this takes more than a moment.
     `binary` is the mongod to start, if one must be started. Raises EmbeddedError, whose message states the cure.
     """
     server = EmbeddedServer(folder, binary=binary, progress=progress)
@@ -52,9 +52,9 @@ def open_server(
 class EmbeddedServer:
     """One use of an embedded server. Each `open_server` makes one, also twice in the same process.
 
-    It holds the server until `close()` or the end of the process, whichever way that comes. A child made by
-    `os.fork` does not hold it: there, `close()` does nothing to the parent's use, and `ensure()` joins the server
-    for the child itself. A child that only connects to `uri` loses the server when all its users are gone.
+    It keeps the server running until `close()` or the end of the process, even a kill. A child made by `os.fork` does
+    not keep it running: there, `close()` does nothing to the parent's use, and `ensure()` joins the server for the
+    child itself. A child that only connects to `uri` loses the server when all its users are gone.
     """
 
     def __init__(self, folder: Path, *, binary: str | None = None, progress: Progress | None = None) -> None:
@@ -71,7 +71,7 @@ class EmbeddedServer:
 
     @property
     def folder(self) -> Path:
-        """Where the server keeps its data."""
+        """The folder in which the server keeps its data."""
         return self._folder.path
 
     @property
@@ -111,7 +111,7 @@ class EmbeddedServer:
             except OSError as error:
                 raise folder_error(self.folder, error) from error
             finally:
-                if self._closed:  # by another thread, meanwhile
+                if self._closed:  # another thread has closed it meanwhile
                     self._lock.close()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class EmbeddedServer:
         return True
 
     def _join(self, wait: _Wait) -> None:
-        """Take this user's share of the lock; a guardian that is stopping is waited for."""
+        """Take the shared lock for this user; wait while a guardian is stopping."""
         if self._lock.held:
             return
         self._lock.close()
@@ -168,7 +168,7 @@ class EmbeddedServer:
                 wait.pause(state.detail)
 
     def _start_guardian(self) -> bool:
-        """Start a guardian unless there is one; say whether it was started."""
+        """Start a guardian unless there is one; return whether this call has started it."""
         lock = FileLock(self._folder.guardian_lock)
         try:
             if not lock.try_exclusive():
@@ -180,7 +180,7 @@ class EmbeddedServer:
 
 
 class _Wait:
-    """The waiting of one user: how much time is left, and which reason was reported last."""
+    """The wait of one user: the time that is left, and the reason that was reported last."""
 
     def __init__(self, folder: Folder, timeout: float, progress: Progress | None) -> None:
         self._folder = folder

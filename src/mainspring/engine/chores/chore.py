@@ -1,4 +1,4 @@
-"""What a chore is: one bounded pass of slow work, done every so often by some worker."""
+"""The base class of chores: one bounded pass of slow work, done every so often by a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mainspring.store import Store
 
 @dataclass(frozen=True, slots=True)
 class ChoreContext:
-    """All that a chore may need."""
+    """The parts of a worker that chores use."""
 
     store: Store
     settings: Settings
@@ -36,15 +36,15 @@ class ChoreContext:
     controls: Controls
     worker: str
     poll_all: Callable[[], None]
-    """Lets the worker look for jobs at once, in all queues."""
+    """Has the worker poll all queues at once."""
     archive: Archive
     secrecy: Privacy
     counting: Counting
 
 
 class Chore:
-    """One kind of chore. `exclusive`: one worker at a time is enough, which a lock sees to. `prompt`: others wait for
-    it, and it has a task of its own. `at_start`: done as soon as the worker starts."""
+    """One kind of chore. `exclusive`: one worker at a time is enough, and a lock decides which. `prompt`: other work
+    waits for it, so it has a task of its own. `at_start`: it runs as soon as the worker starts."""
 
     name = ""
     exclusive = False
@@ -60,5 +60,5 @@ class Chore:
         return 10.0
 
     async def run_once(self) -> bool:
-        """One pass. True when there is more to do and the next pass should follow at once."""
-        raise AssertionError("a chore says what it does")
+        """Do one pass; return whether more is left and the next pass should follow at once."""
+        raise AssertionError("a subclass of Chore overrides run_once")

@@ -1,4 +1,4 @@
-"""Doing chores: each when it is due, one after the other, in one task.
+"""Runs chores: each when it is due, one after the other, in one task.
 
 A worker has one `Rounds` for all its slow chores, and one for each chore that other work waits for (`prompt`), so that
 a slow pass over a large collection never delays the return of a slot or the rescue of a job.
@@ -14,13 +14,13 @@ from mainspring.engine.chores.chore import Chore
 from mainspring.engine.service import LockHolder, Service
 from mainspring.store import Store
 
-# How long a task sleeps at most before it looks again what is due, in seconds.
+# The longest sleep of a task before it checks again which chores are due, in seconds.
 _LONGEST_SLEEP = 1.0
 _AGAIN = 0.05
 
 
 class Rounds(Service):
-    """Does the chores that `listed` names; `lock` is that of the chores which one worker is enough for."""
+    """Runs the chores that `listed` returns; `lock` is the lock of the exclusive chores."""
 
     name = "chores"
 
@@ -37,7 +37,7 @@ class Rounds(Service):
         self._due: dict[str, float] = {}
 
     def run_now(self, name: str) -> None:
-        """Do a chore at once, if it is one of these."""
+        """Run a chore at once, if it is one of these."""
         if name in self._due:
             self._due[name] = monotonic()
             self.wake()
@@ -50,7 +50,7 @@ class Rounds(Service):
     async def run_once(self) -> float:
         for chore in self._listed():
             if not self._stopping and monotonic() >= self._due[chore.name]:
-                self._due[chore.name] = float("inf")  # unless it is asked for meanwhile
+                self._due[chore.name] = float("inf")  # unless run_now asks for it during the pass
                 again = await self._do(chore)
                 pause = _AGAIN if again else chore.every * random.uniform(0.9, 1.1)
                 self._due[chore.name] = min(self._due[chore.name], monotonic() + pause)

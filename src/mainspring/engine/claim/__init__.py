@@ -1,1 +1,1 @@
-"""Claiming: which due jobs this worker takes, how many, and what keeps producers from storing more."""
+"""Claiming: which due jobs this worker takes, and how many; and back-pressure on the processes that schedule jobs."""

@@ -1,12 +1,12 @@
-"""Back-pressure: holds producers up when a queue has as many pending jobs as it may.
+"""Back-pressure: delays or refuses the jobs of producers when a queue has as many pending jobs as it may.
 
 Every job that `schedule()` and `schedule_bulk()` store passes here first. For a queue with a bound this process keeps
-an estimate: the last count, and what it has stored itself since. A count is used for a fraction of a second that
-depends on what it has cost, 0.2 s with 10,000 jobs, and never longer than a second. So the processes together go beyond
-the bound by no more than each of them stores within that time, and none by itself.
+an estimate: the last count, and the jobs that it has stored itself since. A count is used for a fraction of a second
+that depends on its cost, 0.2 s with 10,000 jobs, and never longer than a second. So the processes together go beyond
+the bound by no more than each of them stores within that time, and no process by itself does.
 
-Counted is what is pending, due or not, ready or held (`Jobs.count_pending`). Jobs of schedules, retries and whatever is
-done to stored jobs by hand do not pass here, and are never held up.
+All pending jobs are counted, due or not, ready or held (`Jobs.count_pending`). Jobs of schedules, retries and changes
+of stored jobs by hand do not pass here, and are never delayed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 
 class Backlog:
-    """What this process knows of one bounded queue."""
+    """This process's estimate of one bounded queue."""
 
     def __init__(self, store: Store, queue: str, bound: Bound) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class Backlog:
         self.bound = bound
         self._counted = 0
         self._stored = 0
-        """What was stored from here since the last count began."""
+        """The number of jobs that this process has stored since the last count began."""
         self._under_way = 0
         self._use_until = float("-inf")
         self._counting = asyncio.Lock()
@@ -63,19 +63,19 @@ class Backlog:
         return self.bound.max_pending - self._counted - self._stored - self._under_way
 
     async def enter(self, draft: Draft, *, patient: bool = True) -> None:
-        """Let one job in; when there is no room, wait for it or raise QueueFull. `left` must follow."""
+        """Let one job in; if there is no room, wait for it or raise QueueFull. A call of `left` must follow."""
         if await self.take(draft):
             return
         if not (self.waits and patient):
             raise self.full
-        async with self._line:  # one looks for all, and they go in as they came
+        async with self._line:  # one caller polls for all, and they enter in the order in which they came
             pause = _FIRST_PAUSE
             while not await self._take(draft):
                 await asyncio.sleep(pause * random.uniform(0.7, 1.3))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def take(self, draft: Draft) -> bool:
-        """Whether there is room for one more job, and no other caller waits for it; it is this draft's then."""
+        """Take room for one more job, unless other callers wait for room; return whether there was any."""
         return not self._line.locked() and await self._take(draft)
 
     async def _take(self, draft: Draft) -> bool:
@@ -87,12 +87,12 @@ class Backlog:
         return True
 
     def left(self, number: int, *, stored: bool = True) -> None:
-        """Jobs that were let in are stored now, or will not be."""
+        """Note that jobs which were let in are stored now, or will not be."""
         self._under_way -= number
         self._stored += number if stored else 0
 
     def _is_old(self) -> bool:
-        """Whether to count anew. Whether a count has seen jobs that are on their way is open, so it rather waits."""
+        """Whether to count anew; later while jobs are being stored, since a count may or may not include these."""
         past = monotonic() - self._use_until
         return past >= (_LONGEST_USE if self._under_way else 0.0)
 
@@ -105,16 +105,16 @@ class Backlog:
                 self._counted = await self._store.jobs.count_pending(self._queue, self.bound.max_pending + 1)
                 self._stored -= before
             except Unavailable:
-                pass  # the last count has to do; storing the job will tell
+                pass  # use the last count; storing the job will raise if the database is still unavailable
             self._use_until = monotonic() + self._worth(monotonic() - began)
 
     def _worth(self, cost: float) -> float:
-        """For how long a count is used: longer where it was dear, and where there is much room."""
+        """The seconds for which a count is used: longer if it was expensive, and if there is much room."""
         roomy = _WHEN_EMPTY * max(0, self._room) / self.bound.max_pending
         return min(_LONGEST_USE, max(roomy, cost / 2, _WORTH_OF_A_JOB * self._counted))
 
     async def _adds_nothing(self, draft: Draft) -> bool:
-        """Whether a draft only finds, or changes, a job that is there already."""
+        """Whether a draft only finds, or changes, a job that is stored already."""
         if draft.dedupe_key is None:
             return False
         state = await self._store.dedupe_keys.state_held(draft.dedupe_key)
@@ -130,7 +130,7 @@ class Backlogs:
         self._known: dict[str, Backlog] = {}
 
     def of(self, store: Store, queue: str) -> Backlog | None:
-        """The backlog of a queue, if it has a bound. What another connection knew, on another loop, is forgotten."""
+        """The backlog of a queue, if it has a bound. Backlogs of another connection, on another loop, are dropped."""
         bound = self._bounds.get(queue)
         if bound is None:
             return None
@@ -155,14 +155,14 @@ class Backlogs:
             backlog.left(1, stored=stored)
 
     async def check(self, store: Store, draft: Draft) -> None:
-        """Refuse a job that is to be part of a transaction when there is no room: an open one must not wait."""
+        """Refuse a job that is to be part of a transaction if there is no room: an open transaction must not wait."""
         backlog = self.of(store, draft.queue)
         if backlog is not None:
             await backlog.enter(draft, patient=False)
             backlog.left(1)
 
     async def insert_many(self, store: Store, drafts: Iterable[Item]) -> list[Stored]:
-        """Store many jobs: those that there is no room for are refused, or wait with those behind them."""
+        """Store many jobs: jobs without room are refused, or wait together with the jobs behind them."""
         if not self._bounds:
             return await store.inserts.insert_many(drafts)
         passage = BoundedPassage(self, store)
@@ -182,7 +182,7 @@ class BoundedPassage:
         self._under_way: Counter[Backlog] = Counter()
 
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
-        """The next items, QueueFull in the place of those that are refused; none when there are no more."""
+        """The next items, with QueueFull in place of each refused one; an empty list when there are no more."""
         let_in: list[Item] = []
         items = chain(self._held_back, source)
         while len(let_in) < most and (item := next(items, None)) is not None:
@@ -195,7 +195,7 @@ class BoundedPassage:
             elif not backlog.waits:
                 let_in.append(backlog.full)
             elif let_in:
-                self._held_back = [item]  # what has been let in is to be stored first
+                self._held_back = [item]  # the items that have been let in are stored first
                 return let_in
             else:
                 await backlog.enter(item)
@@ -205,7 +205,7 @@ class BoundedPassage:
         return let_in
 
     def stored(self, chunk: Iterable[Item]) -> None:
-        """These items have been stored, or could not be."""
+        """Note that these items have been stored, or could not be."""
         for item in chunk:
             backlog = self._backlogs.of(self._store, item.queue) if isinstance(item, Draft) else None
             if backlog is not None and self._under_way[backlog]:
@@ -213,7 +213,7 @@ class BoundedPassage:
                 backlog.left(1)
 
     def close(self) -> None:
-        """Give back what was let in and never stored, as when the bulk was cancelled."""
+        """Give back the room of items that were let in and never stored, as when the bulk was cancelled."""
         for backlog, number in self._under_way.items():
             backlog.left(number, stored=False)
         self._under_way.clear()

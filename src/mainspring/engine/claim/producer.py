@@ -1,11 +1,11 @@
-"""Getting jobs: when to look, how many to claim, and from which queue.
+"""Claims jobs for one worker: it decides when to poll, how many jobs to claim, and from which queue.
 
-One free slot costs one or two round trips, hundreds cost the same few: candidates are read and claimed in batches. A
-little more than the free slots is claimed when jobs are so short that a slot would otherwise wait for the next round
-trip, but only while the queue holds more than the idle workers together could take. When several workers meet at the
-head of the same queue and take from each other what they have read, they take turns for a while.
+One free slot costs one or two round trips, hundreds cost the same few: candidates are read and claimed in batches. The
+producer claims a few more jobs than there are free slots when jobs are so short that a slot would otherwise wait for
+the next round trip, but only while the queue holds more jobs than the idle workers together could take. When several
+workers contend at the head of the same queue and claim the candidates of each other, they take turns for a while.
 
-Between looks the producer sleeps until the next job is due, a hint arrives, a slot becomes free, or the poll interval
+Between polls the producer sleeps until the next job is due, a hint arrives, a slot becomes free, or the poll interval
 has passed, whichever is first. Hints save time; the poll is the truth.
 """
 
@@ -65,14 +65,14 @@ class ReadAhead:
     started: float
 
     async def take(self, queue: str) -> list[StoredJob]:
-        """What was read, less what was claimed meanwhile; nothing when it is of no use any more."""
+        """The candidates read, without the jobs of the claim that was under way; none if they are stale."""
         if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
             await self.drop()
             return []
         return [job for job in await self.task if job.id not in self.claiming]
 
     async def drop(self) -> None:
-        """It is of no use any more."""
+        """Cancel the read."""
         self.task.cancel()
         await asyncio.wait({self.task})
 
@@ -111,14 +111,14 @@ class Producer(Service):
         self._limiter = limiter
         self._limits = limits
         self._lined: dict[str, list[StoredJob]] = {}
-        """Jobs read from the lines of limits, by queue, to be claimed with the others of their queues."""
+        """Jobs read from wait lists, by queue, to be claimed with the other jobs of their queues."""
         self._triage = Triage(store, handlers, peers, events, secrecy)
         self._events = events
         self._worker = worker
         self._failures = 0
         self._hinted = True
         self._deep = False
-        """Whether the last look has left due jobs behind."""
+        """Whether the last poll has left due jobs behind."""
         self._blind = False
         self._recent: dict[DocumentId, None] = {}
         self._last_batch = 0
@@ -130,35 +130,35 @@ class Producer(Service):
         self._found_queues: list[str] = []
         self._served: dict[str, int] = {}
         self._found_queues_at = float("-inf")
-        # Without a change stream, no hint tells of a new queue.
+        # Without a change stream there are no hints about new queues.
         self._queues_for = _QUEUES_FOR if store.hints.possible else settings.poll_interval
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
         self._history = False
-        """Whether a callback wants to hear of jobs, which are read with their earlier attempts then."""
+        """Whether a callback wants events of jobs; they are then read with their earlier attempts."""
         self._low_water = 0
-        """How many claimed jobs may still wait for a slot when the next are claimed."""
+        """The most claimed jobs that may still wait for a slot when the next are claimed."""
 
     # -- waking ----------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Look at once."""
+        """Poll at once."""
         self._hinted = True
         self._woken.set()
 
     def poll_all(self) -> None:
-        """Look at once, also for queues that have come up without a hint."""
+        """Poll at once, also in new queues without a hint."""
         self._found_queues_at = float("-inf")
         self.wake()
 
     def room(self, queued: int) -> None:
-        """A slot has become free, and so many claimed jobs wait for one: look, unless these are enough, or the last
-        look has seen all that is due."""
+        """Poll, since a slot has become free, unless the `queued` claimed jobs that wait for one are enough, or the
+        last poll has seen all due jobs."""
         if queued <= self._low_water and (self._deep or self._hinted or self._blind):
             self.wake()
 
     def hint(self, hint: Hint) -> None:
-        """A job was inserted somewhere: look when it is due."""
+        """Poll when the job that a hint is about is due."""
         queue = hint.queue
         if hint.id in self._recent or (queue is not None and not self._serves(queue)):
             return
@@ -168,7 +168,7 @@ class Producer(Service):
         if wait > self._settings.poll_interval:
             return
         if not self._mine(hint):
-            wait = max(wait, 0.0) + 0.01  # another worker is first in line for this one
+            wait = max(wait, 0.0) + 0.01  # another worker is to claim this job first
         if wait <= 0:
             self.wake()
         else:
@@ -187,17 +187,17 @@ class Producer(Service):
 
     @property
     def resting(self) -> bool:
-        """Whether this worker has slots to spare and has seen all that is due: a hint would be news to it."""
+        """Whether this worker has free slots and has seen all due jobs, so that hints are of use to it."""
         return self._sleeping and not self._deep and not self._blind
 
     @property
     def contended(self) -> bool:
-        """Whether several workers meet at the head of a queue."""
+        """Whether several workers contend at the head of a queue."""
         return monotonic() < self._contended_until
 
     @property
     def round_trip(self) -> float:
-        """About how many seconds a claim takes."""
+        """The approximate seconds that a claim takes."""
         return self._claim_time
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -205,11 +205,11 @@ class Producer(Service):
     async def _recover(self, error: Exception) -> float:
         self._failures += 1
         await super()._recover(error)
-        self._woken.clear()  # what the failed look has put back must not cut the pause short
+        self._woken.clear()  # wake-ups by the failed poll itself must not cut the pause short
         return random.uniform(0.5, 1.0) * min(0.1 * 2.0**self._failures, 5.0)
 
     async def _end(self) -> None:
-        """Leave nothing behind: what turns out to be ours is given back at once."""
+        """Drop the read ahead, and settle unclear claims: jobs that turn out to be this worker's are given back."""
         ahead, self._ahead_of_claim = self._ahead_of_claim, None
         if ahead is not None:
             await ahead.drop()
@@ -227,7 +227,7 @@ class Producer(Service):
         self._sleeping = False
 
     async def run_once(self) -> float:
-        """One look; returns for how many seconds there is nothing to do unless something happens."""
+        """Poll once; return the seconds until the next poll, unless the producer is woken before."""
         wait = await self._look()
         self._failures = 0
         return wait
@@ -250,22 +250,23 @@ class Producer(Service):
             self._barren = 0
             return 0.0 if self._deep else await self._until_due()
         if self._hinted:
-            return 0.0  # there is news, or what stood in the way was set aside
+            return 0.0  # a hint has arrived, or jobs that blocked others were set aside
         wait = await self._until_due()
         if wait <= 0:
-            # Something is due that this worker cannot have; do not ask for it in a circle.
+            # A job is due that this worker cannot claim: back off, instead of asking for it in a tight loop.
             self._barren += 1
             wait = min(self._settings.poll_interval, 0.005 * 2 ** min(self._barren, 10))
         return wait
 
     def _want(self) -> int:
-        """How many jobs to claim now: the free slots, and what keeps them busy during the next round trip."""
+        """The number of jobs to claim now: one per free slot, and as many as keep the slots busy during the next round
+        trip."""
         if len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
         free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
         if free > waiting:
             return min(free - waiting + ahead, _LARGEST_CLAIM)
-        left = max(0, waiting - self._meanwhile())  # what will still wait when the claim is back
+        left = max(0, waiting - self._meanwhile())  # the jobs that will still wait when the claim is back
         self._low_water = max(0, waiting - left) + ahead // 2
         return min(ahead - left, _LARGEST_CLAIM) if left <= ahead // 2 else 0
 
@@ -278,11 +279,12 @@ class Producer(Service):
         return min(self._settings.prefetch, 3 * meanwhile, 10 * self._last_batch + self._slots.concurrency)
 
     def _meanwhile(self) -> int:
-        """How many jobs the slots get through while one claim is under way."""
+        """The number of jobs that the slots run while one claim is under way."""
         return int(self._slots.concurrency * self._claim_time / max(self._slots.duration, 1e-6))
 
     async def _until_due(self) -> float:
-        """Seconds until the next job of our queues is due, at most the poll interval; 0 when one is."""
+        """The seconds until the next job of this worker's queues is due, about the poll interval at most; 0 if one is
+        due now."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
         queues = await self._queues()
         if not queues:
@@ -294,7 +296,7 @@ class Producer(Service):
         return 0.0 if wait <= 0 else min(interval, wait + 0.001)
 
     async def _queues(self) -> list[str]:
-        """The queues to look into; those that have ready jobs, when the worker serves all."""
+        """The queues to poll; the queues that have ready jobs, if the worker serves all."""
         if self._settings.queues is not None:
             return self._not_paused(self._settings.queues)
         if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
@@ -309,7 +311,7 @@ class Producer(Service):
     # -- claiming --------------------------------------------------------------------------------------------------
 
     async def _claim(self, want: int) -> int:
-        """Claim up to `want` jobs from our queues, fairly; returns how many became ours."""
+        """Claim up to `want` jobs from this worker's queues, in equal shares; return the number of claimed jobs."""
         lines = await self._read_wait_lists(want)
         try:
             return await self._claim_from_all(want)
@@ -324,11 +326,11 @@ class Producer(Service):
             return await self._claim_from(queues[0], want) if queues else 0
         got = 0
         heads = await self._store.claims.heads(queues)
-        # The queue that was served longest ago is first, so that a single free slot goes round among the queues too.
+        # The queue that was served longest ago is first, so that a single free slot, too, serves queues in round robin.
         heads.sort(key=lambda head: self._served.get(head[1], 0))
         self._served = {queue: self._served.get(queue, 0) for _, queue in heads}
         for round_ in range(2):
-            # Equal shares, the queue whose first job waits longest first; what one leaves goes to the others.
+            # Equal shares, the queue whose first job waits longest first; the rest of a share goes to the other queues.
             for position, (_, queue) in enumerate(heads):
                 share = want - got if round_ else -(-(want - got) // (len(heads) - position))
                 if share > 0 and got < want:
@@ -342,7 +344,7 @@ class Producer(Service):
         return got
 
     async def _read_wait_lists(self, want: int) -> set[str]:
-        """Read the first jobs of lines that may have room; returns the lines that they are in."""
+        """Read the first jobs of wait lists that may have room; return the names of their lists."""
         self._lined.clear()
         found = await self._limiter.wait_lists.read(want, history=self._history)
         for job in found:
@@ -361,7 +363,7 @@ class Producer(Service):
             await self._store.claims.unlock_head(queue, self._worker)
 
     async def _take_turn(self, queue: str) -> None:
-        """Wait until no other worker is at the head of the queue. A dead worker's turn ends by itself."""
+        """Take the lock of the queue's head; wait a few seconds at most for it. A dead worker's turn ends by itself."""
         pause = min(max(0.02, self._batch_time), 0.15)
         until = monotonic() + 2 * _TURN
         while not await self._store.claims.lock_head(queue, self._worker, _TURN) and monotonic() < until:
@@ -376,7 +378,7 @@ class Producer(Service):
         read, admitted = runnable, await self._limiter.admit(runnable, free)
         runnable, free = list(admitted), min(free, len(admitted.now))
         if len(runnable) < len(read):
-            self._hinted |= any(job.line is None for job in read)  # some made way for those behind them
+            self._hinted |= any(job.line is None for job in read)  # jobs put on wait lists made way for those behind
         if not runnable:
             return 0
         lines = {job.id: job.line for job in runnable if job.line is not None}
@@ -391,8 +393,8 @@ class Producer(Service):
         return len(batch.jobs)
 
     async def _take(self, queue: str, runnable: list[StoredJob], free: int) -> tuple[Batch, set[DocumentId]]:
-        """Claim these; returns what became ours, and which of it is out of turn. Whatever raises, or cancels this, the
-        claim is settled before the next look, and its slots stay counted until then."""
+        """Claim these jobs; return the batch, and the ids of those that are out of turn in their sequence. After an
+        error or a cancellation the claim is settled before the next poll, and its slots stay counted until then."""
         lease, policies, id = self._settings.lease, self._policies, new_claim_id()
         reading = self._read_on(queue, runnable)
         try:
@@ -407,7 +409,7 @@ class Producer(Service):
             self._ahead_of_claim = reading
 
     async def _with_lined(self, queue: str, want: int) -> list[StoredJob]:
-        """The next candidates of a queue, those that are ready and those from lines, in their order."""
+        """The next candidates of a queue in their order: ready jobs, and jobs from wait lists."""
         found = each_once(await self._candidates(queue, want))
         lined = self._lined.pop(queue, [])
         if not lined:
@@ -417,10 +419,10 @@ class Producer(Service):
         return found[:want]
 
     def _read_on(self, queue: str, claiming: list[StoredJob]) -> ReadAhead | None:
-        """Read the next candidates while a claim is under way, when the slots will have run out of jobs by then."""
+        """Read the next candidates while a claim is under way, if the slots will have run out of jobs at its end."""
         claiming = [job for job in claiming if job.line is None]
         if monotonic() < self._contended_until:
-            return None  # the next worker in turn will claim these
+            return None  # the worker whose turn is next will claim them
         if len(claiming) < _WORTH_READING_ON or self._slots.queued + len(claiming) > self._meanwhile():
             return None
         reading = self._store.claims.candidates_after(queue, claiming, _LARGEST_CLAIM + _FEW, history=self._history)
@@ -445,7 +447,7 @@ class Producer(Service):
             found = await self._store.claims.candidates(queue, want, where=where, history=self._history)
             self._deep |= len(found) >= want
             return found
-        # Leave to idle workers what they could run at once.
+        # Leave to idle workers the jobs that they could run at once.
         free = max(0, self._slots.free - len(self._slots.waiting))
         spare = self._peers.idle_slots(queue) if want > free else 0
         found = await self._store.claims.candidates(queue, want + spare, history=self._history)
@@ -477,14 +479,14 @@ class Producer(Service):
         )
 
     def _remember(self, those: list[ClaimedJob]) -> None:
-        """Keep the ids of jobs claimed one by one for a while: a hint about one of them comes too late."""
+        """Keep the ids of jobs that were claimed in small batches for a while: hints about them come too late."""
         for claimed in those:
             self._recent[claimed.id] = None
         while len(self._recent) > _REMEMBERED:
             del self._recent[next(iter(self._recent))]
 
     async def _settle_unclear(self) -> None:
-        """Learn what became of claims whose reply was lost; what is ours is run, and nothing leaks."""
+        """Learn the outcome of claims whose reply was lost: jobs that were claimed are run, and no claim leaks."""
         while self._unclear:
             asked, batch = monotonic(), self._unclear[0]
             settled = await self._store.claims.resolve(batch)
@@ -495,8 +497,8 @@ class Producer(Service):
 
 
 def in_order(ready: list[StoredJob], lined: list[StoredJob]) -> list[StoredJob]:
-    """Ready jobs and those read from wait lists as one: by priority and time, and mixed evenly with those of keys in
-    round robin, which keep the order that they were read in."""
+    """Ready jobs and jobs from wait lists as one list: by priority and time, and mixed evenly with the jobs of keys in
+    round robin, which keep the order in which they were read."""
     fair: list[StoredJob] = []
     others: list[StoredJob] = []
     known = set()

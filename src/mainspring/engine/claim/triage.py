@@ -1,6 +1,6 @@
-"""Sorting out the candidates that this worker cannot run, so that they neither block the queue nor get lost.
+"""Sorts out the candidates that this worker cannot run, so that they neither block the queue nor get lost.
 
-A late job expires. A job that cannot be decoded fails and says why. A job that no live worker can run
+A late job expires. A job that cannot be decoded fails, and its error says why. A job that no live worker can run
 (`store/jobs/requirements.py`) is held until one can. A job that another live worker can run is left to it; for a while
 this worker then asks only for the rest.
 """
@@ -42,10 +42,10 @@ class Triage:
         self._peers = peers
         self._events = events
         self._others: dict[str, dict[Requirement, float]] = {}
-        """What this worker lacks for jobs that it leaves to others, by queue, and until when it asks for none."""
+        """The requirements, by queue, of the jobs that this worker leaves to others, and until when it does so."""
 
     def to_ask_for(self, queue: str) -> Document | None:
-        """What narrows a look into a queue that also holds jobs for other workers; None to ask for all."""
+        """The filter for a queue that also holds jobs for other workers; None to ask for all jobs."""
         left = self._left(queue)
         return none_of(left, self._handlers.names) if left else None
 
@@ -54,7 +54,7 @@ class Triage:
         return [one for one, until in self._others.get(queue, {}).items() if until > now]
 
     async def sort(self, queue: str, candidates: list[StoredJob]) -> tuple[list[StoredJob], bool]:
-        """Those candidates that can be run here, and whether others that stood in their way do so no longer."""
+        """The candidates that this worker can run, and whether others were cleared out of their way."""
         now = self._store.clock.now()
         runnable: list[StoredJob] = []
         late: list[StoredJob] = []
@@ -80,7 +80,7 @@ class Triage:
         return runnable, cleared
 
     def _unmet(self, job: StoredJob) -> Requirement | None:
-        """What this worker would need to run a job and does not have, if anything."""
+        """The requirement of a job that this worker does not meet, if any."""
         name, handler = job.name, self._handlers.get(job.name)
         if handler is None:
             return MissingHandler(name)
@@ -110,8 +110,8 @@ class Triage:
             lined = [job for one in hopeless for job in unmet[one] if job.line is not None]
             cleared |= await self._hold(queue, hopeless, lined)
             self._log_unmet(queue, hopeless)
-            # A worker that came meanwhile has registered itself before it looked for held jobs, so either it has
-            # released these or it is seen now.
+            # A worker that has started meanwhile has registered itself before it looked for held jobs: either it has
+            # released these, or this worker finds it now.
             for one in hopeless:
                 if await self._peers.another_meets(queue, one):
                     await self._store.upkeep.release(one.by, one.where)
@@ -128,14 +128,16 @@ class Triage:
             )
 
     def _leave_to_others(self, queue: str, requirements: Iterable[Requirement]) -> bool:
-        """Ask for none of these for a while; whether that is new, so that a look at the rest is worth it."""
+        """Ask for no jobs with these requirements for a while; return whether that is new, so that asking for the rest
+        is worth it."""
         left = self._left(queue)
         until = monotonic() + _MIXED_FOR
         self._others[queue] = {one: self._others[queue][one] for one in left} | dict.fromkeys(requirements, until)
         return any(one not in left for one in self._others[queue])
 
     async def _hold(self, queue: str, requirements: list[Requirement], lined: list[StoredJob]) -> bool:
-        """Hold the due jobs that need these, many at a time: a long run of them must not starve those behind it."""
+        """Hold the due jobs with these requirements, many at a time: a long run of them must not starve the jobs behind
+        it. Return whether any was held."""
         ids: dict[Requirement, list[DocumentId]] = defaultdict(list)
         for job in [*await self._store.claims.due(queue, any_of(requirements), _MANY), *lined]:
             requirement = self._unmet(job)
@@ -148,7 +150,7 @@ class Triage:
 
 
 async def announce_expired(store: Store, events: Callbacks, ids: list[DocumentId]) -> None:
-    """Announce jobs that have expired, where a callback wants to know."""
+    """Emit the events of jobs that have expired, if a callback wants them."""
     if ids and events.wanted("job:expire"):
         for document in (await store.jobs.get_many(ids)).values():
             events.emit("job:expire", decode_job(document))

@@ -1,8 +1,8 @@
-"""Counting how attempts end for the breakers, and moving these from state to state.
+"""Counts the outcomes of attempts for the circuit breakers, and moves breakers from state to state.
 
-Each worker adds up what ends here and hands it in about once a second; the database decides, on its clock and on all
-workers' counts, whether a breaker opens. What a probe's end means is handed in at once, and its slot becomes free only
-after that, so that no second probe starts before the first one's word is heard.
+Each worker adds up the outcomes of its attempts and reports them about once a second; the database decides, on its
+clock and on all workers' counts, whether a breaker opens. The worker reports the outcome of a probe at once and frees
+the probe's slot only after that, so that no second probe starts before the first one's outcome is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVENTS = {OPEN: "breaker:open", HALF_OPEN: "breaker:probe", CLOSED: "breaker:cl
 
 
 class Breakers:
-    """The breakers, as one worker sees to them."""
+    """The breakers, as one worker counts for them."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Breakers:
         self._freed = freed
         self._wake = wake
         self._counts: dict[str, tuple[Target, Breaker, int, int]] = {}
-        """What was counted, by the paths of the targets: values that differ in their type alone are the same."""
+        """The unreported counts, by the paths of the targets: values that differ only in their type are one target."""
         self._verdicts: list[tuple[Gate, bool]] = []
         self._judged: list[Gate] = []
 
     def attempt_ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        """The end of an attempt is stored: count it, and take a probe's word."""
+        """Count the stored outcome of an attempt, and note the verdict of a probe."""
         good, bad = _word(ending)
         if good or bad:
             for scope, target in ((NAME, claimed.job.name), (QUEUE, claimed.job.queue)):
@@ -73,7 +73,7 @@ class Breakers:
         self._counts[target.path] = (target, rule, good_before + good, bad_before + bad)
 
     async def report_counts(self) -> None:
-        """Tell the database what was counted, first of all the word of probes."""
+        """Report the counts to the database, the verdicts of probes first."""
         while self._verdicts:
             gate, good = self._verdicts[0]
             moved = await self._store.controls.judge(_probed(gate), good)
@@ -90,17 +90,17 @@ class Breakers:
 
     @property
     def probes(self) -> list[Gate]:
-        """The slots of probes that have ended and whose word is still to be heard."""
+        """The slots of ended probes that are not free yet, since their verdicts are being reported."""
         return [*(gate for gate, _ in self._verdicts), *self._judged]
 
     def release_probe_slots(self) -> None:
-        """Let the next probes go, where the last ones have been heard."""
+        """Free the slots of probes whose verdicts were reported, so that the next probes can start."""
         judged, self._judged = self._judged, []
         if judged:
             self._freed(judged)
 
     async def half_open_due(self, breakers: Iterable[BreakerStatus]) -> bool:
-        """Let probes through the breakers that have been open for long enough; whether any was moved by this."""
+        """Half-open the breakers that have been open for long enough; return whether this moved any breaker."""
         now, moved = self._store.clock.now(), False
         for breaker in breakers:
             if breaker.open_until is not None and breaker.open_until <= now:
@@ -110,7 +110,7 @@ class Breakers:
         return moved
 
     async def announce(self, moved: Moved) -> None:
-        """Announce a transition that was made here. The worker that has closed a breaker releases its wait list."""
+        """Announce a transition that this worker made. The worker that has closed a breaker dissolves its wait list."""
         if moved.moved:
             announce_breaker(self._events, moved.status)
             if moved.status.state == CLOSED:
@@ -118,7 +118,7 @@ class Breakers:
 
 
 def announce_breaker(events: Callbacks, status: BreakerStatus) -> None:
-    """Tell that a breaker has changed its state."""
+    """Log the new state of a breaker, and emit its event."""
     note = f" ({printable(status.reason)})" if status.reason else ""
     target = breaker_target(status)
     logger.warning(
@@ -130,7 +130,7 @@ def announce_breaker(events: Callbacks, status: BreakerStatus) -> None:
 
 
 def _word(ending: Outcome) -> tuple[bool, bool]:
-    """Whether an end tells that what the job needs works, and whether it tells that it does not."""
+    """Whether an outcome shows that the job's dependency works, and whether it shows that it does not."""
     if isinstance(ending, Completed | Committed):
         return True, False
     if isinstance(ending, Retried | Failed) and not isinstance(ending, Abandoned):
@@ -139,7 +139,7 @@ def _word(ending: Outcome) -> tuple[bool, bool]:
 
 
 def _counted(scope: str, target: str, rule: Breaker, claimed: ClaimedJob) -> Target:
-    """Which breaker an attempt counts for; by the data as it is stored, which is what the gates go by."""
+    """The breaker that an attempt counts for, by the stored data, since the gates go by it too."""
     queue = claimed.job.queue if rule.each_queue else None
     if rule.key is None:
         return Target(scope, target, queue=queue)

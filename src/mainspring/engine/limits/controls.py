@@ -1,11 +1,11 @@
-"""The controls of run time, as one worker knows them: read often, and put in force here.
+"""The controls of run time, as one worker knows them: it reads them often and puts them in force.
 
 Pauses, overrides of limits, and breakers are a few small documents. Every worker reads all of them when a change stream
 reports a change, every second while no stream is open, and every ten seconds at least. It then informs the limits and
-the producer, gives back claimed jobs that must not start, and looks after the wait lists of controls that have ended.
+the producer, gives back claimed jobs that must not start, and dissolves the wait lists of controls that have ended.
 
 The process that ends a pause dissolves its wait list. But a worker that does not know of it yet may add more jobs, and
-that process may have died: so each worker that learns of an end looks into the wait list for a few seconds more, and
+that process may have died: so each worker that learns of an end dissolves the wait list for a few seconds more, and
 the chore `dissolve_wait_lists` finds the rest.
 """
 
@@ -48,7 +48,7 @@ class View:
 
 
 def read_view(documents: Sequence[Document]) -> View:
-    """The controls as they are meant."""
+    """The view that the documents of controls give."""
     breakers = breakers_in(documents)
     closures = [pause_closure(pause) for pause in pauses_in(documents)]
     closures += [closure for breaker in breakers if (closure := breaker_closure(breaker)) is not None]
@@ -57,7 +57,7 @@ def read_view(documents: Sequence[Document]) -> View:
 
 
 class Controls(Service):
-    """Keeps one worker up to date with what was set at run time."""
+    """Keeps one worker up to date with the controls."""
 
     name = "controls"
 
@@ -85,13 +85,13 @@ class Controls(Service):
         self._view = View()
         self._read: list[Document] = []
         self._to_open: dict[str, None] = {}
-        """The forms of lines whose limit was changed, until workers have been let know that there may be room."""
+        """The forms of wait lists whose limit was changed, until they are open for all workers."""
         self._over: dict[str, float] = {}
-        """Lines that are to be dissolved, and until when they are looked into; one that ends with = stands for all
-        that begin so."""
+        """The wait lists to dissolve, and until when this worker goes on dissolving them; a form that ends with =
+        stands for all lists that begin with it."""
 
     async def close(self) -> None:
-        """Hand in what was counted. A scheduler whose worker has stopped knows of no controls."""
+        """Report the counts of the breakers. A scheduler whose worker has stopped knows of no controls."""
         try:
             await self.breakers.report_counts()
         finally:
@@ -99,7 +99,7 @@ class Controls(Service):
             self._limits.close(())
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until woken; not for long once the change stream does not tell of changes any more."""
+        """Sleep until woken, or for a second at most once the change stream no longer reports changes."""
         until = monotonic() + seconds
         while not self._woken.is_set() and (left := until - monotonic()) > 0:
             await super()._sleep(min(left, _UNTOLD))
@@ -127,7 +127,7 @@ class Controls(Service):
     # -- putting in force ------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Read all controls, and let them count here from now on."""
+        """Read all controls and put them in force in this worker."""
         documents = await self._store.controls.find_in_force()
         if documents != self._read:
             self._put_in_force(read_view(documents))
@@ -167,7 +167,7 @@ class Controls(Service):
         return closure is not None and closure.shut
 
     def _follow_limits(self, old: Mapping[tuple[str, str], JobLimits]) -> None:
-        """Limits were changed: the lines of those that are gone end, and all workers look at the others again."""
+        """Dissolve the wait lists of limits that are gone, and have all workers read those of the changed limits."""
         if not old:
             return
         self._limiter.limits_changed()
@@ -181,7 +181,7 @@ class Controls(Service):
         self._over |= dict.fromkeys(lines, until)
         self._poll_all()
 
-    # -- lines of what is over -------------------------------------------------------------------------------------
+    # -- wait lists of controls that have ended --------------------------------------------------------------------
 
     async def _dissolve_over(self) -> None:
         looked = monotonic()
@@ -190,8 +190,8 @@ class Controls(Service):
                 self._over.pop(form, None)
 
     async def dissolve(self, lines: Sequence[str]) -> bool:
-        """Let the jobs in these lines go, a bounded number of each; returns whether all have gone. One worker at a time
-        is enough for it, and faster than several."""
+        """Release the jobs on these wait lists, a bounded number of each; return whether none is left. One worker at a
+        time does this, which is enough, and faster than several."""
         if not lines or not await self._lock.is_mine():
             return True
         done = [await self._store.gates.dissolve(line, _AT_ONCE) for line in lines]
@@ -200,6 +200,6 @@ class Controls(Service):
 
 
 def line_forms(scope: str, target: str, allowance: JobLimits) -> set[str]:
-    """The names of the lines that a limit's jobs can wait in; with a key, what they begin with, up to the =."""
+    """The names of the wait lists that a limit's jobs can be on; with a key, their common prefix, up to the =."""
     rules = ((CONCURRENCY, allowance.concurrency), (RATE, allowance.rate))
     return {gate_form(kind, scope, target, rule) for kind, rule in rules if rule is not None}

@@ -1,5 +1,5 @@
-"""Which gates a job has to pass in this worker: the limits declared in code, unless an operator has overridden them at
-run time, and the controls of run time: pauses and open circuit breakers."""
+"""The gates that a job has to pass in this worker: the limits declared in code, unless an operator has overridden them
+at run time, and the controls of run time: pauses and open circuit breakers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Limits:
         return bool(self._overrides or self._closures or self._queues) or self._handlers.limited
 
     def override(self, overrides: Mapping[tuple[str, str], JobLimits]) -> None:
-        """What was overridden at run time, by scope and target; each field that is given wins."""
+        """Set the overrides, by scope and target; each field of an override that is given wins."""
         self._overrides = dict(overrides)
 
     def close(self, closures: Iterable[ClosedGate]) -> None:
-        """What is paused or broken at present; nothing else is any more."""
+        """Replace all closed gates by these: the pauses and breakers in force."""
         found: dict[tuple[str, str], list[ClosedGate]] = defaultdict(list)
         self._by_gate = {closure.gate.name: closure for closure in closures}
         for closure in self._by_gate.values():
@@ -50,7 +50,7 @@ class Limits:
 
     @property
     def closures(self) -> Mapping[str, ClosedGate]:
-        """What is paused or broken, by the names of the gates."""
+        """The pauses and breakers in force, by the names of the gates."""
         return self._by_gate
 
     @property
@@ -64,13 +64,13 @@ class Limits:
         return self._overrides
 
     def allowance(self, scope: str, target: str) -> JobLimits:
-        """What counts for a name or a queue now."""
+        """The limits in force for a name or a queue."""
         declared = self.declared(scope, target)
         override = self._overrides.get((scope, target))
         return declared if override is None else combined(declared, override)
 
     def declared(self, scope: str, target: str) -> JobLimits:
-        """What the code says."""
+        """The limits that the code declares for a name or a queue."""
         if scope == QUEUE:
             return self._queues.get(target, JobLimits())
         handler = self._handlers.get(target)
@@ -85,7 +85,7 @@ class Limits:
         return self.gates(job.name, job.queue, job.data, job.sequence)
 
     def gates(self, name: str, queue: str, data: Mapping[str, Any], sequence: str | None = None) -> list[Gate]:
-        """Every gate between such a job and its run, rates last; `sequence` is the one that it is stored in."""
+        """Every gate between a job with these fields and its run, rates last; `sequence` is the stored one."""
         found = self.allowance(NAME, name).gates(NAME, name, queue, data)
         found += self.allowance(QUEUE, queue).gates(QUEUE, queue, queue, data)
         found += self.declared(NAME, name).order_gates(name, queue, data, sequence)
@@ -95,7 +95,8 @@ class Limits:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What this process declares, for the registry: others can tell then what a job waits for without its code."""
+        """The limits and breakers that this process declares, for the registry, so that processes without its code can
+        explain what a job waits for."""
         places = [(NAME, name, allowance) for name, allowance in self._handlers.allowances.items()]
         places += [(QUEUE, queue, allowance) for queue, allowance in list(self._queues.items())]
         limits = [limits_document(scope, target, allowance) for scope, target, allowance in places]
@@ -108,17 +109,17 @@ class Limits:
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the jobs that this process has handlers for; None: of any."""
+        """The job names that this process has handlers for; None if it runs any."""
         return self._handlers.names
 
     @property
     def fair(self) -> bool:
-        """Whether there are keys that take turns."""
+        """Whether there are keys in round robin."""
         return self._handlers.fair
 
     def closed_to(self, job: StoredJob) -> ClosedGate | None:
-        """What was put in a job's way at run time: what is shut, rather than what lets probes through; and rather that
-        which it waits at already."""
+        """The pause or breaker that blocks a job. A shut gate is preferred to one that lets probes through, then the
+        gate that the job waits at already."""
         found = self._closed_to(job.name, job.queue, job.data) if self._closures else []
         line = job.line
         return min(found, key=lambda closure: (not closure.shut, closure.gate.name != line), default=None)
@@ -139,12 +140,13 @@ def paused_queues(closures: Iterable[ClosedGate]) -> frozenset[str]:
 
 
 def combined(declared: JobLimits, override: JobLimits) -> JobLimits:
-    """A declared limit with what overrides it."""
+    """The declared limits with an override applied."""
     return replace(
         declared, concurrency=override.concurrency or declared.concurrency, rate=override.rate or declared.rate
     )
 
 
 def _order(gate: Gate) -> int:
-    """What is shut first, so that nothing is taken in vain; rates last, since a start that was spent is spent."""
+    """The rank of a gate: shut gates first, so that no slot is taken in vain; rates last, since a spent start is not
+    refunded."""
     return next(place for place, kind in enumerate(_KINDS) if isinstance(gate.rule, kind))

@@ -6,8 +6,8 @@ parked until jobs of this worker leave theirs (`parking.py`), or it goes onto th
 (`wait_lists.py`). When a job has ended, `freed` passes its slots on: to a parked job, or to the wait list, which this
 worker reads next. Slots that no job here needs go back after a moment.
 
-All this is counted against what `store/limits/gates.py` granted, and only while this worker's lease holds: after that
-it has nothing, since other workers may have been given it.
+The worker counts its jobs against the slots that `store/limits/gates.py` granted, and only while its lease holds: after
+that it has none, since other workers may have been granted them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CROWD = 20
 
 @dataclass(slots=True)
 class Admitted:
-    """Which candidates are to be claimed: those with room for them, and those to be parked behind them."""
+    """The candidates to claim: jobs that have room now, and jobs to park behind them."""
 
     now: list[StoredJob] = field(default_factory=list)
     behind: list[StoredJob] = field(default_factory=list)
@@ -52,19 +52,19 @@ class Admitted:
 
 
 class Placement(Protocol):
-    """What the limits need of the worker around them."""
+    """The methods of the worker that its limiter calls."""
 
     def wake(self) -> None:
-        """There may be room for jobs on a wait list: look for them."""
+        """Claim again soon, since there may be room for jobs on a wait list."""
 
     def start(self, claimed_jobs: list[ClaimedJob]) -> None:
-        """Parked jobs have got their slots."""
+        """Start parked jobs, which have their slots now."""
 
     def release_parked(self) -> None:
-        """Parked jobs have nothing to wait for here any more: give them back."""
+        """Give back the parked jobs, since the slots that they wait for are gone."""
 
     def round_trip(self) -> float:
-        """About how many seconds it takes to claim the next jobs."""
+        """The approximate seconds that it takes to claim the next jobs."""
 
 
 class Limiter:
@@ -83,30 +83,30 @@ class Limiter:
         self._admitted: dict[DocumentId, list[Gate]] = {}
         self._first: dict[str, DocumentId] = {}
         self._changes = 0
-        """How often limits have been changed."""
+        """The number of times that limits have been changed."""
 
     @property
     def idle(self) -> bool:
-        """Whether this worker's code limits nothing: nothing need be asked, except of jobs stored in a sequence."""
+        """Whether this worker's code limits nothing, so that only jobs stored in a sequence have gates."""
         return not self._limits and not self._shares
 
     @property
     def holds(self) -> bool:
-        """Whether this worker has been granted anything."""
+        """Whether this worker has shares of any gates."""
         return bool(self._shares)
 
     # -- the lease ---------------------------------------------------------------------------------------------------
 
     def extend(self, asked: float) -> None:
-        """This worker's lease was renewed, as was asked for at that instant. Called by the heartbeat's thread."""
+        """Note that this worker's lease was renewed by a request of that instant. The heartbeat's thread calls this."""
         self._shares.lease.extend(asked)
 
     def claim_end(self, asked: float) -> float:
-        """Until when a claim surely holds that was made or renewed at `asked`, its slots apart."""
+        """The instant until which a claim that was made or renewed at `asked` surely holds, its slots apart."""
         return self._shares.lease.end(asked)
 
     def _forget(self) -> None:
-        """Nothing that was granted counts any more."""
+        """Drop everything that rests on slots of a lease that has run out."""
         self._admitted = {job_id: gates for job_id, gates in self._admitted.items() if not needs_slot(gates)}
         self.parking.drop_all()
         self._release_parked()
@@ -114,8 +114,8 @@ class Limiter:
     # -- letting through -------------------------------------------------------------------------------------------
 
     async def admit(self, candidates: Sequence[StoredJob], free: int) -> Admitted:
-        """Those candidates that every gate has room for, or soon will have; the others are put in line. `free` of them
-        can be started at once."""
+        """Return the candidates that every gate has room for, or soon will have, and put the others on wait lists.
+        `free` of them can start at once."""
         if self.idle and all(job.sequence is None for job in candidates):
             return Admitted(list(candidates))
         known = self._changes
@@ -139,7 +139,7 @@ class Limiter:
         try:
             await self.wait_lists.place(plan, candidates)
         except BaseException:
-            self.not_claimed(job.id for job in admitted)  # the producer will not hear of these
+            self.not_claimed(job.id for job in admitted)  # the producer does not receive these
             raise
         if self._changes != known:  # limits were changed while these were placed, which woke no worker
             for name in plan.jobs:
@@ -147,7 +147,7 @@ class Limiter:
         return admitted
 
     async def _learn_turns(self, candidates: Sequence[StoredJob], gates: dict[DocumentId, list[Gate]]) -> None:
-        """Ask which job is first in each sequence; jobs that do not know that they are in one are told so."""
+        """Ask which job is first in each sequence, and store the sequence in jobs that lack it."""
         turns: set[SequenceGate] = set()
         unknown: dict[str, list[DocumentId]] = defaultdict(list)
         for job in candidates:
@@ -162,10 +162,10 @@ class Limiter:
         self._first = await self._store.gates.first_of(turns) if turns else {}
 
     async def out_of_turn(self, claimed: Sequence[StoredJob]) -> set[DocumentId]:
-        """Those of these jobs that run beside another one of their sequence, and must be given back.
+        """The claimed jobs that run beside another job of their sequence and must be given back.
 
-        Two workers may each have found another job first: the commit of a transaction has brought one in between.
-        The worker that has claimed looks once more, so that of two workers at least one sees the other.
+        Two workers may each have found another job first: a transaction that committed in between has added one.
+        A worker reads the sequence once more after its claim, so that of two workers at least one sees the other.
         """
         sequences: dict[DocumentId, str] = {}
         for job in claimed:
@@ -177,12 +177,12 @@ class Limiter:
         try:
             running = await self._store.gates.running_in(set(sequences.values()))
         except Exception:
-            return set(sequences)  # whatever it was, they are not run unseen
+            return set(sequences)  # without an answer, none of them may run
         return {job_id for job_id, sequence in sequences.items() if running[sequence] > 1}
 
     def taken(self, job: StoredJob) -> list[Gate] | None:
-        """The gates that a claimed job came through, for it to keep; none yet of one that is to be parked.
-        None if it must not run: the lease that its slots were bound to has run out."""
+        """The gates that a claimed job has passed, for it to keep; an empty list for a job that is to be parked.
+        None if the job must not run, since the lease that its slots were bound to has run out."""
         if self._admitted:
             self._shares.check_lease()
         gates = self._admitted.pop(job.id, None)
@@ -191,13 +191,13 @@ class Limiter:
         return gates or []
 
     def not_claimed(self, ids: Iterable[DocumentId]) -> None:
-        """Other workers were faster with these jobs: their slots are free again."""
+        """Free the slots of jobs that other workers have claimed first."""
         for job_id in ids:
             self.parking.drop(job_id)
             self.freed(self._admitted.pop(job_id, []), unused=True)
 
     def freed(self, gates: Iterable[Gate], took: float | None = None, *, unused: bool = False) -> None:
-        """A job has ended, after so many seconds, or was not claimed after all."""
+        """Free the slots of a job that has ended, after `took` seconds, or that was not claimed (`unused`)."""
         for gate in gates:
             if isinstance(gate.rule, SequenceGate) and not unused:
                 self.wait_lists.note_room(gate.name)
@@ -210,7 +210,7 @@ class Limiter:
             self._wake()
 
     def _blocking(self, job: StoredJob, gates: Sequence[Gate], closed: Container[str]) -> Gate | None:
-        """The first gate that has no room for a job, or that it would pass before one that came earlier."""
+        """The first gate that has no room for a job, or at which the job would overtake an earlier one."""
         line = job.line
         for gate in gates:
             if isinstance(gate.rule, Limit | Rate):
@@ -227,7 +227,7 @@ class Limiter:
         return None
 
     def _granted(self, name: str, taken: Taken) -> None:
-        """This worker has asked for its share of a gate."""
+        """Start the parked jobs of a gate that was asked for slots, and poll its wait list when it opens."""
         self.parking.unpark(name)
         if taken.opens_at is not None and taken.full:
             wait = (taken.opens_at - self._store.clock.now()).total_seconds()
@@ -236,12 +236,12 @@ class Limiter:
     # -- giving back -----------------------------------------------------------------------------------------------
 
     async def tidy(self) -> None:
-        """Give back what this worker has had no use for."""
+        """Give back the slots that this worker does not use."""
         self._shares.check_lease()
         await self._shares.give_back_unused()
 
     def limits_changed(self) -> None:
-        """Limits were changed."""
+        """Have all shares asked for anew, and give back the parked jobs, since limits were changed."""
         self._changes += 1
         self._shares.invalidate()
         self._release_parked()
@@ -249,16 +249,16 @@ class Limiter:
 
     @property
     def shares(self) -> Shares:
-        """What this worker has of each gate, for the audit."""
+        """This worker's shares, for the audit."""
         return self._shares
 
     @property
     def admitted(self) -> Mapping[DocumentId, Sequence[Gate]]:
-        """The jobs that were let through and are being claimed, and their gates."""
+        """The jobs that were admitted and are being claimed, with their gates."""
         return self._admitted
 
     async def give_all_back(self) -> None:
-        """This worker stops: whatever it has is others' at once."""
+        """Give back all slots at once, since this worker stops."""
         await self._shares.give_all_back()
 
 

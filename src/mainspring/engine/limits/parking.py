@@ -1,8 +1,8 @@
-"""Claimed jobs that wait for a slot which their own worker has taken of a limit, by the gate that has none left.
+"""Parked jobs: claimed jobs that wait for a slot which their own worker has taken, by the gate that has none left.
 
 While jobs are short, a worker claims a few more than a limit lets it run, so that the next one starts the moment one
-ends and not a round trip later. Such a job takes its slots when it is started, never before; where there is nothing to
-wait for any more, it is given back.
+ends and not a round trip later. A parked job takes its slots when it is started, never before. It is given back when
+the slots that it waits for are gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.model.limits.limits import FairGate, Gate, Limit
 from mainspring.store.codec import DocumentId
 from mainspring.store.jobs.stored_job import StoredJob
 
-# How many times as many jobs are parked as get their turn during one round trip.
+# The parked jobs, as a multiple of the jobs that get a slot during one round trip.
 _TIMES = 3
 
 
@@ -27,8 +27,8 @@ class Parking:
     def __init__(
         self, shares: Shares, most: int, start: Callable[[list[ClaimedJob]], None], round_trip: Callable[[], float]
     ) -> None:
-        """`start` is given parked jobs that have got their slots; `round_trip` tells about how many seconds it takes to
-        claim the next jobs."""
+        """`start` receives parked jobs that have got their slots; `round_trip` returns the approximate seconds that it
+        takes to claim the next jobs."""
         self._shares = shares
         self._most = most
         self._start = start
@@ -44,15 +44,15 @@ class Parking:
     # -- before the claim ----------------------------------------------------------------------------------------------
 
     def room(self, name: str, share: Share) -> int:
-        """How many more jobs may be parked at a gate: they must get their turn within a few round trips."""
+        """The number of further jobs that may be parked at a gate: they must get a slot within a few round trips."""
         if share.over:
             return 0
         soon = int(_TIMES * share.mine * self._round_trip() / max(share.pace, 1e-6))
         return max(0, soon - len(self._lots.get(name, ())) - self._planned_at[name])
 
     def plan(self, job: StoredJob, gates: list[Gate], blocking: str, closed: Container[str]) -> bool:
-        """Plan to park a job at the gate that has no slot for it, if its turn will come in a moment: others must not
-        have come before it, and nothing but limits on what runs at once may be in its way."""
+        """Plan to park a job at the gate that has no slot for it, if it will get one in a moment: no earlier job may
+        wait at its gates, and all of them must be limits or round robin. Return whether it is planned."""
         if self._count + len(self._planned) >= self._most:
             return False
         if not all(self._lets(gate, job.line is not None, closed) for gate in gates):
@@ -73,7 +73,7 @@ class Parking:
         return job_id in self._planned
 
     def drop(self, job_id: DocumentId) -> tuple[str, list[Gate]] | None:
-        """Forget the plan to park a job; returns where, and all its gates."""
+        """Forget the plan to park a job; return its gate, and all gates of the job."""
         plan = self._planned.pop(job_id, None)
         if plan is not None:
             self._planned_at[plan[0]] -= 1
@@ -87,7 +87,7 @@ class Parking:
     # -- after the claim -----------------------------------------------------------------------------------------------
 
     def park(self, claimed: ClaimedJob) -> bool:
-        """Park a claimed job where that was planned; False if it was not, since it has its slots."""
+        """Park a claimed job at the planned gate. Return False if none was planned, since the job has its slots."""
         plan = self.drop(claimed.id)
         if plan is None:
             return False
@@ -98,7 +98,8 @@ class Parking:
         return True
 
     def unpark(self, name: str) -> None:
-        """Let those start who wait at a gate, as far as they find room; who does not at another one waits there."""
+        """Start the jobs parked at a gate as far as it has slots; a job that lacks a slot of another gate is parked
+        there."""
         if name not in self._lots:
             return
         self._shares.check_lease()
@@ -118,7 +119,7 @@ class Parking:
             self._start(ready)
 
     def take_all(self, which: Callable[[ClaimedJob], bool]) -> list[ClaimedJob]:
-        """Let all of these go, wherever they wait, without slots."""
+        """Remove all parked jobs that `which` accepts, at any gate, without giving them slots; return them."""
         taken = [claimed for lot in self._lots.values() for claimed in lot if which(claimed)]
         if taken:
             gone = set(taken)
@@ -128,7 +129,7 @@ class Parking:
         return taken
 
     def _full(self, gates: Sequence[Gate]) -> str | None:
-        """The first gate that this worker has no slot of."""
+        """The first gate that this worker has no free slot of."""
         limits = (gate for gate in gates if isinstance(gate.rule, Limit))
         return next((gate.name for gate in limits if not self._has_slot(gate)), None)
 

@@ -1,14 +1,14 @@
-"""What one worker has been granted of each gate, and for how long: its share.
+"""The shares of one worker: the slots (of semaphores) and starts (tokens of token buckets) that it has of each gate.
 
-It takes from the database (`store/limits/gates.py`) what its next jobs need beyond what it has, counts its jobs against
-that, and gives back what it has no use for.
+The worker takes slots from the database (`store/limits/gates.py`) as far as its next jobs need more than it has, counts
+its jobs against them, and gives unused ones back.
 
-All of it is bound to this worker's lease, which the heartbeat's thread renews. One unbroken stretch of the lease is a
-*term*. When a term is over, the slots that were taken in it are other workers' to take: nothing may run on them any
-longer, and nothing that is left of them may be mixed with the slots of the next term.
+All slots are bound to this worker's lease, which the heartbeat's thread renews. One unbroken stretch of the lease is a
+*term*. When a term is over, other workers may take the slots that were taken in it: no job may run on them any longer,
+and no slot that is left of them may be mixed with the slots of the next term.
 
-Keeps true, whatever raises or is cancelled: the database counts at least as much for this worker as it uses. Where the
-outcome of a statement is not known, the share is `unsure`, and what this worker has is stated anew until it is known.
+Invariant, also after an error or a cancellation: the database counts at least as many slots for this worker as it uses.
+When the outcome of a statement is not known, the share is `unsure`, and the worker states its share anew until it is.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _FORGET = 0.1
 
 @dataclass(slots=True, eq=False)
 class Term:
-    """One unbroken stretch of the lease, and until when it surely holds; `until` stays as it is once it is over."""
+    """One unbroken stretch of the lease; it surely holds until `until`, which stays as it is once the term is over."""
 
     until: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
 class Passed(Gate):
-    """A gate that a job was let through: what it takes there counts in this term only."""
+    """A gate that a job has passed: the slots that the job takes there count in this term only."""
 
     term: Term = field(default_factory=Term, compare=False)
 
 
 def slots_until(gates: Iterable[Gate]) -> float:
-    """Until when the slots of a job that was let through these gates are surely held."""
+    """The instant until which the slots of a job that has passed these gates are surely held."""
     terms = (gate.term for gate in gates if isinstance(gate, Passed) and isinstance(gate.rule, Limit))
     return min((term.until for term in terms), default=inf)
 
@@ -63,14 +63,14 @@ class SlotLease:
         self._latest = self.term
 
     def extend(self, asked: float) -> None:
-        """The lease was renewed, as was asked for at that instant; a new term begins where the last one was over."""
+        """Note that the lease was renewed by a request of that instant; begin a new term if the last one was over."""
         with self._lock:
             if asked >= self._latest.until:
                 self._latest = Term()
             self._latest.until = self.end(asked)
 
     def end(self, asked: float) -> float:
-        """Until when a lease surely holds that was asked for at that instant."""
+        """The instant until which a lease that was asked for at `asked` surely holds."""
         return asked + self._length
 
     @property
@@ -78,7 +78,7 @@ class SlotLease:
         return monotonic() < self._latest.until
 
     def lapsed(self) -> bool:
-        """Whether the term in which slots were counted is over; from now on they are counted in the next one."""
+        """Whether the term in which slots were counted is over; from then on they are counted in the next one."""
         with self._lock:
             if -inf < self._latest.until <= monotonic():
                 self._latest = Term()  # a renewal that is under way comes too late for the old one
@@ -88,7 +88,7 @@ class SlotLease:
 
 @dataclass(slots=True)
 class Share:
-    """What this worker has of one gate: `mine` of it, of which `used`; of a rate, starts, spent ones included."""
+    """This worker's share of one gate: `mine` slots, `used` of them in use; of a rate, starts, spent ones included."""
 
     mine: int = 0
     used: int = 0
@@ -98,13 +98,14 @@ class Share:
     rev: int = 0
     idle_since: float = 0.0
     over: bool = False
-    """The limit was lowered, and more than it allows may be out: nothing of it may be used again unasked."""
+    """The limit was lowered, and more slots than it allows may be out: none may be used again before it is asked for
+    anew."""
     out: dict[int, Passed] = field(default_factory=dict)
-    """What `used` is made of, but for starts that were made: the passages of jobs through the gate, by identity."""
+    """The passages of jobs through the gate that `used` adds up, starts that were made excepted; by identity."""
     unsure: bool = False
     """The database may count more for this worker than `mine`: the outcome of a statement is not known."""
     pace: float = inf
-    """The usual time between the start and the end of a job that has a slot of it, in seconds."""
+    """The usual seconds between the start and the end of a job that has a slot of this gate: a moving average."""
 
     @property
     def free(self) -> int:
@@ -112,18 +113,18 @@ class Share:
 
     @property
     def whole(self) -> bool:
-        """Whether this worker has all that there is."""
+        """Whether this worker has all slots of the gate."""
         return not self.over and self.mine >= self.limit
 
     def use(self, gate: Gate, term: Term) -> Passed:
-        """Let a job through the gate."""
+        """Count the slots of a job that passes the gate."""
         passed = Passed(gate.name, gate.rule, gate.cost, term)
         self.out[id(passed)] = passed
         self.used += gate.cost
         return passed
 
     def release(self, passed: Passed, took: float | None) -> None:
-        """A job that had a slot of it has ended, after so many seconds, or did not start."""
+        """Free the slots of a job that has ended, after `took` seconds, or did not start."""
         self.used -= passed.cost
         self.idle_since = monotonic()
         if took is not None:
@@ -132,8 +133,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A gate of which the database counted another number of slots for this worker than the worker itself, and what
-    both count from now on."""
+    """A gate for which the database counted another number of slots of this worker than the worker itself, and the
+    number that both count from now on."""
 
     gate: str
     here: int
@@ -144,7 +145,8 @@ class Drift:
 class Shares:
     """The shares of one worker, by the names of the gates.
 
-    `granted` is told what was granted anew of which gate, `forgotten` that nothing of what was granted counts any more.
+    `granted` is called with each gate that was asked for slots and its grant, `forgotten` when a term is over and all
+    shares are void.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class Shares:
         self._forgotten = forgotten
         self._shares: dict[str, Share] = {}
         self._asking = asyncio.Lock()
-        """One word with the database at a time about what is ours: the later one must not overtake the earlier."""
+        """One statement at a time about this worker's shares: the later one must not overtake the earlier."""
         self.lease = SlotLease(settings)
 
     def __bool__(self) -> bool:
@@ -171,31 +173,31 @@ class Shares:
         return self._shares.get(name)
 
     def open(self, name: str) -> Share:
-        """The share of a gate; a new one where there is none."""
+        """The share of a gate; a new one if there is none."""
         return self._shares.setdefault(name, Share())
 
     # -- using -------------------------------------------------------------------------------------------------------
 
     def use(self, gates: Iterable[Gate]) -> list[Gate]:
-        """Let a job through these gates; returns them as what it has to release."""
+        """Count the slots of a job that passes these gates; return the gates as the job has to release them."""
         counted, term = (Limit, Rate), self.lease.term
         return [self._shares[gate.name].use(gate, term) if isinstance(gate.rule, counted) else gate for gate in gates]
 
     def release(self, gate: Gate, took: float | None = None, *, unused: bool = False) -> Share | None:
-        """A job that was let through a gate has ended, after so many seconds, or was not started (`unused`). Returns
-        the share that has more room by it; none where what the job had was given up before, with its term."""
+        """Free the slots of a job that has passed a gate and has ended, after `took` seconds, or was not started
+        (`unused`). Return the share that has more room now; None if the job's slots were given up with their term."""
         share = self._shares.get(gate.name)
         if share is None or not isinstance(gate, Passed) or share.out.pop(id(gate), None) is None:
             return None
         if isinstance(gate.rule, Rate) and not unused:
-            return None  # a start that was made is spent
+            return None  # a start that was made is not refunded
         share.release(gate, took)
         return share
 
     # -- the lease ---------------------------------------------------------------------------------------------------
 
     async def leased(self) -> bool:
-        """Whether there is a lease that slots can be bound to; waits a moment for the heartbeat where there is none."""
+        """Whether there is a lease that slots can be bound to; wait a moment for the heartbeat if there is none."""
         until = monotonic() + _LEASE_WAIT
         while not self.lease.holds:
             if monotonic() >= until:
@@ -204,7 +206,7 @@ class Shares:
         return True
 
     def check_lease(self) -> None:
-        """Forget what was granted before a lease that has run out: others may have it by now."""
+        """Forget all shares of a lease that has run out: other workers may have taken the slots by now."""
         if self.lease.lapsed():
             self._shares.clear()
             self._forgotten()
@@ -214,7 +216,7 @@ class Shares:
     async def take_more(
         self, candidates: Sequence[StoredJob], gates: Mapping[DocumentId, Sequence[Gate]], free: int
     ) -> None:
-        """Take from the gates what these candidates need beyond what this worker has. `free` of them start at once."""
+        """Take the slots that these candidates need and this worker lacks. `free` of the candidates start at once."""
         async with self._asking:
             self.check_lease()
             wants = self._wants(candidates, gates, free)
@@ -227,13 +229,13 @@ class Shares:
         taken = await self._store.gates.take(self._worker, lacking)
         self.check_lease()
         if self.lease.term is not term:
-            self._unsure(lacking)  # whether it was granted in this term or in the one that is over is not known
+            self._unsure(lacking)  # the grant may belong to this term or to the one that is over
             return
         for name, grant in taken.items():
             self._note(name, grant, lacking[name].rule)
 
     def _unsure(self, names: Iterable[str]) -> Term:
-        """From here on the database may count more for this worker than it knows of; returns the term of now."""
+        """Mark shares of which the database may count more for this worker from now on; return the current term."""
         for name in names:
             self.open(name).unsure = True
         return self.lease.term
@@ -245,7 +247,7 @@ class Shares:
         for place, job in enumerate(candidates):
             for gate in gates[job.id]:
                 if isinstance(gate.rule, Closed):
-                    break  # it comes first, and nothing need be taken in vain
+                    break  # a shut gate comes first: no slot is taken in vain
                 if not isinstance(gate.rule, Limit | Rate):
                     continue
                 want = wants.get(gate.name)
@@ -261,7 +263,7 @@ class Shares:
     def _lacks(self, name: str, want: Want) -> bool:
         share = self._shares.get(name)
         if share is not None and isinstance(want.rule, Limit) and not share.over and share.mine >= want.rule.limit:
-            return False  # it has all there is
+            return False  # this worker has all slots of the limit
         free = 0 if share is None else share.free
         want.now, left = max(0, want.now - free), max(0, free - want.now)
         want.ahead = max(0, want.ahead - left)
@@ -278,14 +280,14 @@ class Shares:
     # -- giving back -------------------------------------------------------------------------------------------------
 
     async def give_back_unused(self) -> None:
-        """Give back what this worker has had no use for: at once where others wait, else after a moment."""
+        """Give back the slots that this worker does not use: at once where other jobs wait, else after a moment."""
         async with self._asking:
             keep, spent = self._unused(monotonic())
             if keep or spent:
                 await self._give_back(keep, spent)
 
     def _unused(self, now: float) -> tuple[dict[str, int], dict[str, int]]:
-        """How many slots of which gates to keep, and how many starts of which rates were made."""
+        """The number of slots to keep, by gate, and of starts that were made, by rate."""
         keep: dict[str, int] = {}
         spent: dict[str, int] = {}
         for name, share in self._shares.items():
@@ -300,7 +302,8 @@ class Shares:
         return keep, spent
 
     async def _give_back(self, keep: Mapping[str, int], spent: Mapping[str, int]) -> None:
-        """Have no more than this, from before the database is told until it is known to have heard it."""
+        """Give back all but these slots and starts. The worker stops counting the rest as its own before it tells the
+        database, and the shares are unsure until the database has confirmed."""
         left = {**keep, **spent}
         self._unsure(left)
         shares = {name: self._shares[name] for name in left}
@@ -314,7 +317,7 @@ class Shares:
                 del self._shares[name]
 
     def invalidate(self) -> None:
-        """Limits were changed: what this worker has of them counts only once it was asked for anew."""
+        """Have every share asked for anew before it is used again, since limits were changed."""
         for share in self._shares.values():
             share.over = True
 
@@ -322,15 +325,15 @@ class Shares:
 
     @property
     def slots_out(self) -> list[Passed]:
-        """All passages of jobs through limits that are counted as used."""
+        """All passages of jobs through limits that count as used."""
         out = (passed for share in self._shares.values() for passed in share.out.values())
         return [passed for passed in out if isinstance(passed.rule, Limit)]
 
     async def audit(self) -> list[Drift]:
-        """Compare what this worker has with what the database counts for it, and correct what differs.
+        """Compare this worker's slots with those that the database counts for it, and correct the differences.
 
-        Nothing else is said to the database about it meanwhile. What the database counts too much goes back; what it
-        counts too little is not used any more, as far as no job has it.
+        No other statement about shares is made meanwhile. Slots that the database counts in excess go back. Slots that
+        it does not count are not used again, except by the jobs that have them.
         """
         async with self._asking:
             self.check_lease()
@@ -346,7 +349,7 @@ class Shares:
     async def _audited(self, name: str, stored: int) -> Drift | None:
         share = self.open(name)
         here = share.mine
-        if here == stored or share.unsure:  # what is not sure is settled by giving it back
+        if here == stored or share.unsure:  # giving back settles an unsure share
             return None
         share.mine = min(here, max(stored, share.used))
         share.unsure = True
@@ -355,7 +358,7 @@ class Shares:
         return Drift(name, here, stored, share.mine)
 
     async def give_all_back(self) -> None:
-        """This worker stops: whatever it has is others' at once."""
+        """Give back all slots at once, since this worker stops."""
         async with self._asking:
             spent = {name: share.used for name, share in self._shares.items() if name.startswith(RATE)}
             keep = {name: 0 for name in self._shares if name not in spent}

@@ -1,11 +1,11 @@
-"""The wait lists of gates as one worker uses them: it puts jobs on them that find no room, and reads those that may go.
+"""The wait lists of gates as one worker uses them: it puts jobs without room on them, and reads jobs that may start.
 
 `Limiter.admit` decides which jobs wait, and at which gate (`WaitPlan`); `place` stores that. A job waits at the gate
 that blocks it and at no other: on another list it would keep the jobs behind it from slots that it cannot use. A long
 run of jobs that meet the same gate is put on its list by the thousand.
 
-A list is read when this worker has learned that there may be room: from its own jobs that have ended (`poll_line`), and
-from a poll of what other workers have opened (`Polling`). What is read is claimed together with the ready jobs.
+A worker reads a list when it has learned that there may be room: from its own jobs that have ended (`poll_line`), and
+from a poll of the lists that other workers have opened (`Polling`). It claims these jobs together with the ready jobs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _SELDOM, _AGAIN = 20, 5
 
 @dataclass(slots=True)
 class WaitPlan:
-    """The jobs of one look that find no room, by the gates that they are to wait at, and why; those that are on another
-    list already; for keys in round robin also the queue, and how urgent their first job is."""
+    """The jobs of one read that find no room, by the gates that they are to wait at (`jobs`), or by the lists that they
+    move from and to (`moves`); why they wait (`notes`); for keys in round robin also the queue (`groups`) and the
+    priority of the most urgent job (`firsts`)."""
 
     jobs: dict[str, list[DocumentId]] = field(default_factory=lambda: defaultdict(list))
     moves: dict[tuple[str, str], list[DocumentId]] = field(default_factory=lambda: defaultdict(list))
@@ -54,7 +55,7 @@ class WaitPlan:
     firsts: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, gate: Gate, job: StoredJob) -> None:
-        """A job finds no room at a gate. The jobs behind it must not pass there before it."""
+        """Plan that a job without room at a gate waits there. The jobs behind it must not pass the gate before it."""
         self.notes.setdefault(gate.name, waiting_note(gate))
         if job.line is None:
             self.add(gate, job)
@@ -62,7 +63,7 @@ class WaitPlan:
             self.moves[job.line, gate.name].append(job.id)
 
     def add(self, gate: Gate, job: StoredJob) -> None:
-        """Let a job wait at a gate that is on no list."""
+        """Plan that a job that is on no list waits at a gate."""
         self.notes.setdefault(gate.name, waiting_note(gate))
         self.jobs[gate.name].append(job.id)
         if isinstance(gate.rule, FairGate):
@@ -71,7 +72,7 @@ class WaitPlan:
 
     @property
     def in_round_robin(self) -> int:
-        """How many of them have keys in round robin."""
+        """The number of jobs whose keys are in round robin."""
         return sum(len(self.jobs[name]) for name in self.groups)
 
     @property
@@ -103,9 +104,9 @@ class WaitLists:
         """The lists that may have room."""
         self._polling = Polling(store, settings, limits)
         self.more = False
-        """Whether there is more on the lists than the last read has found."""
+        """Whether there are more jobs on the lists than the last read returned."""
 
-    # -- what may have room ----------------------------------------------------------------------------------------
+    # -- lists that may have room ----------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
@@ -114,25 +115,25 @@ class WaitLists:
 
     @property
     def any_noted(self) -> bool:
-        """Whether there are lists to read, those of keys in round robin apart."""
+        """Whether there are lists to read, the lists of keys in round robin apart."""
         return bool(self._open)
 
     def poll_line(self, name: str) -> None:
-        """There may be room for the jobs on a list: read it. Those of keys in round robin are read together."""
+        """Read a list soon, since there may be room for its jobs. Lists of keys in round robin are read together."""
         self.note_room(name)
         self._wake()
 
     def note_room(self, name: str) -> None:
-        """The same, for the next read."""
+        """Include a list in the next read, without waking the worker."""
         if not _is_fair(name):
             self._open.add(name)
 
     def poll_again(self, jobs: Iterable[StoredJob]) -> None:
-        """These jobs, read from lists, found no room here: they stay first on them."""
+        """Read the lists of these jobs again: the jobs were read, found no room here, and stay first on them."""
         self._open.update(job.line for job in jobs if job.line is not None and not _is_fair(job.line))
 
     async def poll(self, every: float) -> None:
-        """Learn which lists have room that this worker has not heard of."""
+        """Find lists that may have room and that this worker does not know of."""
         found = await self._polling.poll(every)
         shut = {name for name in found if (closure := self._limits.closures.get(name)) and closure.shut}
         self._open |= found - shut
@@ -142,10 +143,10 @@ class WaitLists:
     # -- placing ---------------------------------------------------------------------------------------------------
 
     async def place(self, plan: WaitPlan, read: Sequence[StoredJob]) -> None:
-        """Put jobs on the lists of the gates that block them; `read` are all that the look has found."""
+        """Put jobs on the lists of the gates that block them; `read` are all jobs that were read with them."""
         if plan.jobs:
             await self._add_closed(plan, read)
-            crowd = max(plan.in_round_robin, plan.count - _CROWD)  # a few of a limit are soon placed one by one
+            crowd = max(plan.in_round_robin, plan.count - _CROWD)  # a few jobs of a limit are soon placed one by one
             if 2 * crowd > len(read):
                 await self._add_following(plan, read)
             await self._put(plan)
@@ -153,7 +154,7 @@ class WaitLists:
             await self._move(line, gate, plan.notes[gate], ids)
 
     async def _add_closed(self, plan: WaitPlan, read: Sequence[StoredJob]) -> None:
-        """Where most of what was read met the same closed gate, the many behind that will meet it are placed, too."""
+        """Add many of the jobs behind that will meet the same closed gate, if it blocked most of the jobs read."""
         for name, ids in plan.jobs.items():
             closure = self._limits.closures.get(name)
             if closure is not None and closure.shut and 2 * len(ids) > len(read):
@@ -161,7 +162,7 @@ class WaitLists:
                 plan.jobs[name] = list(dict.fromkeys([*ids, *alike]))
 
     async def _add_following(self, plan: WaitPlan, read: Sequence[StoredJob]) -> None:
-        """Where many jobs came that were on no list and have to be, the many behind them are placed at once, too."""
+        """Add many of the jobs behind to the plan, since most of the jobs read were on no list and have to wait."""
         known = {job.id for job in read}
         for job in await self._store.claims.candidates(read[0].queue, _MANY):
             gate = _in_the_way(self._limits.gates_of(job), plan.jobs)
@@ -170,7 +171,7 @@ class WaitLists:
 
     async def _put(self, plan: WaitPlan) -> None:
         await self._store.gates.add_to_wait_lists(plan.jobs, plan.notes, plan.groups, plan.firsts)
-        # A slot that became free while these were placed woke no worker: look once more.
+        # A slot that became free while these were placed woke no worker: ask once more.
         limited = [name for name in plan.jobs if name[:2] in (f"{CONCURRENCY}:", f"{RATE}:")]
         if len(limited) < len(plan.jobs):
             self._wake()
@@ -192,7 +193,7 @@ class WaitLists:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def read(self, want: int, *, history: bool = False) -> list[StoredJob]:
-        """The first jobs on lists that may have room, or soon will; in no order. With `history`, each with its earlier
+        """The first jobs on lists that have room, or soon may have; in no order. With `history`, each has its earlier
         attempts."""
         if want <= 0:
             return []
@@ -210,25 +211,25 @@ class WaitLists:
         names = list(self._open)[:_LISTS_AT_ONCE]
         self._open.difference_update(names)
         if self._open:
-            self._wake()  # for the rest of them
+            self._wake()  # to read the remaining lists
         try:
             rooms = {name: room for name in names if (room := self._room(name, want))}
             return fair + await self._read_heads(rooms, fields)
         except BaseException:
-            self._open.update(names)  # they were not read after all
+            self._open.update(names)  # none of them was read
             raise
 
     def _room(self, name: str, want: int) -> int:
-        """How many jobs of a list to read: as many as this worker has slots for now and in a moment, or as many as it
-        could run where it may get more slots."""
+        """The number of jobs of a list to read: as many as this worker has slots for now and in a moment, or as many as
+        it could run if it may get more slots."""
         share = self._shares.get(name)
         if share is None or name in self._limits.closures:
-            return want  # the first that could be a probe may be blocked by something else
+            return want  # another gate may block the first jobs that could be probes
         room = min(want, max(0, share.free) + self._parking.room(name, share))
         return room or (0 if share.whole else want)
 
     async def _read_heads(self, rooms: Mapping[str, int], fields: Mapping[str, int]) -> list[StoredJob]:
-        """The first jobs of these lists, so many of each. One that cannot be read keeps no other from being read."""
+        """The first jobs of these lists, as many of each as `rooms` says. A list that cannot be read stops no other."""
         answers = await asyncio.gather(
             *(self._store.gates.heads(name, self._settings.queues, room, fields) for name, room in rooms.items()),
             return_exceptions=True,
@@ -251,7 +252,7 @@ class WaitLists:
         return found
 
     async def _read_fair(self, want: int, fields: Mapping[str, int]) -> list[StoredJob]:
-        """The next jobs of keys in round robin: those of the lists that were served least, a share of each."""
+        """The next jobs of keys in round robin: a share of each of the lists that were served least."""
         self.more = False
         found: list[tuple[tuple[int, int, Any], StoredJob]] = []
         for group in self._polling.groups:
@@ -274,14 +275,13 @@ class WaitLists:
         return [job for _, job in found[:want]]
 
     async def count_served(self, claimed: Sequence[StoredJob], lines: Mapping[DocumentId, str]) -> None:
-        """Note of the lists of keys in round robin how many of their jobs were claimed."""
+        """Count the claimed jobs of each list of a key in round robin."""
         numbers = Counter(line for job in claimed if _is_fair(line := lines.get(job.id, "")))
         if numbers:
             await self._store.gates.served(numbers)
 
     async def _divert_paused(self, jobs: list[StoredJob]) -> list[StoredJob]:
-        """Those of these jobs that are on the right list; the others, which meet a pause or a breaker, are moved to its
-        list."""
+        """Move jobs that a pause or a breaker blocks to its list; return the jobs that are on the right list."""
         if not self._limits.closures:
             return jobs
         passing: list[StoredJob] = []
@@ -297,14 +297,14 @@ class WaitLists:
         return passing
 
     async def _move_alike(self, line: str, gate: str, ids: list[DocumentId]) -> None:
-        """Move all jobs of a list that the same pause or breaker blocks; others may have moved up in it."""
+        """Move all jobs of a list that the same pause or breaker blocks, and read it again: others may be first now."""
         closure = self._limits.closures.get(gate)
         if closure is not None:
             await self._store.gates.move_waiting(line, gate, waiting_note(closure.gate), ids, closure.target)
         self.poll_line(line)
 
     async def _end(self, name: str) -> None:
-        """A list was found empty."""
+        """End a list that was found empty."""
         share = self._shares.get(name)
         rev = share.rev if share is not None else (await self._store.gates.look(self._worker, [name]))[name].rev
         await self._store.gates.end_wait_lists({name: rev})
@@ -314,7 +314,7 @@ class WaitLists:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """How a list was when it was found open, and until when there is no need to read it again."""
+    """The state of a list when it was found open, and until when it need not be read again."""
 
     open_at: datetime
     rev: int
@@ -322,13 +322,13 @@ class Looked:
 
 
 class Polling:
-    """The walk of one worker along the lists that other workers have opened: where slots came free, where a limit was
-    changed, or where the safety nets found that jobs wait.
+    """Finds the lists that other workers have opened, because slots became free, a limit was changed, or a chore found
+    that jobs wait.
 
-    A poll reads one page of the open lists. Where there are more than fit into a page, it walks on with every poll and
-    begins again at the end, and besides reads what was opened since the last poll: lists that have room and whose jobs
-    this worker cannot take hide no others. A list that was found is not found again for a while, unless it was opened
-    anew or jobs have come onto it.
+    A poll reads one page of the open lists. If there are more, each poll reads the next page, and starts over after the
+    last; it also reads the lists that were opened since the last poll. So lists that have room and whose jobs this
+    worker cannot take hide no others. A list that was found is not found again for a while, unless it was opened anew
+    or jobs were added to it.
 
     A worker whose code declares no limit asks seldom, and only whether jobs that it has handlers for wait on any list:
     code that declares a limit may have put them there.
@@ -347,7 +347,7 @@ class Polling:
         self._looked: dict[str, Looked] = {}
 
     async def poll(self, every: float) -> set[str]:
-        """The lists to read, as often as every so many seconds."""
+        """The lists to read; none if the last poll was less than `every` seconds ago."""
         now = monotonic()
         if now - self._polled_at < (every if self._limits or self._found else _SELDOM * every):
             return set()
@@ -374,7 +374,7 @@ class Polling:
         return page + news
 
     def _not_lately(self, lines: list[OpenWaitList], now: float, pause: float) -> set[str]:
-        """Those of these lists that are worth reading. Those of keys in round robin are read by their queue."""
+        """The lists that were not found lately, in this state. Lists of keys in round robin are read by their queue."""
         self._looked = {name: looked for name, looked in self._looked.items() if looked.until > now}
         found = set()
         for line in lines:
@@ -387,12 +387,12 @@ class Polling:
 
 
 def _is_fair(line: str) -> bool:
-    """Whether a list is that of a key in round robin."""
+    """Whether a list belongs to a key in round robin."""
     return line.startswith(f"{FAIR}:")
 
 
 def _in_the_way(gates: Iterable[Gate], refused: Container[str]) -> Gate | None:
-    """The gate that a job will have to wait at if these refuse others; None where that is not sure."""
+    """The gate that a job will have to wait at, given the gates that refuse other jobs; None if that is not sure."""
     for gate in gates:
         if isinstance(gate.rule, Closed | SequenceGate | Probe):
             return None

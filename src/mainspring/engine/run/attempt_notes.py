@@ -1,7 +1,7 @@
-"""What a running handler says of itself: its progress and its log lines, until they are stored.
+"""The progress and the log lines of a running handler, until they are stored.
 
-The handler's thread writes them, and the chore `flush_progress` takes what is new on the event loop: a lock keeps a
-line from being lost between the two. What the chore has not stored yet is stored with the end of the attempt.
+The handler's thread writes them, and the chore `flush_progress` takes new ones on the event loop: a lock keeps a line
+from being lost between the two. Notes that the chore has not stored yet are stored with the end of the attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AttemptNotes:
     log: list[str] = field(default_factory=list)
     """The last lines."""
     log_cut: int = 0
-    """How many lines came before these."""
+    """The number of earlier lines, which were dropped."""
     progress: dict[str, Any] | None = None
     _unstored: list[str] = field(default_factory=list)
     _stored_progress: dict[str, Any] | None = None
@@ -42,7 +42,7 @@ class AttemptNotes:
 
     @property
     def new_progress(self) -> dict[str, Any] | None:
-        """The progress, where it is not known to be stored."""
+        """The progress, if it is not known to be stored."""
         progress = self.progress
         return None if progress is self._stored_progress else progress
 
@@ -51,18 +51,18 @@ class AttemptNotes:
         return bool(self._unstored) or self.progress is not self._stored_progress
 
     def take_lines(self) -> list[str]:
-        """The lines that were not stored yet; they are the caller's to store."""
+        """Remove and return the lines that were not stored yet; the caller stores them."""
         with self._lock:
             lines, self._unstored = self._unstored, []
         return lines
 
     def progress_stored(self, progress: dict[str, Any] | None) -> None:
-        """This progress is stored. Until here it was new: a job that ends meanwhile stores it with its end."""
+        """Note that this progress is stored. Until now it was new: a job that ends meanwhile stores it with its end."""
         if progress is not None:
             self._stored_progress = progress
 
     def first_told(self, progress: dict[str, Any] | None) -> bool:
-        """Whether this progress is to be announced now: the chore and the end of a quick job may both store it."""
+        """Whether this progress has not been announced yet: the chore and the end of a quick job may both store it."""
         if progress is None or progress is self._announced_progress:
             return False
         self._announced_progress = progress

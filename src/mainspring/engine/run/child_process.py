@@ -1,6 +1,6 @@
 """The main function of a child process: receives jobs through a pipe, runs each, and reports its end.
 
-The child speaks to its worker for everything but transactions: for those it opens a connection of its own, since a
+The child asks its worker for everything but transactions: for those it opens a connection of its own, since a
 transaction belongs to one client.
 """
 
@@ -50,7 +50,7 @@ _THREADS = Threads("mainspring-handler")
 
 @dataclass(slots=True)
 class ChildJob:
-    """All that a child needs to run one job."""
+    """One job for a child, with the settings that it needs to run it."""
 
     function: Callable[..., Any]
     name: str
@@ -63,19 +63,19 @@ class ChildJob:
 
 
 def serve(pipe: Pipe[Any, Any]) -> None:
-    """Run jobs until the worker says it is enough, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to handle
+    """Run jobs until the worker ends the child, or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     _die_with_parent()
     try:
         pipe.send(("ready",))
         while (job := _received(pipe)) is not None:
             asyncio.run(_run(job, pipe))
     except (EOFError, OSError):
-        pass  # the worker is gone, and no process listens any more
+        pass  # the worker is gone
 
 
 def _received(pipe: Pipe[Any, Any]) -> ChildJob | None:
-    """The next job that can be read; the worker is told of one that cannot."""
+    """The next job that can be read; an error about an unreadable one is reported to the worker."""
     while True:
         try:
             job: ChildJob | None = pipe.recv()
@@ -129,7 +129,7 @@ def _report(pipe: Pipe[Any, Any], error: BaseException) -> None:
 
 
 def _check_sendable(arguments: tuple[Any, ...]) -> None:
-    """Refuse what the worker could not read, where the handler hears of it."""
+    """Refuse arguments that the worker could not read; the handler gets the error."""
     try:
         pickle.loads(pickle.dumps(arguments))
     except Exception as error:
@@ -157,7 +157,7 @@ class PipeAgent:
         self._requests = itertools.count()
         self._asking = asyncio.Lock()
         self._opened: Store | None = None
-        # Without a key. What this process stores itself, in its handler's transaction, may need one: see `_get_keys`.
+        # Without a key. Values that this process stores in its handler's transaction may need one: see `_get_keys`.
         self._cipher = Cipher(Keyring())
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._logged = 0
@@ -192,7 +192,7 @@ class PipeAgent:
         return job
 
     async def _schedule_in(self, session: Any, name: Named, data: Any, options: dict[str, Any]) -> Job:
-        """Store a child job in this process's own transaction; the worker checks it before, and hears of it after."""
+        """Store a child job in this process's own transaction; the worker checks it before, and announces it after."""
         store = await self._store()
         checked = store.transactions.check_session(session)
         draft: Draft = await self._ask("draft", name, data, options)
@@ -209,7 +209,7 @@ class PipeAgent:
         return job
 
     async def _get_keys(self, *key_ids: str) -> None:
-        """Ask the worker for the keys of these ids; without ids, for the one that seals."""
+        """Ask the worker for the keys of these ids; without ids, for the current encryption key."""
         ring = self._cipher.ring
         if not key_ids or not set(key_ids) <= set(ring.ids):
             ring.replace({**await self._ask("keys", key_ids), **ring.keys})
@@ -275,11 +275,12 @@ class PipeAgent:
         return self._opened
 
     async def _ask(self, kind: str, *arguments: Any) -> Any:
-        """Put a request to the worker and wait for its answer, which leaves the pipe also if no task waits for it."""
+        """Send a request to the worker and wait for its answer, which is read from the pipe even if the caller is
+        cancelled."""
         return await asyncio.shield(self._exchange(kind, *arguments))
 
     async def _exchange(self, kind: str, *arguments: Any) -> Any:
-        """One request and its answer at a time, so that answers come in order."""
+        """Send one request at a time and wait for its answer, so that answers come in order."""
         _check_sendable(arguments)
         async with self._asking:
             request = next(self._requests)

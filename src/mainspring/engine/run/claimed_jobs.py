@@ -1,4 +1,4 @@
-"""The claimed jobs of this worker: each from its claim until its end is stored, with its state written down.
+"""The claimed jobs of this worker: each from its claim until its end is stored, with an explicit state.
 
     CLAIMED ──► WAITING ──► RUNNING ──► ENDING ──► ENDED
      │   ▲         │                      ▲
@@ -6,8 +6,8 @@
     PARKED ───────────────────────────────┘
 
 Only the methods of `ClaimedJob` change one. The event loop makes the transitions, and each method checks that its own
-is allowed. The heartbeat's threads renew the lease and ask a job to stop; where they meet the event loop, on the lease,
-the slots that bound it and the reasons to stop, the methods hold the job's lock.
+is allowed. The heartbeat's threads renew the lease and ask a job to stop; the methods that they share with the event
+loop, on the lease, the slots that bound it and the reasons to stop, hold the job's lock.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from mainspring.store.privacy.cipher import Cipher
 
 
 class ClaimState(Enum):
-    """Where a claimed job is."""
+    """The states of a claimed job."""
 
     CLAIMED = "claimed"
-    """It has its slots of limits, and is about to be placed."""
+    """The job has its slots of limits, and is about to be placed."""
     PARKED = "parked"
-    """It waits for a slot of a limit that this worker has taken."""
+    """The job waits for a slot of a limit that this worker has taken."""
     WAITING = "waiting"
-    """It waits for one of this worker's own slots."""
+    """The job waits for one of this worker's own slots."""
     RUNNING = "running"
-    """It has a slot, and its task runs the attempt."""
+    """The job has a slot, and its task runs the attempt."""
     ENDING = "ending"
-    """Its outcome is known and is being stored. The lease is still renewed."""
+    """The outcome is known and is being stored. The lease is still renewed."""
     ENDED = "ended"
-    """Its end is stored, or is another worker's to store."""
+    """The end is stored, or another worker is to store it."""
 
 
 class StopReason(Enum):
-    """Why a handler is to come to an end. There may be several."""
+    """A reason why a handler is to stop. There may be several."""
 
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The claim is not this worker's any more, or may not be."""
+    """The claim is lost, or may be."""
     RELEASED = "released"
     """The worker stops."""
     TIMED_OUT = "timed out"
@@ -71,18 +71,18 @@ class LeasePhase(Enum):
     FROZEN = "frozen"
     """A transaction is under way that will write the document: a renewal would conflict with it."""
     COMMITTING = "committing"
-    """The transaction writes the job's end and commits. It tells whether the claim held: there is nothing to fence."""
+    """The transaction writes the job's end and commits. It finds out whether the claim held: nothing is fenced."""
 
 
 class IllegalTransition(AssertionError):
-    """A claimed job was to enter a state that cannot follow the one that it is in."""
+    """A claimed job was to enter a state that cannot follow its current one."""
 
 
 class Killable(Protocol):
     """The process that runs a handler."""
 
     def kill(self) -> None:
-        """End it for sure; from any thread."""
+        """End the process for sure. Safe from any thread."""
 
 
 _NONE: frozenset[StopReason] = frozenset()
@@ -91,44 +91,44 @@ _NOT_ENDED = (ClaimState.RUNNING, ClaimState.WAITING, ClaimState.CLAIMED, ClaimS
 
 @dataclass(slots=True, eq=False)
 class ClaimedJob:
-    """One claimed job. Others read its fields; its methods alone write them."""
+    """One claimed job. Other modules read its fields; only its own methods write them."""
 
     job: StoredJob
     """The job as it is stored."""
     claim: str
     handler: Handler
     renewed_at: float
-    """When the claim was made or last renewed (monotonic, taken before it was asked for)."""
+    """When the claim was made or last renewed (monotonic, taken before the request was sent)."""
     valid_until: float
-    """Until when it surely holds: the lease less the margin for fencing, and no longer than its slots."""
+    """The instant until which the claim surely holds: the lease less the fence margin, and no longer than its slots."""
     guarantee: str = AT_LEAST_ONCE
     gates: list[Gate] = field(default_factory=list)
-    """The gates that it came through, and whose slots it has."""
+    """The gates that the job has passed, and whose slots it has."""
     ahead: bool = False
-    """Claimed ahead, and the database does not know yet that it has been started."""
+    """The job was claimed ahead, and the database does not know yet that it has been started."""
     state: ClaimState = ClaimState.CLAIMED
     awaits: list[Gate] = field(default_factory=list)
-    """The gates that it waits for while it is parked."""
+    """The gates that the job waits for while it is parked."""
     stops: frozenset[StopReason] = _NONE
     cancel_reason: str = ""
     phase: LeasePhase = LeasePhase.RENEWED
     frozen_at: float | None = None
     """When its transaction began (monotonic)."""
     renew_until: float = float("inf")
-    """From then on it is not renewed: its handler should have stopped long ago."""
+    """From this instant on the claim is not renewed: the handler should have stopped long ago."""
     task: asyncio.Task[Outcome] | None = None
     process: Killable | None = None
-    """The process that runs its handler, where one does."""
+    """The process of its own that runs the handler, if there is one."""
     started: float | None = None
     started_at: datetime | None = None
     took: float | None = None
-    """How many seconds its handler took."""
+    """The seconds that the handler took."""
     opened: StoredJob | None = None
-    """The job as its handler is shown it, where that differs from what is stored."""
+    """The job as its handler sees it, if that differs from the stored one."""
     cipher: Cipher | None = None
-    """Encrypts what its handler finds out, where the job is encrypted."""
+    """Encrypts the results of the handler, if the job is encrypted."""
     redactor: Redactor = NO_REDACTION
-    """Keeps values of its data out of what is told and stored of the attempt."""
+    """Keeps hidden values of the data out of the texts that are stored and announced of the attempt."""
     notes: AttemptNotes = field(default_factory=AttemptNotes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -143,32 +143,32 @@ class ClaimedJob:
     # -- transitions, on the event loop ----------------------------------------------------------------------------
 
     def park(self, awaits: list[Gate]) -> None:
-        """It waits for slots of limits."""
+        """Let the job wait for slots of limits."""
         self._enter(ClaimState.PARKED, ClaimState.CLAIMED)
         self.awaits = awaits
 
     def unpark(self, gates: list[Gate]) -> None:
-        """It has the slots that it waited for."""
+        """Give the job the slots that it waited for."""
         self._enter(ClaimState.CLAIMED, ClaimState.PARKED)
         with self._lock:
             self.awaits, self.gates = [], gates
             self.valid_until = min(self.valid_until, slots_until(gates))
 
     def wait(self) -> None:
-        """It waits for one of the worker's own slots."""
+        """Let the job wait for one of the worker's own slots."""
         self._enter(ClaimState.WAITING, ClaimState.CLAIMED)
 
     def run(self, task: asyncio.Task[Outcome]) -> None:
-        """It has a slot."""
+        """Give the job a slot, and the task that runs it."""
         self._enter(ClaimState.RUNNING, ClaimState.WAITING)
         self.task = task
 
     def end(self) -> None:
-        """Its outcome is known; it may not have been started at all."""
+        """Note that the outcome is known; the job may not have been started at all."""
         self._enter(ClaimState.ENDING, *_NOT_ENDED)
 
     def ended(self) -> None:
-        """Its end is stored."""
+        """Note that the end is stored."""
         self._enter(ClaimState.ENDED, ClaimState.ENDING)
 
     def _enter(self, state: ClaimState, *after: ClaimState) -> None:
@@ -179,29 +179,29 @@ class ClaimedJob:
     # -- the attempt -----------------------------------------------------------------------------------------------
 
     def begin(self, started: float, started_at: datetime) -> None:
-        """Its handler is about to be called."""
+        """Note that the handler is about to be called."""
         self.started, self.started_at = started, started_at
 
     def renew_for(self, seconds: float) -> None:
-        """Renew it no longer than so many seconds from its start."""
+        """Renew the claim no longer than so many seconds from the start of the handler."""
         assert self.started is not None
         self.renew_until = self.started + seconds
 
     def start_noted(self) -> None:
-        """The database knows that it has been started."""
+        """Note that the database knows that the job has been started."""
         self.ahead = False
 
     def attempt_over(self) -> None:
-        """Its task has ended."""
+        """Note how long the handler took, since its task has ended."""
         if self.started is not None:
             self.took = monotonic() - self.started
 
     def use_process(self, process: Killable | None) -> None:
-        """Its handler runs in this process from now on; None: in none of its own."""
+        """Set the process that runs the handler from now on; None if it has none of its own."""
         self.process = process
 
     def finish(self, worker: str, started: datetime, ended: datetime, outcome: Outcome) -> Finish:
-        """Its end, as it is to be stored."""
+        """The end of the attempt, as it is to be stored."""
         job, notes = self.job, self.notes
         return Finish(
             job.id,
@@ -217,42 +217,42 @@ class ClaimedJob:
             notes.log_cut,
         )
 
-    # -- what its handler sees -------------------------------------------------------------------------------------
+    # -- the job as its handler sees it ----------------------------------------------------------------------------
 
     @property
     def shown(self) -> StoredJob:
-        """The job as its handler is shown it."""
+        """The job as its handler sees it."""
         return self.job if self.opened is None else self.opened
 
     def show(self, data: Mapping[str, Any], steps: list[Document] | None = None) -> None:
-        """Let the handler see other data than what is stored."""
+        """Show the handler other data than the stored data."""
         self.opened = self.shown.shown_with(data, steps)
 
     def encrypt_with(self, cipher: Cipher) -> None:
-        """What its handler finds out is to be encrypted."""
+        """Encrypt the results of the handler with this cipher."""
         self.cipher = cipher
 
     def redact_with(self, redactor: Redactor) -> None:
-        """These values must not be seen."""
+        """Redact the texts of the attempt with this redactor."""
         self.redactor = redactor
 
     def step_kept(self, entry: Document) -> None:
-        """A step is stored. The handler sees its result, and others see what is stored."""
+        """Add a stored step to the stored job. The handler sees its plain result, other readers its stored form."""
         if self.opened is not None:
             self.job.add_step(entry)
 
     # -- slots of limits -------------------------------------------------------------------------------------------
 
     def give_up_slots(self) -> list[Gate]:
-        """The slots that are free as soon as its handler has ended, before that is stored."""
+        """Give up the slots that are free as soon as the handler has ended, before the end is stored."""
         return self._give_up(lambda rule: not isinstance(rule, SequenceGate | Probe)) if self.gates else []
 
     def give_up_probes(self) -> list[Gate]:
-        """The slots of probes, which are free once their outcome has been counted."""
+        """Give up the slots of probes, which are free once their outcome has been counted."""
         return self._give_up(lambda rule: isinstance(rule, Probe)) if self.gates else []
 
     def give_up_gates(self) -> list[Gate]:
-        """All that is left: which job is next in a sequence is read from what is stored."""
+        """Give up the remaining gates after the end is stored: the next job of a sequence is read from stored jobs."""
         gates, self.gates = self.gates, []
         return gates
 
@@ -265,24 +265,25 @@ class ClaimedJob:
     # -- the lease, also in the heartbeat's threads ----------------------------------------------------------------
 
     def renewed(self, asked: float, until: float) -> None:
-        """The claim was renewed, as was asked for at that instant: it holds until then, if its slots do."""
+        """Note that the claim was renewed by a request of the instant `asked`: it holds to `until`, if its slots do."""
         with self._lock:
             self.renewed_at = asked
             self.valid_until = min(until, slots_until(self.gates))
 
     def slots_renewed(self, end: Callable[[float], float]) -> None:
-        """Its slots hold for longer; `end` tells how long a claim does. One that is over stays so."""
+        """Prolong the claim with its slots, which were renewed; `end` returns until when a claim holds. A claim that is
+        over stays so."""
         with self._lock:
             if StopReason.LOST not in self.stops and monotonic() < self.valid_until:
                 self.valid_until = min(end(self.renewed_at), slots_until(self.gates))
 
     def make_old(self) -> None:
-        """A clock that is moved by hand was moved: renew it at once."""
+        """Have the claim renewed at once, since the manual clock was moved."""
         self.renewed_at = float("-inf")
 
     @property
     def frozen(self) -> bool:
-        """Whether a transaction is under way that will write the document: it is not renewed meanwhile."""
+        """Whether a transaction is under way that will write the document: the claim is not renewed meanwhile."""
         return self.phase is not LeasePhase.RENEWED
 
     @property
@@ -290,27 +291,27 @@ class ClaimedJob:
         return self.phase is LeasePhase.COMMITTING
 
     def freeze(self) -> float:
-        """Its transaction begins; returns when (monotonic)."""
+        """Note that the job's transaction begins; return the instant (monotonic)."""
         with self._lock:
             self.phase = LeasePhase.FROZEN
             self.frozen_at = now = monotonic()
         return now
 
     def commit(self) -> None:
-        """Its transaction commits, or is known to have committed."""
+        """Note that the job's transaction commits, or is known to have committed."""
         with self._lock:
             if self.phase is LeasePhase.FROZEN:
                 self.phase = LeasePhase.COMMITTING
 
     def thaw(self) -> None:
-        """Its transaction is over."""
+        """Note that the job's transaction is over."""
         with self._lock:
             self.phase, self.frozen_at = LeasePhase.RENEWED, None
 
     # -- stopping, also in the heartbeat's threads -----------------------------------------------------------------
 
     def ask_to_stop(self, reason: StopReason, note: str = "") -> None:
-        """Tell its handler to stop. A process of its own is killed; `interrupt` does the rest on the event loop."""
+        """Tell the handler to stop. A process of its own is killed; `interrupt` does the rest on the event loop."""
         with self._lock:
             if reason is StopReason.CANCELLED:
                 self.cancel_reason = note
@@ -325,11 +326,11 @@ class ClaimedJob:
         if process is not None:
             process.kill()
         if self.task is not None and not self.task.done():
-            self.task.cancel()  # not to depend on hearing that the process is dead
+            self.task.cancel()  # without waiting for the message that the process is dead
 
     @property
     def stopping(self) -> bool:
-        """Whether the handler should come to an end."""
+        """Whether the handler should stop."""
         return bool(self.stops)
 
     @property
@@ -356,7 +357,7 @@ class ClaimedJobs:
         self._by_id: dict[DocumentId, ClaimedJob] = {}
 
     def add(self, claimed: ClaimedJob) -> None:
-        """Keep a claimed job. An older claim of it that this worker still acts on is lost: its handler is told so."""
+        """Add a claimed job. An older claim of it that this worker still acts on is lost: its handler is stopped."""
         before = self._by_id.get(claimed.id)
         self._by_id[claimed.id] = claimed
         if before is not None and before is not claimed:

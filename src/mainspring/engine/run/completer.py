@@ -1,4 +1,4 @@
-"""Writing the ends of attempts: a group commit.
+"""Stores the ends of attempts by group commit.
 
 Attempts that end while a write is in flight go out together in the next one. A worker that runs thousands of short jobs
 writes their ends by the hundred, and one that runs a few long ones adds no delay. Until its end is known to be stored,
@@ -30,39 +30,39 @@ logger = logging.getLogger("mainspring")
 
 _LARGEST = 1000
 _WRITERS = 2
-# Most errors pass, whatever they say; one that does not must not hold up the others for ever.
+# Most errors are transient; an end with a permanent one must not delay the others for ever.
 _TRIES = 6
 # From this many ends in one write on, their times are rounded to a common grid, so that jobs that ended alike at
 # about the same time end in one statement (one statement per job halves the rate).
 _CROWD = 24
 _GRID = timedelta(milliseconds=50)
 _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
-# The same where many workers crowd the server.
+# The longest wait, instead of _GATHER, if many workers contend.
 _PATIENCE = 0.1
 
 
 class EndListener(Protocol):
-    """What a worker does when attempts end."""
+    """The methods of a worker that are called when attempts end."""
 
     def slots_freed(self, gates: list[Gate], took: float | None) -> None:
-        """A job has ended, after so many seconds, and leaves its slots of limits."""
+        """Free the slots of limits of a job that has ended, after `took` seconds."""
 
     def attempt_ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        """The end of an attempt is stored."""
+        """Called when the end of an attempt is stored."""
 
     def run_ended(self, schedule_id: str) -> None:
-        """The end of a run is stored whose schedule waits for it."""
+        """Called when the end of a run is stored and its schedule waits for that."""
 
     def due_again(self, delay: float) -> None:
-        """A job of this worker is due again after so many seconds."""
+        """Called when a job of this worker is due again after so many seconds."""
 
     @property
     def contended(self) -> bool:
-        """Whether many workers crowd the server: fewer and larger writes serve all of them best."""
+        """Whether many workers contend: fewer and larger writes serve all of them best."""
 
 
 class Completer:
-    """Takes endings from the executor and stores them, each exactly once."""
+    """Takes outcomes from the executor and stores them, each exactly once."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Completer:
         return len(self._waiting)
 
     def add(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        """Store this ending as soon as possible."""
+        """Store this outcome as soon as possible."""
         if isinstance(ending, Released) and ending.started and claimed.guarantee == AT_MOST_ONCE:
             stopped = "Its worker was stopped, or lost its claim, before the handler had finished."
             ending = Abandoned(may_have_run(stopped, claimed.id))
@@ -108,7 +108,7 @@ class Completer:
             writer.add_done_callback(self._writers.discard)
 
     async def drain(self) -> None:
-        """Wait until everything is stored."""
+        """Wait until all ends are stored."""
         while self._writers:
             await asyncio.wait(list(self._writers))
 
@@ -122,7 +122,7 @@ class Completer:
                 if taken:
                     await self._write(taken)
         finally:
-            # In the same step in which nothing was found waiting: whatever ends from here on needs a new write loop.
+            # In the same step of the event loop in which no end was waiting: a later end starts a new write loop.
             self._loops -= 1
 
     async def _write(self, taken: list[tuple[ClaimedJob, Outcome, datetime]]) -> None:
@@ -133,7 +133,7 @@ class Completer:
             self._in_flight -= len(taken)
 
     async def _gather(self) -> None:
-        """There is a crowd: wait a moment for more to end, unless everything that was claimed has ended."""
+        """Wait a moment for more attempts to end, since many do, unless all claimed jobs have ended."""
         patience, enough = (_PATIENCE, _LARGEST) if self._listener.contended else (_GATHER, _ENOUGH)
         until = monotonic() + patience
         while len(self._waiting) < enough and len(self._waiting) + self._in_flight < len(self._claimed_jobs):
@@ -169,8 +169,8 @@ class Completer:
         for (claimed, _, _), finish, ending in zip(taken, finishes, endings, strict=True):
             try:
                 self._done(claimed, ending, finish)
-            except Exception:  # the ends of the others are stored, too, and have to be told of
-                logger.exception("The end of job %s is stored, but not all of the worker could be told", claimed.id)
+            except Exception:  # the ends of the other jobs are stored too, and have to be announced
+                logger.exception("The end of job %s is stored, but a part of the worker failed on it", claimed.id)
 
     def _finish(self, claimed: ClaimedJob, ending: Outcome, ended: datetime, crowd: bool) -> Finish:
         started = claimed.started_at or ended

@@ -1,7 +1,7 @@
-"""What a handler is given: the facts of its job, and what it can do about it.
+"""The context that a handler receives: the facts of its job, and the actions that it can take.
 
-`JobContext` is the async one, `BlockingJobContext` its face for sync handlers. Both speak to an `Agent`: the worker
-itself, or, in a process of its own, the pipe to the worker.
+`JobContext` is for async handlers, `BlockingJobContext` for sync ones. Both send their requests to an `Agent`: the
+worker itself, or, in a process of its own, the pipe to the worker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Agent(Protocol):
 
 
 class Noted:
-    """What `progress()` and `log()` return: nothing, but it may be awaited."""
+    """The return value of `progress()` and `log()`: it holds nothing, and may be awaited."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -91,7 +91,7 @@ class _Facts(ContextMarker):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for the outside to know this job by: the same over all attempts, and when it is run again by hand."""
+        """A key by which other systems recognise this job: the same in all attempts, also after a retry by hand."""
         return self._agent.idempotency_key
 
     @property
@@ -116,7 +116,7 @@ class _Facts(ContextMarker):
         return self._agent.is_stopping()
 
     def progress(self, percent: float, note: str | None = None) -> Noted:
-        """Say how far the job is, 0 to 100. Stored within about half a second; need not be awaited."""
+        """Set the progress of the job, 0 to 100. Stored within about half a second; need not be awaited."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
             raise ConfigurationError(f"progress is a number from 0 to 100, not {percent!r}.")
         self._agent.note_progress(float(percent), None if note is None else str(note))
@@ -134,14 +134,14 @@ class JobContext(_Facts):
     __slots__ = ()
 
     async def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
-        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        """Schedule a child job, with the options of `Scheduler.schedule`. The child knows its parent's id."""
         return await self._agent.schedule(name, data, options)
 
     async def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
 
-        The function may be async; a plain one is called on the event loop, as any call would be. The result is stored
-        by a majority when this returns, and is what was stored: a tuple comes back as a list, always.
+        The function may be async; a plain one is called on the event loop, as any call would be. A majority of the
+        replica set has stored the result when this returns. It returns the stored value: a tuple is always a list.
         """
         return await self._agent.steps.run(name, function, args, kwargs)
 
@@ -168,7 +168,7 @@ class BlockingTransaction:
 
 
 class BlockingJobContext(_Facts):
-    """The context of a sync handler: the same, and what it does it waits for."""
+    """The context of a sync handler: the same methods, and each blocks until it is done."""
 
     __slots__ = ("_portal",)
 
@@ -177,15 +177,15 @@ class BlockingJobContext(_Facts):
         self._portal = portal
 
     def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
-        """Schedule a child job; takes what `Scheduler.schedule` takes. The child knows its parent's id."""
+        """Schedule a child job, with the options of `Scheduler.schedule`. The child knows its parent's id."""
         plain = {key: unwrap(value) for key, value in options.items()}
         return self._portal.call(self._agent.schedule(name, data, plain))
 
     def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a step of the job once: its result is kept, and the next attempt gets it without running it again.
 
-        The function runs in the handler's thread. The result is stored by a majority when this returns, and is what
-        was stored: a tuple comes back as a list, always.
+        The function runs in the handler's thread. A majority of the replica set has stored the result when this
+        returns. It returns the stored value: a tuple is always a list.
         """
         return self._agent.steps.run_blocking(name, function, args, kwargs, self._portal.call)
 

@@ -1,4 +1,4 @@
-"""The worker's side of a running handler: carries out what its context is asked for, in this process."""
+"""The worker's side of a handler's context: carries out the handler's requests in this process."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from mainspring.store.connection import Document
 from mainspring.store.jobs.finish import Finish
 from mainspring.store.jobs.transactions import Transaction
 
-# Between two tries to store the result of a step.
+# The pause between two tries to store the result of a step, in seconds.
 _PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ChildScheduling:
-    """How jobs are scheduled from a handler."""
+    """The functions by which a handler schedules child jobs."""
 
     schedule: Callable[[Named, Any, dict[str, Any]], Awaitable[Job]]
     draft: Callable[[Named, Any, dict[str, Any]], Awaitable[Draft]]
     """Checks a job that another process is to store in its transaction."""
     announce: Callable[[Document, Job], None]
-    """Tells of a job that is stored."""
+    """Announces a job that is stored."""
 
 
 class ContextBackend:
@@ -61,11 +61,11 @@ class ContextBackend:
         self._enqueuer = enqueuer
         self.used_transaction = False
         self.told_to_stop = False
-        """Whether the handler has asked if it should stop, and knows that it should."""
+        """Whether the handler has asked if it should stop, and was told that it should."""
         self.committed: Completed | None = None
         self._steps: Steps | None = None
         self.result_note: str | None = None
-        """Why the result that a process has sent over is not all of what its handler returned."""
+        """Why the result that a process has sent differs from the one that its handler returned."""
 
     def note_progress(self, percent: float, note: str | None) -> None:
         note = None if note is None else self._claimed.redactor.text(note)
@@ -86,7 +86,7 @@ class ContextBackend:
         return await self._enqueuer.draft(name, data, self._of_child(options))
 
     def made(self, document: Document, job: Job) -> None:
-        """The handler's own process has stored a child job."""
+        """Announce a child job that the handler's own process has stored."""
         self._enqueuer.announce(document, job)
 
     def _of_child(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class ContextBackend:
         return self._steps
 
     def begin_again(self) -> None:
-        """The handler is run again within the same attempt."""
+        """Let the handler run again within the same attempt."""
         if self._steps is not None:
             self._steps.begin_again()
 
@@ -117,7 +117,7 @@ class ContextBackend:
         return entry
 
     async def _keep_step(self, name: str, result: Any) -> dict[str, Any]:
-        """Store a step; again, while the server cannot be reached and the claim holds: what it has done is done."""
+        """Store a step. Try again while the server cannot be reached and the claim holds: the step has been run."""
         claimed = self._claimed
         sealed = None if claimed.cipher is None else claimed.cipher.encrypt_step(claimed.job.document, name, result)
         stored, key_id = (result, None) if sealed is None else (sealed.to_document(), sealed.key_id)
@@ -156,15 +156,16 @@ class ContextBackend:
         self.committed = transaction.completion
 
     def thaw(self, completed: Completed | None) -> None:
-        """A transaction in the handler's own process is over; `completed` tells what it has committed."""
+        """End the freeze after a transaction in the handler's own process; `completed` is the outcome it committed."""
         self._claimed.thaw()
         self.used_transaction = True
         self.committed = completed
 
     async def freeze(self) -> None:
-        """Keep the heartbeat off the document while the transaction lasts: a renewal in between would conflict.
+        """Keep the heartbeat from writing the document during the transaction: a renewal in between would conflict.
 
-        It has half a lease at least. That the job has been started is noted, too: later this would conflict as well.
+        The transaction has half a lease at least. This also notes that the job has been started: that write would
+        conflict later, too.
         """
         claimed = self._claimed
         asked = claimed.freeze()

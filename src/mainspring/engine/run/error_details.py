@@ -1,4 +1,4 @@
-"""What went wrong in a handler, in the form in which it is kept with its job."""
+"""The errors of handlers, in the form in which they are stored with their jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HandlerTimeout(Exception):
 
 
 class RemoteError(Exception):
-    """What a handler raised in its process. `cause` is the exception itself where it could be sent over."""
+    """An error of a handler in its own process. `cause` is the exception itself, if it could be sent to the worker."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RemoteError(Exception):
 
 
 def describe(error: BaseException) -> JobError:
-    """An exception as it is kept with the job. Never raises, whatever code of the exception itself does."""
+    """An exception as it is stored with the job. Never raises, even if code of the exception itself does."""
     try:
         return _described(error)
     except BaseException:
@@ -48,7 +48,7 @@ def describe(error: BaseException) -> JobError:
 
 
 def told(error: BaseException) -> str:
-    """An exception in a line of the log. Never raises."""
+    """An exception as text for the log. Never raises."""
     try:
         return repr(error)
     except BaseException:
@@ -75,13 +75,13 @@ def _described(error: BaseException) -> JobError:
 
 
 def _name_of(kind: type[BaseException]) -> str:
-    """What a type of errors is called where jobs are shown: Python's own and Mainspring's by their names alone."""
+    """The name of an error's type as jobs show it: of Python's own and Mainspring's types without the module."""
     ours = kind.__module__ == "builtins" or kind.__module__.partition(".")[0] == "mainspring"
     return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def details_of(error: BaseException) -> Mapping[str, Any] | None:
-    """What an exception tells beside its message: a mapping that it carries as `details`, in plain values."""
+    """The details of an exception beside its message: its attribute `details`, if it is a mapping, in plain values."""
     try:
         details = getattr(error, "details", None)
         return plain_details(details) if isinstance(details, Mapping) and details else None
@@ -90,7 +90,7 @@ def details_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def _stack(error: BaseException) -> str:
-    """The last calls that led to an error and to those behind it; it says so where there were more."""
+    """The last calls that led to an error and to the errors behind it; the text says so if there were more."""
     text = "".join(traceback.format_exception(error, limit=-_CALLS))
     deepest = max(len(list(traceback.walk_tb(one.__traceback__))) for one in _chain(error))
     return f"… (cut: the last {_CALLS} of {deepest:,} calls)\n{text}" if deepest > _CALLS else text

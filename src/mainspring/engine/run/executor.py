@@ -1,8 +1,8 @@
-"""Running one claimed job, from its document to its ending.
+"""Runs one claimed job, from its document to its outcome.
 
-The steps: find the arguments, announce the start, call the handler where it belongs (event loop, thread or process)
-within its timeout, and decide on one ending, in one place (`_judge`). Nothing here writes to the database, and nothing
-a handler does escapes from here: an ending holds plain values only, whatever the handler has returned or raised.
+The steps: find the arguments, announce the start, call the handler in its place (event loop, thread or process) within
+its timeout, and decide on one outcome, in one place (`_judge`). The executor writes no outcome to the database, and no
+value or exception of a handler escapes from it: an outcome holds plain values only.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ logger = logging.getLogger("mainspring")
 Middleware = Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 _RERUNS = 20
-# How long a handler that was told to stop may take to do so before it is left behind.
+# The seconds that a handler has to stop after it was told to, before it is left behind.
 _STOP_GRACE = 5.0
 
 
 class Executor:
-    """Runs claimed jobs; `began` is told of each attempt. Given all it needs; knows nothing of the scheduler."""
+    """Runs claimed jobs, and calls `began` for each attempt. It receives its collaborators, never the Scheduler."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class Executor:
         self.processes = Processes(store, settings)
 
     async def run(self, claimed: ClaimedJob) -> Outcome:
-        """Run a job to its ending. Never raises."""
+        """Run a job to its outcome. Never raises."""
         try:
             return await self._run(claimed)
         except BaseException as error:
-            # Code of the handler's own: what it returned or raised did so again when it was looked at.
+            # Reading the handler's result or exception runs code of the handler's own, which has raised.
             logger.error("The end of the attempt at job %s raised %s; the job fails", claimed.id, type(error).__name__)
-            return Failed(JobError(type(error).__qualname__, "What the attempt ended with cannot be looked at."))
+            return Failed(JobError(type(error).__qualname__, "The attempt's result or exception cannot be read."))
 
     async def _run(self, claimed: ClaimedJob) -> Outcome:
         if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
-            return Released()  # the fence, or the cancellation, decides what it becomes
+            return Released()  # the fence, or the cancellation, decides the outcome
         started = monotonic()
         claimed.begin(started, self._store.clock.at(started))
         self._began(claimed)
@@ -120,16 +120,16 @@ class Executor:
 
     @staticmethod
     def _counts_from_its_start(claimed: ClaimedJob) -> bool:
-        """Whether the start must be known before it happens: the job may be started once only, or was claimed by a
+        """Whether the start must be stored before it happens: the job may be started once only, or was claimed by a
         worker that died, so that another crash must use an attempt, however soon it comes."""
         return claimed.guarantee == AT_MOST_ONCE or claimed.job.suspect
 
     async def _begin(self, claimed: ClaimedJob) -> bool:
-        """Let it be known that a job that was claimed ahead is started now. Whether it may be."""
+        """Store that a job that was claimed ahead is started now; return whether it may be."""
         try:
             begun = await self._store.claims.begin(claimed.id, claimed.token)
         except (asyncio.CancelledError, Exception):
-            return False  # it has not been started, whatever is known of that
+            return False  # the job has not been started, whether that write went through or not
         claimed.start_noted()
         return begun and not claimed.stopping and monotonic() < claimed.valid_until
 
@@ -138,7 +138,7 @@ class Executor:
         await self.processes.close()
 
     async def _attempt(self, claimed: ClaimedJob, agent: ContextBackend, timeout: float | None) -> Any:
-        """Call the handler; again, without costing an attempt, when its transaction met a passing conflict."""
+        """Call the handler; call it again, within the same attempt, if its transaction met a transient conflict."""
         rerun = 0
         while True:
             try:
@@ -189,14 +189,14 @@ class Executor:
         return result
 
     async def _in_thread(self, claimed: ClaimedJob, function: Callable[[], Any]) -> Any:
-        """Wait for a thread; leave it behind when its claim is lost, or when it ignores that it should stop."""
+        """Wait for a handler's thread; leave it behind if its claim is lost, or if it ignores that it should stop."""
         future = self._threads.run(function)
         while not future.done():
             try:
                 await asyncio.wait({future})
             except asyncio.CancelledError:
                 if claimed.cancelled and not (claimed.lost or claimed.released):
-                    continue  # it sees is_cancelled and ends when it can
+                    continue  # the handler sees is_cancelled and ends when it can
                 if not claimed.lost:
                     await asyncio.wait({future}, timeout=_STOP_GRACE if claimed.timed_out else 0.2)
                 if not future.done():
@@ -230,7 +230,7 @@ class Executor:
         if not done:
             logger.error("The handler of job %s ignores its cancellation; it is left behind", claimed.id)
         elif not task.cancelled():
-            task.exception()  # whatever it was, the timeout is what counts
+            task.exception()  # mark it as retrieved: the timeout decides, not the exception
         raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
 
     def _judge_return(self, claimed: ClaimedJob, agent: ContextBackend, result: Any) -> Outcome:
@@ -241,14 +241,14 @@ class Executor:
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
         if claimed.released and agent.told_to_stop:
-            return Released(started=True)  # it has come back because it was asked to, not because it was done
+            return Released(started=True)  # the handler returned because it was told to stop, before it was done
         if claimed.guarantee == EXACTLY_ONCE:
             return Failed(not_committed())
         result, note = encode_result(result, self._settings.max_result)
         return Completed(result, note or (agent.result_note if result is None else None))
 
     def _judge(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
-        """How an attempt ends that did not return."""
+        """The outcome of an attempt whose handler raised."""
         if agent.committed is not None:
             said = claimed.redactor.text(told(error))
             logger.error(
@@ -266,7 +266,7 @@ class Executor:
         if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
             return Released(started=True)
         if isinstance(error, KeyMissing):
-            return Released()  # it was there when the job was claimed; now the job waits for a worker that has it
+            return Released()  # the key is gone since the claim: the job waits for a worker that has it
         if isinstance(error, Signal):
             return self._signal(claimed, error)
         return self._failure(claimed, error)
@@ -287,7 +287,7 @@ class Executor:
     def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
         described, cause = describe(error), _cause(error)
         if isinstance(cause, BadArguments | StepError | Undecryptable):
-            # The same would be refused again, after the same step has been run again.
+            # A retry would be refused for the same reason, after the same step has been run again.
             return Failed(described, _outage(cause))
         if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:
             return Failed(may_have_run(described.message, claimed.id))
@@ -304,13 +304,13 @@ class Executor:
             try:
                 delay = policy.delay_before(tries, random.random())
             except Exception as broken:
-                logger.error("The retry delay of job %s cannot be computed (%s); 5 s it is", claimed.id, told(broken))
+                logger.error("The retry delay of job %s cannot be computed (%s); 5 s is used", claimed.id, told(broken))
                 delay = 5.0
         return Retried(delay, described, _outage(error))
 
 
 class JobTask(asyncio.Task[Outcome]):
-    """The task of one attempt. It knows how often it was cancelled by the handler that it runs."""
+    """The task of one attempt. It counts the cancellations that come from its own handler."""
 
     by_itself = 0
 
@@ -320,14 +320,15 @@ class JobTask(asyncio.Task[Outcome]):
 
 
 def _cancelled_from_outside() -> bool:
-    """Whether this very task was cancelled (the event loop is ending), and neither by its own handler nor something
-    that the handler awaited."""
+    """Whether the current task itself was cancelled (the event loop is ending), and not by its own handler, nor only an
+    awaitable of the handler."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > (task.by_itself if isinstance(task, JobTask) else 0)
 
 
 async def _outcome(call: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """What a call returns, or raises to end the program: a task that raised that would end the event loop."""
+    """The result of a call, or the KeyboardInterrupt or SystemExit that it raised: a task that raised one would end the
+    event loop."""
     try:
         return await call, None
     except (KeyboardInterrupt, SystemExit) as error:
@@ -347,16 +348,16 @@ def _bounded(delay: timedelta) -> float:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the handler itself has raised, in whichever process it ran."""
+    """The exception that the handler itself has raised, in this process or in its own."""
     return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
 
 
 def _outage(error: BaseException) -> bool | None:
-    """What an error says of an outage of what the job needs."""
+    """Whether an error means an outage of the job's dependency; None if it says nothing about that."""
     said = getattr(error, "outage", True)
     return said if said is None or isinstance(said, bool) else True
 
 
 def _was_stopped(error: BaseException) -> bool:
-    """Whether this is how a handler ends that the worker has interrupted: cancelled, or its process killed."""
+    """Whether an error is that of a handler which the worker has interrupted: cancelled, or its process killed."""
     return isinstance(error, asyncio.CancelledError) or (isinstance(error, RemoteError) and error.type == PROCESS_DIED)

@@ -1,4 +1,4 @@
-"""Which policy counts for a job: its own, its handler's, or the scheduler's default, in that order."""
+"""The policy in force for a job: its own, its handler's, or the scheduler's default, in that order."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Policies:
             try:
                 return Retry.from_document(stored)
             except (ConfigurationError, TypeError):
-                return declared  # another program wrote it, and it is no policy
+                return declared  # another program wrote a document that is no policy
         return declared
 
     def guarantee(self, job: StoredJob, handler: Handler | None) -> str:
-        """The guarantee that counts for a job."""
+        """The guarantee in force for a job."""
         return job.guarantee or (handler.guarantee if handler is not None else None) or AT_LEAST_ONCE
 
     def once(self, job: StoredJob) -> bool:
@@ -44,7 +44,7 @@ class Policies:
         return self.guarantee(job, self._handlers.get(job.name)) == AT_MOST_ONCE
 
     def attempts(self, job: StoredJob) -> int:
-        """How often a job may be tried."""
+        """The number of attempts that a job may have."""
         handler = self._handlers.get(job.name)
         if self.guarantee(job, handler) == AT_MOST_ONCE:
             return 1
@@ -53,7 +53,7 @@ class Policies:
         return self.retry(job, handler).attempts
 
     def timeout(self, job: StoredJob, handler: Handler) -> float | None:
-        """Seconds that an attempt may take; None for no limit."""
+        """The seconds that an attempt may take; None for no limit."""
         if job.timeout is not None:
             return job.timeout
         return handler.timeout if handler.timeout is not None else self._timeout

@@ -52,7 +52,7 @@ class Child:
 
     @property
     def lives(self) -> bool:
-        """Whether the process is there, also where its end has not been heard of yet."""
+        """Whether the process is alive; False also if it has died and its last message has not arrived yet."""
         return not self.dead and self._process.is_alive()
 
     async def ready(self) -> None:
@@ -129,7 +129,8 @@ class Processes:
         self._threads = Threads("mainspring-child-send")
 
     async def prepare(self, claimed: ClaimedJob, *, alone: bool) -> None:
-        """Get a child ready for a job; `alone`: a new one that serves no other. Its start is not the job's time."""
+        """Get a child ready for a job; `alone`: a new one that serves no other. Its start does not count for the job's
+        timeout."""
         while self._idle and not alone:
             child = self._idle.pop()
             if child.lives:
@@ -154,7 +155,7 @@ class Processes:
             await self._send(child, self._job(claimed))
             kind, *rest = await self._until_ended(child, agent)
         except BaseException as error:
-            child.kill()  # its work is unknown, and no other job may wait behind it
+            child.kill()  # it may still be at work, and no other job may wait behind it
             if isinstance(error, OSError | ValueError):
                 message = f"The handler's process could not be reached: {error}"
                 raise RemoteError(PROCESS_DIED, message, None) from error
@@ -169,7 +170,7 @@ class Processes:
         return result
 
     def give_back(self, claimed: ClaimedJob) -> None:
-        """Take a child back that was prepared but not used."""
+        """Take back a child that was prepared but not used."""
         if isinstance(claimed.process, Child):
             self._put_back(claimed, claimed.process)
 
@@ -204,7 +205,7 @@ class Processes:
         )
 
     async def _until_ended(self, child: Child, agent: ContextBackend) -> Any:
-        """Serve the child's requests until its job has ended; returns the message that says how."""
+        """Serve the child's requests until its job has ended; return the message that says how."""
         while True:
             message = await child.messages.get()
             if message[0] in ("result", "raised", "died"):
@@ -232,7 +233,7 @@ class Processes:
             agent.thaw(rest[0])
 
     async def _keys(self, key_ids: tuple[str, ...]) -> dict[str, bytes]:
-        """The keys that a child needs for what it stores itself: those of these ids, or the one that seals."""
+        """The keys that a child needs for values that it stores itself: those of these ids, or the current key."""
         ring = self._store.cipher.ring
         return (
             {key_id: key for key_id in key_ids if (key := ring.get(key_id)) is not None}
@@ -241,7 +242,7 @@ class Processes:
         )
 
     async def _send(self, child: Child, message: Any) -> None:
-        """Send a message beside the event loop: a process that does not read must not stop all others."""
+        """Send a message from a thread: a process that does not read must not block the event loop."""
         await self._threads.run(lambda: child.send(message))
 
     async def _answer(self, child: Child, request: int, work: Any) -> None:
@@ -253,7 +254,7 @@ class Processes:
             await self._send(child, reply)
         except OSError:
             raise
-        except Exception:  # it cannot be pickled
+        except Exception:  # the reply cannot be pickled
             what = told(reply[2]) if reply[2] is not None else type(reply[1]).__name__
             await self._send(child, (request, None, RuntimeError(what)))
 

@@ -1,4 +1,4 @@
-"""How many jobs run at once, and the few that wait here for a slot."""
+"""The slots of a worker: it runs `concurrency` jobs at once, and a few claimed jobs wait for a slot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORGET = 0.05
 
 
 class Slots:
-    """Starts claimed jobs as slots become free. `on_room` is told after each end how many claimed jobs still wait."""
+    """Starts claimed jobs as slots become free. After each end, `on_room` receives the number of waiting jobs."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Slots:
         self._closed = False
         self._ended_count = 0
         self.duration = 1.0
-        """The usual time that a job takes, in seconds; recent ones count most."""
+        """The usual time that a job takes, in seconds: a moving average."""
 
     @property
     def free(self) -> int:
@@ -47,11 +47,11 @@ class Slots:
 
     @property
     def queued(self) -> int:
-        """How many claimed jobs have not been started."""
+        """The number of claimed jobs that have not been started."""
         return len(self.waiting) + len(self._parking)
 
     def admit(self, claimed_jobs: Iterable[ClaimedJob]) -> None:
-        """Run these, as soon as there are slots, in this order."""
+        """Run these jobs in this order, as soon as there are slots."""
         for claimed in claimed_jobs:
             claimed.wait()
             self.waiting.append(claimed)
@@ -61,12 +61,12 @@ class Slots:
             self._start()
 
     def close(self) -> None:
-        """Start nothing any more; what waits, or is still admitted, is given back."""
+        """Start no more jobs; give back the jobs that wait, and those that are admitted later."""
         self._closed = True
         self.give_back_waiting()
 
     def give_back_waiting(self, older_than: float = float("inf")) -> int:
-        """Release jobs that have not been started: all, or those claimed before an instant."""
+        """Release jobs that have not been started: all, or those claimed or renewed before an instant."""
         return self.give_back(lambda claimed: claimed.renewed_at < older_than)
 
     def give_back_parked(self) -> None:
@@ -74,13 +74,13 @@ class Slots:
         self.give_back(lambda claimed: claimed.state is ClaimState.PARKED)
 
     def give_back(self, which: Callable[[ClaimedJob], bool]) -> int:
-        """Release those of the jobs that have not been started."""
+        """Release the jobs that `which` accepts and that have not been started; return their number."""
         chosen = [claimed for claimed in self.waiting if which(claimed)]
         if chosen:
             gone = set(chosen)
             self.waiting = deque(claimed for claimed in self.waiting if claimed not in gone)
         chosen += self._parking.take_all(which)
-        for claimed in chosen:  # at the end: what they leave free, others take at once
+        for claimed in chosen:  # last, since other jobs take the freed slots at once
             self._completer.add(claimed, Released())
         return len(chosen)
 
@@ -88,7 +88,7 @@ class Slots:
         while self.waiting and len(self.running) < self.concurrency:
             claimed = self.waiting.popleft()
             if claimed.lost or claimed.cancelled or monotonic() >= claimed.valid_until:
-                self._completer.add(claimed, Released())  # the fence, or the cancellation, decides what it becomes
+                self._completer.add(claimed, Released())  # the fence, or the cancellation, decides its outcome
                 continue
             self.running.add(claimed)
             task = JobTask(self._executor.run(claimed))
@@ -103,7 +103,7 @@ class Slots:
             weight = max(_FORGET, 1 / self._ended_count)
             self.duration += (claimed.took - self.duration) * weight
         if claimed.state is not ClaimState.RUNNING:
-            return  # it did not stop when it should, and was given back long ago
+            return  # the job did not stop when it should, and was given back long ago
         self.running.discard(claimed)
         self._completer.add(claimed, ending)
         if self.waiting:
@@ -112,8 +112,8 @@ class Slots:
 
 
 def _ending(task: asyncio.Task[Outcome]) -> Outcome:
-    """How a task has ended; a slot comes free whatever that is."""
+    """The outcome of a task. Never raises: the slot must become free in any case."""
     if task.cancelled():
-        return Released()  # before its first step: the handler never ran
+        return Released()  # cancelled before its first step: the handler never ran
     error = task.exception()
     return task.result() if error is None else Failed(describe(error))

@@ -1,8 +1,8 @@
 """The steps of one handler's run: each is run once, and its result is kept with the job for the attempts that follow.
 
-Both agents use it, in the worker and in a process of the handler's own; how a result is stored is theirs. A step that
-raises keeps nothing. What is returned is always what was stored, so that the first run and the next attempt see the
-same. The result of a step that was run is stored before anything goes on, whatever is cancelled meanwhile.
+Both agents use it, in the worker and in a process of the handler's own; each stores results in its own way. A step that
+raises keeps nothing. A step always returns the stored value, so that the first run and the next attempt see the same.
+The result of a step that was run is stored before the handler goes on, even if it is cancelled meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.store.codec import MAX_STEPS, MAX_STEPS_SIZE, encode_step, size_
 from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
 
-# How long a handler that is cancelled waits for a result that is just being stored.
+# The seconds that a cancelled handler waits for a result that is being stored.
 _LAST_WRITE = 1.0
 
 IN_TRANSACTION = (
@@ -30,7 +30,7 @@ IN_TRANSACTION = (
 COMPLETED = "The job has completed in its transaction; a step after that would never be needed."
 
 Keep = Callable[[str, Any], Awaitable[Document]]
-"""Stores the result of a step durably and returns its entry; raises ClaimLost when the job is not ours any more."""
+"""Stores the result of a step durably and returns its entry; raises ClaimLost if the claim is lost."""
 
 
 class Steps:
@@ -44,18 +44,18 @@ class Steps:
         self._running = 0
         self._size = size_of_steps(self._entries)
         self.closed: str | None = None
-        """Why no step can be run now, if none can."""
+        """The reason why no step can be run now, if there is one."""
 
     def begin_again(self) -> None:
-        """The handler is run again within the same attempt: it may name its steps anew."""
+        """Allow the names of the steps again, since the handler is run again within the same attempt."""
         self._used.clear()
 
     def note(self, entry: Document) -> None:
-        """A step was kept: the handler's next run finds it."""
+        """Add a stored step, for the handler's next run to find."""
         self._entries.append(entry)
 
     async def run(self, name: str, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """The result of a step: what is kept of it, or else what the function returns, plain or awaited."""
+        """The result of a step: the kept one, or else the result of the function, plain or awaited."""
         with self._named(name, function) as kept:
             if kept is not None:
                 return deepcopy(kept["result"])
@@ -72,7 +72,7 @@ class Steps:
         kwargs: Mapping[str, Any],
         wait: Callable[[Awaitable[Any]], Any],
     ) -> Any:
-        """The same for a sync handler: the function runs in its thread, and `wait` waits for the event loop."""
+        """Run a step of a sync handler: the function runs in its thread, and `wait` waits for the event loop."""
         with self._named(name, function) as kept:
             if kept is not None:
                 return deepcopy(kept["result"])
@@ -83,7 +83,7 @@ class Steps:
             return wait(self.keep(name, outcome))
 
     async def keep(self, name: str, outcome: Any) -> Any:
-        """Store a result, and return it as it will be read again."""
+        """Store a result, and return it as a later read will find it."""
         result, size = encode_step(name, outcome, self._limit)
         if self._size + size > MAX_STEPS_SIZE:
             raise StepError(
@@ -96,7 +96,7 @@ class Steps:
 
     @contextmanager
     def _named(self, name: str, function: object) -> Iterator[Document | None]:
-        """What is kept under a name, which is taken from here on, unless nothing comes of it."""
+        """The entry kept under a name, if any. The name is used from here on, unless the step raises."""
         self._check(name, function)
         kept = next((one for one in self._entries if isinstance(one, Mapping) and one.get("name") == name), None)
         if kept is None and len(self._entries) + self._running >= MAX_STEPS:
@@ -131,7 +131,7 @@ class Steps:
 
 
 async def _to_its_end(write: Awaitable[Any]) -> Any:
-    """Wait for a write that is to go through also when the handler is cancelled meanwhile."""
+    """Wait for a write that must go through even if the handler is cancelled meanwhile."""
     task = asyncio.ensure_future(write)
     try:
         return await asyncio.shield(task)

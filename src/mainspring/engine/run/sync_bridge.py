@@ -1,4 +1,4 @@
-"""Calling the event loop from a thread, for sync handlers and for the blocking face."""
+"""Calls the event loop from a thread, for sync handlers and for the blocking Scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Runs awaitables on a loop that runs in another thread, and waits for them here."""
+    """Runs awaitables on a loop of another thread, and blocks the calling thread until they are done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -26,7 +26,7 @@ class Portal:
             running = None
         if running is self.loop:
             if asyncio.iscoroutine(awaitable):
-                awaitable.close()  # it will never be awaited, and need not warn of that
+                awaitable.close()  # so that Python does not warn that it was never awaited
             raise MainspringError("This blocks and was called on the event loop; use the async form and await it.")
 
         async def carry_out() -> T:

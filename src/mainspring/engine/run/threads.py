@@ -1,6 +1,6 @@
 """Threads for sync handlers, in the worker and in processes of their own.
 
-A pool that grows by need and can give a thread up: one whose handler ignores its timeout is left behind and replaced.
+The pool grows on demand and can abandon a thread: one whose handler ignores its timeout is left behind and replaced.
 The threads are daemons, so that a handler that never returns cannot keep the process from ending.
 """
 
@@ -19,7 +19,7 @@ Work = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop
 
 
 class Threads:
-    """Runs functions in threads; as many at once as are asked for."""
+    """Runs functions in threads, all of them at once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class Threads:
         self._closed = False
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Start a function in a thread; the future can be left behind without harm."""
+        """Start a function in a thread; the caller may drop the future without harm."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
@@ -56,7 +56,7 @@ class Threads:
             except queue.Empty:
                 with self._lock:
                     if not self._idle:
-                        continue  # work has just been promised to this thread
+                        continue  # run() has just assigned work to this thread
                     self._idle -= 1
                 return
             if work is None:
@@ -85,4 +85,4 @@ def _carry_out(function: Callable[[], Any], future: asyncio.Future[Any], loop: a
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        pass  # the loop is closed: no task waits for this any more
+        pass  # the loop is closed: no task waits for the outcome

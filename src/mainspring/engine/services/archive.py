@@ -1,8 +1,8 @@
-"""The archive hook: a function of the user's that is given finished jobs before they are deleted.
+"""The archive hook: a function of the user's that receives finished jobs before they are deleted.
 
-`remove_finished` is the one way in which finished jobs are deleted other than by hand: the hook first, then the
-deletion. Keeps true: what the hook has refused stays, and a process without the hook deletes nothing while others have
-one. The hook may see a job again, after a crash between the two; never does it miss one.
+Except for deletions by hand, finished jobs reach the hook first and are deleted then (`remove_finished`, `Pruner`).
+Invariants: jobs that the hook has refused stay, and a process without the hook deletes nothing while other processes
+have one. The hook may see a job again, after a crash between the two; it never misses one.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Archive:
         self._hook = hook
 
     async def announce(self, store: Store) -> None:
-        """Note for all processes that finished jobs are archived before they are deleted."""
+        """Store a mark for all processes that finished jobs are archived before they are deleted."""
         if self._hook is not None:
             await store.workers.lock(_MARK, _MARK, _MARK_KEPT)
 
     async def is_elsewhere(self, store: Store) -> bool:
-        """Whether this process must not delete, since only others have the hook."""
+        """Whether this process must not delete finished jobs, since only other processes have the hook."""
         return self._hook is None and await store.workers.locked(_MARK)
 
     async def give(self, jobs: list[Job]) -> None:
-        """Hand jobs to the hook, if there is one. Raises ArchiveError when it does not take them."""
+        """Hand jobs to the hook, if there is one. Raises ArchiveError if the hook raises."""
         if self._hook is None or not jobs:
             return
         try:

@@ -1,4 +1,4 @@
-"""Following changes: one change stream for all followers in this process, and one more for each that catches up.
+"""The feed of changes: one change stream for all followers in this process, and one more for each that catches up.
 
 A new follower joins the shared feed. A follower that comes back reads on a stream of its own from its old place, joins
 the shared feed when it is close to now, reads on until it meets the changes that the feed has kept for it since, and
@@ -23,10 +23,10 @@ from mainspring.store.views.change_stream import ChangeReader, HistoryLost
 logger = logging.getLogger("mainspring")
 
 MOST_KEPT = 1000
-"""How many changes wait for a reader before he is let go."""
-# How many wait before the stream makes a pause for those who read, and of how many turns of the event loop.
+"""The most changes that wait for a reader; a reader with more is dropped."""
+# The waiting changes at which the stream pauses for its readers, and the longest pause, in turns of the event loop.
 _CROWD, _TURNS = MOST_KEPT // 10, 10
-# How far the shared stream may be behind one who catches up, in changes.
+# The most changes by which the shared stream may be behind a reader that catches up.
 _REMEMBERED = 10_000
 _PATIENCE, _SHORT = 1.0, 0.1
 _NEAR = timedelta(seconds=2)
@@ -34,7 +34,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 class Reader:
-    """One who follows, and what waits for him."""
+    """One follower, and the changes that wait for it."""
 
     def __init__(self, interest: ChangeFilter) -> None:
         self._interest = interest
@@ -54,17 +54,17 @@ class Reader:
         self._news.set()
 
     def end(self) -> None:
-        """There is nothing more to come."""
+        """End the reader: no more changes follow."""
         self.ended = True
         self._news.set()
 
     def skip(self, seen: set[str | None]) -> None:
-        """Drop what was read elsewhere already."""
+        """Drop changes that the reader has read on its own stream already."""
         while self.waiting and self.waiting[0].id in seen:
             self.waiting.popleft()
 
     async def any_within(self, timeout: float | None) -> bool:
-        """Whether there is something new within so many seconds."""
+        """Whether a change arrives within so many seconds."""
         try:
             async with asyncio.timeout(timeout):
                 await self._news.wait()
@@ -75,7 +75,7 @@ class Reader:
 
 
 class ChangeFeed:
-    """The one stream that all readers of a process share. It is open while there are any."""
+    """The one stream that all readers of a process share. It is open while there are readers."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -89,7 +89,7 @@ class ChangeFeed:
     async def follow(
         self, interest: ChangeFilter, after: str | None, beat: float | None
     ) -> AsyncGenerator[Change, None]:
-        """Changes from now on, or from behind a place. With `beat`, also one that says so after each such silence."""
+        """Changes from now on, or after a place. With `beat`, also a beat after each silence of so many seconds."""
         self.store.change_stream.check()
         reader = Reader(interest)
         seen: deque[str | None] = deque(maxlen=_REMEMBERED)
@@ -118,7 +118,7 @@ class ChangeFeed:
                     if reader not in self._readers and (change is None or self._is_near(change)):
                         await self._join(reader)
                         if change is None:
-                            continue  # once more, for what came before joining
+                            continue  # read once more, for changes from before the reader joined
                     if change is None:
                         return
                     if reader.waiting:
@@ -145,7 +145,7 @@ class ChangeFeed:
                 yield self._silence()
 
     def _silence(self) -> Change:
-        """Nothing waits: all up to the hub's place was told."""
+        """The beat of a reader without waiting changes: it has received all changes up to the feed's place."""
         return Change(BEAT, self._place, self.store.clock.now())
 
     def _is_near(self, change: Change) -> bool:
@@ -154,7 +154,7 @@ class ChangeFeed:
     # -- the stream ------------------------------------------------------------------------------------------------
 
     async def _join(self, reader: Reader) -> None:
-        """Let a reader have all from here on. Raises Unavailable where no stream can be opened."""
+        """Give a reader all changes from here on. Raises Unavailable if no stream can be opened."""
         self._readers.add(reader)
         if self._task is None or self._task.done():
             self._opened.clear()
@@ -167,7 +167,7 @@ class ChangeFeed:
             raise Unavailable("The stream of changes cannot be opened now.") from None
 
     async def close(self) -> None:
-        """End all who follow."""
+        """End all readers."""
         for reader in self._readers:
             reader.end()
         self._readers.clear()
@@ -177,10 +177,10 @@ class ChangeFeed:
             await asyncio.wait({task})
 
     async def _run(self) -> None:
-        """Read for as long as there are followers. No error ends it."""
+        """Read the stream for as long as there are readers. No error ends it."""
         place: str | None = None
         pause = _FIRST_PAUSE
-        while self._readers:  # a follower may have joined while the stream was being closed: it goes on from its place
+        while self._readers:  # a reader may have joined while the stream was being closed: go on from its place
             try:
                 async with self.store.change_stream.open(place, _PATIENCE) as stream:
                     self._begin(stream, gap=place is None and self._opened.is_set())
@@ -204,8 +204,8 @@ class ChangeFeed:
         self._opened.set()
 
     async def _let_read(self) -> None:
-        """What has gathered comes all at once, without a pause in which anybody could take it: make some, but do not
-        wait for one who takes nothing."""
+        """Pause for the readers, but not for one that reads nothing: gathered changes come in one burst, without a
+        pause in which a reader could take them."""
         for _ in range(_TURNS):
             if all(len(reader.waiting) < _CROWD for reader in self._readers):
                 return

@@ -1,4 +1,4 @@
-"""Counting what one worker does, for the statistics: attempts that begin, and those whose ends are known to be stored.
+"""Counts the attempts of one worker for the statistics: those that begin, and those whose stored end is confirmed.
 
 The worker counts each beginning and each end in memory; the chore `flush_statistics` stores the counts each second, and
 the worker once more when it stops. Counts whose write failed are dropped, since they may have been stored: see
@@ -27,24 +27,24 @@ class Counting:
         self._tally = Tally()
 
     def began(self, claimed: ClaimedJob) -> None:
-        """A handler is about to be called."""
+        """Count an attempt whose handler is about to be called."""
         job, at = claimed.job, claimed.started_at
         if at is not None:
             self._tally.began(at, job.queue, job.name, at - job.run_at)
 
     def ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        """The end of an attempt is stored. The worker that rescues a job counts the lost claim."""
+        """Count the stored end of an attempt, except a lost claim: the worker that rescues the job counts that."""
         if not isinstance(ending, Lost | Released):
             now = self._store.clock.now()
             self._tally.ended(now, claimed.job.queue, claimed.job.name, ending.outcome, claimed.took)
 
     def rescued(self, rescued: Rescued) -> None:
-        """A job was taken from a worker that is gone; one that had not been started has used no attempt."""
+        """Count the lost claim of a worker that is gone; a job that had not been started has used no attempt."""
         if rescued.used_attempt:
             self._tally.ended(self._store.clock.now(), rescued.queue, rescued.name, "lost")
 
     async def store(self) -> None:
-        """Store what was counted, once. Never raises."""
+        """Store the counts, once. Never raises."""
         if not self._tally:
             return
         try:

@@ -1,9 +1,9 @@
-"""The pruner: deletes finished jobs that have been kept long enough, slowly, beside everything else.
+"""The pruner: deletes finished jobs that have been kept long enough, slowly, beside all other work.
 
-One worker at a time does it, the one that has the lock `prune`. It walks each share of the jobs
-(`model/jobs/retention.py`) from the oldest on, a few hundred at a step, and pauses after each step for a multiple of
-the time that the step has taken: it takes a small part of the database's time, however slow that is. It remembers how
-far it came, so that jobs which another rule keeps are not walked over each time; now and then it begins at the oldest.
+The worker that has the lock `prune` does it. It walks each share of the jobs (`model/jobs/retention.py`) from the
+oldest on, a few hundred at a step, and pauses after each step for a multiple of the time that the step has taken: it
+takes a small part of the database's time, however slow that is. It remembers its position, so that it does not read
+jobs which another rule keeps each time; now and then it begins at the oldest.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ logger = logging.getLogger("mainspring")
 _LOCK = "prune"
 _EVERY = 60.0
 _BATCH, _ARCHIVED = 500, 100
-# The most jobs of one millisecond that are looked through, where those read first are all kept by something else.
+# The most jobs of one millisecond that are read at a step, if other rules keep all jobs that were read first.
 _MOST = 32_000
-# A step is followed by a pause of so many times its length: a fifth of the time is worked, a tenth under load.
+# The pause after a step, as a multiple of its length: the pruner works a fifth of the time, a tenth under load.
 _PAUSE, _PAUSE_BUSY, _SHORTEST = 4, 9, 0.02
 _LAP = timedelta(minutes=15)
 _HOLD = 30.0
@@ -44,7 +44,7 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(slots=True)
 class Walk:
-    """How far the pruner has come in one share."""
+    """The position of the pruner in one share."""
 
     begun: datetime
     since: datetime | None = None
@@ -53,7 +53,7 @@ class Walk:
 
 
 class Pruner(Service):
-    """Prunes for one worker. `busy` tells whether that worker has as many jobs as it can run."""
+    """The pruner of one worker. `busy` returns whether that worker has as many jobs as it can run."""
 
     name = "pruner"
 
@@ -97,7 +97,7 @@ class Pruner(Service):
         await self._lock.give_up()
 
     async def prune(self) -> bool:
-        """A step in each share. True when there is more to do."""
+        """Do a step in each share; return whether more is left."""
         shares = self._retention.ending
         if not shares or not await self._may_prune():
             return False
@@ -110,7 +110,7 @@ class Pruner(Service):
         return more
 
     def _due(self, shares: list[Share]) -> list[Share]:
-        """The shares whose end has not been reached, if there are any; all of them once a minute all the same."""
+        """The shares whose end has not been reached, if there are any; once a minute all shares."""
         unfinished = [share for share in shares if share in self._walks and self._walks[share].cut is not None]
         if unfinished and monotonic() < self._all_at + _EVERY:
             return unfinished
@@ -118,7 +118,7 @@ class Pruner(Service):
         return shares
 
     async def _may_prune(self) -> bool:
-        """Whether this worker is the one that prunes now."""
+        """Whether this worker is to prune now."""
         if await self._archive.is_elsewhere(self._store):
             self._tell_elsewhere()
             return False
@@ -128,7 +128,7 @@ class Pruner(Service):
         return await self._lock.is_mine()
 
     async def _step(self, share: Share) -> bool:
-        """Go on a little in one share. True when its end has not been reached."""
+        """Do one step in a share; return whether its end has not been reached."""
         began = monotonic()
         walk = self._walk(share)
         if walk.cut is None:
@@ -145,7 +145,7 @@ class Pruner(Service):
         return walk.cut is not None
 
     def _walk(self, share: Share) -> Walk:
-        """The walk that is under way, or a new one: from the oldest on when the last such was long ago."""
+        """The current walk of a share, or a new one from the oldest job on if the last such began long ago."""
         now = self._store.clock.now()
         walk = self._walks.get(share)
         if walk is None or (walk.cut is None and now >= walk.begun + _LAP):
@@ -158,7 +158,7 @@ class Pruner(Service):
         return self._retention.share_of(document) == share and self._store.removal.may_go(document)
 
     async def _remove(self, documents: Sequence[Document]) -> float:
-        """Archive and delete; returns the seconds that the database had to do with it."""
+        """Archive and delete these jobs; return the seconds that the database spent on it."""
         took = 0.0
         size = _ARCHIVED if self._archive else _BATCH
         for start in range(0, len(documents), size):
@@ -174,7 +174,7 @@ class Pruner(Service):
         return took
 
     async def _give(self, documents: Sequence[Document]) -> None:
-        """Let the hook have them; the lock is kept for as long as it takes."""
+        """Hand these jobs to the archive hook, and keep the lock while it works."""
         jobs = [self._store.cipher.decode(document) for document in documents]
         giving = asyncio.ensure_future(self._archive.give(jobs))
         try:
@@ -199,7 +199,7 @@ class Pruner(Service):
 
 
 def _advance(walk: Walk, documents: Sequence[Document], *, gone: bool) -> None:
-    """Where the next step begins. What has ended in the last millisecond seen may not have been seen in full."""
+    """Set where the next step begins. The last step may not have read all jobs that ended in its last millisecond."""
     assert walk.cut is not None
     if len(documents) < walk.limit:
         walk.since, walk.cut, walk.limit = walk.cut.through, None, _BATCH

@@ -1,4 +1,4 @@
-"""Carrying redrives on: by a worker's chore, or by a caller that waits for one while no worker does it."""
+"""Carries redrives on: for a worker's chore, or for a caller that waits for a redrive while no worker carries it on."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from mainspring.store.connection import Document
 
 
 async def take_step(store: Store, archive: Archive, redrive: Document) -> Document:
-    """Deal with one batch; returns the redrive as it is then. What is discarded goes through the archive hook."""
+    """Retry or discard one batch; return the redrive after it. Discarded jobs go through the archive hook."""
     return await store.redrives.step(redrive, partial(remove_finished, store, archive))

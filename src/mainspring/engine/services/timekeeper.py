@@ -1,11 +1,11 @@
 """Fires schedules. Every worker process has one timekeeper, and none of them leads.
 
 Each takes its own share of the schedules, by the hash of their ids over the live workers, and leaves the others to
-their owners until they are a second late: so they do not get in each other's way, and a dead owner delays its share by
-that second. It sleeps until the first of its own is due, or one of another's is late, which it knows from the head of
-one index, so that its cost does not grow with the number of schedules. Changes made by others wake it through the
-change stream; a look every few seconds is the safety net. All of it is only to save work: two that take the same
-schedule do no harm, since `store/schedules/firing.py` lets a decision be taken once.
+their owners until they are a second late: so timekeepers seldom contend, and a dead owner delays its share by that
+second. A timekeeper sleeps until the first schedule of its share is due, or one of another share is late. It reads that
+from the head of one index, so that its cost does not grow with the number of schedules. The change stream wakes it when
+another process changes a schedule; a pass every few seconds is the safety net. All of it only saves work: two
+timekeepers that take the same schedule do no harm, since `store/schedules/firing.py` lets a decision be taken once.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Timekeeper(Service):
         self._ended: set[str] = set()
 
     def run_ended(self, schedule_id: str) -> None:
-        """A run has ended whose schedule wants to know."""
+        """Review a schedule soon that depends on the ends of its runs, since a run of it has ended."""
         self._ended.add(schedule_id)
         self.wake()
 
     async def run_once(self) -> float:
-        """Fire our share of what is due, and what its owners have left too long; returns the seconds until the next
-        look."""
+        """Fire the due schedules of this worker's share, and those that their owners have left too long; return the
+        seconds until the next pass."""
         async with self._passing:
             return await self._pass()
 
@@ -90,28 +90,28 @@ class Timekeeper(Service):
         return 0.0
 
     def _share(self, due: Sequence[tuple[str, datetime]], now: datetime) -> list[str]:
-        """Ours, and what its owner has left too long."""
+        """The due schedules of this worker's share, and those that their owners have left too long."""
         rank, left = self._peers.rank(None), now - timedelta(seconds=_PATIENCE)
         return [schedule_id for schedule_id, at in due if _owns(rank, schedule_id) or at < left]
 
     def _until_next(self, outlook: Outlook) -> float:
-        """Seconds until one of ours is due, or one of another worker's is so late that its owner may be dead."""
+        """The seconds until a schedule of this share is due, or one of another so late that its owner may be dead."""
         rank = self._peers.rank(None)
-        # Without news of changes, look as often as jobs are polled for.
+        # Without a change stream, check as often as jobs are polled for.
         pause = _SAFETY_NET if self._told() else min(_SAFETY_NET, self._settings.poll_interval)
-        patience = random.uniform(1.0, 1.4) * _PATIENCE  # each is patient a little differently
+        patience = random.uniform(1.0, 1.4) * _PATIENCE  # so that not all workers take over at the same instant
         wait = 0.0
         for schedule_id, at in outlook.soonest:
             wait = (at - outlook.now).total_seconds()
             if wait >= pause:
                 break
             pause = min(pause, wait if _owns(rank, schedule_id) else wait + patience)
-        if len(outlook.soonest) >= FEW:  # what comes behind these is not known
+        if len(outlook.soonest) >= FEW:  # the schedules behind these were not read
             pause = min(pause, max(wait, _SHORTEST))
         return max(0.0, pause) + 0.001
 
     async def _review_ended(self) -> None:
-        """Look at the schedules whose runs have ended. An error there must not keep the others from firing."""
+        """Review the schedules whose runs have ended. An error there must not keep the other schedules from firing."""
         ended, self._ended = list(self._ended), set()
         for place in range(0, len(ended), _BATCH):
             try:
@@ -121,7 +121,7 @@ class Timekeeper(Service):
                 self._failed(error)
 
     async def _fire(self, ids: Sequence[str], now: datetime | None = None) -> None:
-        schedules = await self._store.firing.load(ids, now)  # one that another worker has taken is not due any more
+        schedules = await self._store.firing.load(ids, now)  # without those that another worker has fired
         fired = await self._store.firing.advance(schedules, now)
         if any(one.jobs for one in fired):
             self._made()
@@ -134,12 +134,12 @@ def _owns(rank: tuple[int, int], schedule_id: str) -> bool:
 
 
 def announce_fired(events: Callbacks, fired: Sequence[Fired]) -> None:
-    """Tell of the jobs that schedules have made, and of the firings that were not as expected."""
+    """Emit the events of jobs that schedules have made, and of firings that were not on time."""
     for one in fired:
         try:
             _announce(events, one)
-        except Exception as error:  # what cannot be read cannot be told of
-            logger.error("Nothing can be told of a firing of schedule %s: %r", one.schedule_id, error)
+        except Exception as error:  # the stored documents may be unreadable
+            logger.error("A firing of schedule %s could not be announced: %r", one.schedule_id, error)
 
 
 def _announce(events: Callbacks, fired: Fired) -> None:
@@ -156,7 +156,7 @@ def _announce(events: Callbacks, fired: Fired) -> None:
 
 
 def _log_pause(fired: Fired) -> None:
-    """A schedule was paused because its runs fail, without an operator's request."""
+    """Log that a schedule was paused because its runs fail, without an operator's request."""
     logger.warning(
         "Schedule %s (%s) is paused: %s",
         *(printable(fired.schedule_id), printable(fired.job_name), printable(fired.pause_reason)),

@@ -85,7 +85,7 @@ def _refusal_of_v4(address: IPv4Address) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Targets that may be connected to though they are not public: networks and names, each with an optional port."""
+    """Targets that are allowed though they are not public: networks and names, each with an optional port."""
 
     networks: tuple[tuple[Network, int | None], ...] = ()
     names: frozenset[tuple[str, int | None]] = frozenset()
@@ -105,12 +105,12 @@ class Allow:
         return cls(tuple(networks), frozenset(names))
 
     def allows_name(self, host: str, port: int) -> bool:
-        """Whether a name is on the list; whatever address it has is allowed then."""
+        """Whether a name is on the list; if so, all its addresses are allowed."""
         name = host.lower().removesuffix(".")
         return (name, None) in self.names or (name, port) in self.names
 
     def allows_address(self, address: Address, port: int) -> bool:
-        """Whether an address is on the list; an IPv4 address in IPv6 clothes is the same address."""
+        """Whether an address is on the list; an IPv4-mapped IPv6 address counts as the IPv4 address."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             return False
         return is_in(unmapped(address), (network for network, only in self.networks if only in (None, port)))

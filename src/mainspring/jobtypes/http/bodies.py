@@ -1,8 +1,8 @@
-"""The body of a webhook request: from what its author wrote to the bytes that are signed and sent. Pure.
+"""The body of a webhook request: from the author's value to the bytes that are signed and sent. Pure.
 
-A text's Content-Type says how values are escaped in it: for JSON, for forms, for XML and HTML; in any other text they
-stand as they are. A text that is JSON must be so before values are put in: then templates can stand in its strings
-only, where no value can break out.
+The Content-Type of a text decides how values are escaped in it: for JSON, for forms, for XML and HTML; in any other
+text they are not escaped. A JSON text must be valid before values are inserted: so templates can be only in its
+strings, where no value can break out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_BODY = 1 << 20
 
 
 def check_body(body: Any, content_type: str | None, templates: bool, data: Mapping[str, Any] | None) -> int:
-    """Refuse a body that cannot be sent, or holds templates that cannot be filled. Returns its size as it stands."""
+    """Refuse a body that cannot be sent, or has templates that cannot be filled. Return its size before filling."""
     parsed = body
     if isinstance(body, str):
         size = len(_encode(body))
@@ -49,7 +49,7 @@ def check_body(body: Any, content_type: str | None, templates: bool, data: Mappi
 
 
 def build_body(body: Any, content_type: str | None, facts: Facts | None) -> tuple[bytes, str]:
-    """The bytes of a body, with values put in where there are facts, and the type it has where none is given."""
+    """The bytes of a body, with values filled in if there are facts, and its type if the request gives none."""
     room = Room("The body", LONGEST_BODY)
     if not isinstance(body, str):
         return _bounded(dump_json(render_json(body, facts, room) if facts else body)), JSON_TYPE

@@ -1,9 +1,10 @@
-"""The guard against requests to where they must not go (SSRF): it decides on the address that is connected to.
+"""The guard against server-side request forgery (SSRF): it decides on the address that a webhook connects to.
 
-Names are looked up once per connection, every address that comes back is judged, and the sockets are made for these
-very addresses; a name that answers differently the next time changes nothing. The last word has the maker of the
-socket, which sees every connection: addresses written as such are never looked up, and a resolver may be wrong. It
-has no memory and no switch: what it cannot judge it refuses. Proxies from the environment are not used.
+A name is looked up once per connection, the guard checks every address that the resolver returns, and the sockets are
+made for exactly these addresses; a name that resolves differently the next time changes nothing. `make_socket` decides
+last, since every connection passes it: literal addresses are never looked up, and a resolver may be wrong. It has no
+state and cannot be switched off: it refuses every address that it cannot check. Proxies of the environment are not
+used.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ _KEEP_ALIVE = 4.0
 """Seconds that an idle connection is kept: less than the five after which common servers close theirs."""
 
 _asked: ContextVar[str] = ContextVar("_asked", default="")
-"""The host that the connection being made is for; sockets are made without knowing it."""
+"""The host that the current connection is for; the socket factory does not receive it."""
 
 
 class TargetRefused(ConfigurationError):
-    """A target that is neither public nor on the list of those allowed."""
+    """A target that is neither public nor allowed by the operator."""
 
 
 class _Refused(OSError):
-    """The same on its way through the layers that make connections, which pass on nothing but OSErrors."""
+    """A TargetRefused as an OSError: the layers that make connections pass on no other errors."""
 
     def __init__(self, refused: TargetRefused) -> None:
         super().__init__(str(refused))
@@ -47,18 +48,18 @@ class _Refused(OSError):
 
 
 class SsrfGuard:
-    """Judges targets by an allow-list and the rules for addresses."""
+    """Checks targets against the operator's list and the rules for addresses."""
 
     def __init__(self, allow: Allow | None = None) -> None:
         self.allow = allow or Allow()
 
     def check_url(self, url: str) -> None:
-        """Refuse, before anything is looked up, a URL that can never be called."""
+        """Refuse a URL that can never be called, before its name is looked up."""
         origin, _ = split_url(url)
         self.check_origin(origin)
 
     def check_origin(self, origin: URL) -> None:
-        """The same for a URL that was parsed; a name is judged by its addresses later."""
+        """Refuse the origin of a parsed URL; the addresses of a name are checked later."""
         host, port = origin.raw_host or "", origin.port or 0
         if origin.scheme not in ("http", "https"):
             raise TargetRefused("Only http and https targets are called.")
@@ -72,7 +73,7 @@ class SsrfGuard:
         return bool(self.allow.networks) or self.allow.allows_name(host, port)
 
     def check_address(self, address: str, port: int, host: str) -> None:
-        """Refuse an address that is about to be connected to, for a host that was asked for."""
+        """Refuse an address that a connection to `host` is about to use."""
         parsed = parse_address(address)
         if parsed is None:
             raise _refused(host, port, "something other than a plain address")
@@ -85,7 +86,7 @@ class SsrfGuard:
             raise _refused(host, port, reason)
 
     def make_socket(self, info: AddrInfoType) -> socket.socket:
-        """A socket for an address, which is judged first. Nothing connects but through here."""
+        """Check an address and make a socket for it. Every connection passes here."""
         family, kind, protocol, _, place = info
         address, port = str(place[0]), int(place[1])
         host = _asked.get() or address
@@ -99,7 +100,7 @@ class SsrfGuard:
 
 
 def _refused(host: str, port: int, reason: str) -> TargetRefused:
-    """The message does not name the address behind a name: a caller that writes webhooks must not map the network."""
+    """The error for a target, without the address of a name: an author of webhooks must not map the network."""
     shown = f"[{host}]" if ":" in host else host
     return TargetRefused(
         f"The target {shown} is, or leads to, {reason}; only public ones are called. If it is meant, the operator of "
@@ -108,7 +109,7 @@ def _refused(host: str, port: int, reason: str) -> TargetRefused:
 
 
 class SystemResolver(AbstractResolver):
-    """Looks names up as the system does, in threads of its own, so that slow answers hold nothing else up."""
+    """Looks names up as the system does, in threads of its own, so that a slow lookup delays no other work."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_LOOKUPS, "mainspring-lookup")
@@ -122,7 +123,7 @@ class SystemResolver(AbstractResolver):
         return [_result(host, family, protocol, place) for family, _, protocol, _, place in found]
 
     async def close(self) -> None:
-        """End the threads; one that still waits for an answer is left to end by itself."""
+        """End the threads; a thread that still waits for an answer ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -132,7 +133,7 @@ def _result(host: str, family: int, protocol: int, place: tuple[Any, ...]) -> Re
 
 
 class _JudgedResolver(AbstractResolver):
-    """Judges every address that a resolver gives, and passes on those that may be connected to."""
+    """Checks every address that a resolver returns, and passes on the allowed ones."""
 
     def __init__(self, guard: SsrfGuard, inner: AbstractResolver) -> None:
         self._guard = guard
@@ -161,7 +162,7 @@ class _JudgedResolver(AbstractResolver):
 
 
 class GuardedConnector(TCPConnector):
-    """Makes connections that the guard has judged, and no others; through no proxy."""
+    """Makes only connections that the guard has checked; through no proxy."""
 
     def __init__(self, guard: SsrfGuard, resolver: AbstractResolver | None = None) -> None:
         self._guard = guard
@@ -171,7 +172,7 @@ class GuardedConnector(TCPConnector):
             socket_factory=guard.make_socket,
             use_dns_cache=False,
             keepalive_timeout=_KEEP_ALIVE,
-            limit=0,  # how much runs at a time is for the worker's limits to say
+            limit=0,  # the worker's own limits bound what runs at a time
         )
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:

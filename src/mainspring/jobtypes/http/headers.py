@@ -13,17 +13,17 @@ _PLAIN = re.compile(r"[\t\x20-\x7e]*")
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text can stand in a header."""
+    """Whether a text may be part of a header."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def fill_headers(headers: Mapping[str, str], facts: Facts | None, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The headers as they are sent: templates put in where there are facts, and the values of secrets."""
+    """The headers as they are sent: templates, if there are facts, and references to secrets filled in."""
     return {name: _fill(name, value, facts, secrets) for name, value in headers.items()}
 
 
 def _fill(name: str, value: str, facts: Facts | None, secrets: Mapping[str, str]) -> str:
-    """References are filled in the author's own text only, and in one pass with the templates."""
+    """Fill one header. References are filled in the author's own text only, and in one pass with the templates."""
     room = Room(f"The value for the header {name}", LONGEST_HEADER)
     parts = parse_template(value) if facts else (value,)
     filled = "".join(

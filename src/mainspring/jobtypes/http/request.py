@@ -1,7 +1,7 @@
 """The request of a webhook job: `WebhookRequest`, checked in full when the job is made.
 
-Everything here is the author's own text. It is refused with a sentence that names the field and the cure, and that
-never repeats a value, for values may be secret.
+All fields are the author's own text. An error names the field and the cure, and never repeats a value, since values may
+be secret.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WebhookRequest(BaseModel):
     headers: dict[str, str] = Field(default_factory=dict, max_length=64)
     query: dict[str, QueryValue] = Field(default_factory=dict, max_length=64)
     body: JsonValue = None
-    """A text is sent as it is; any other value as JSON."""
+    """A text is sent unchanged; any other value as JSON."""
     body_base64: str | None = Field(default=None, max_length=LONGEST_BODY * 4 // 3 + 4)
     """Bytes, instead of `body`."""
     timeout: float = Field(default=30.0, ge=0.1, le=600.0, allow_inf_nan=False)
@@ -113,7 +113,7 @@ class WebhookRequest(BaseModel):
 
     @property
     def content_type(self) -> str | None:
-        """The Content-Type header as given; None where the kind of body decides."""
+        """The Content-Type header as given; None if the kind of body decides."""
         return next((value for name, value in self.headers.items() if name.lower() == "content-type"), None)
 
     def body_bytes(self) -> bytes:
@@ -126,12 +126,12 @@ class WebhookRequest(BaseModel):
         return frozenset(found | set(self.sign_with))
 
     def data_paths(self) -> frozenset[str]:
-        """The places in the job's data that templates name."""
+        """The paths in the job's data that templates name."""
         texts: list[Any] = [self.url, *self.headers.values(), *self._query_texts()]
         return data_paths([*texts, self.body]) if self.templates else frozenset()
 
     def check_templates(self, data: Mapping[str, Any] | None = None) -> None:
-        """Refuse unknown templates, and with the job's data those that lead nowhere in it."""
+        """Refuse unknown templates and, with the job's data, templates that lead nowhere in it."""
         check_url(self.url, data, self.templates)
         if any("secret://" in text for text in (self.url, *self.query, *self._query_texts())):
             raise ValueError("secrets can be referred to in header values only, not in the URL or the query.")
@@ -144,7 +144,7 @@ class WebhookRequest(BaseModel):
             self._check_filled(data or {})
 
     def _check_filled(self, data: Mapping[str, Any]) -> None:
-        """Refuse what can be told now to be too large, or not fit to be sent, once the values are put in."""
+        """Refuse a request that is already known to be too large, or not sendable, with its values filled in."""
         facts = Facts("0" * 24, 1, EPOCH, data, 1, EPOCH) if self.templates else None
         build_url(self.url, self.query, facts)
         fill_headers(self.headers, facts, defaultdict(str))
@@ -158,7 +158,7 @@ class WebhookRequest(BaseModel):
         return texts
 
     def to_document(self) -> dict[str, Any]:
-        """The request as plain values, without what is as usual."""
+        """The request as plain values, without defaults."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -1,7 +1,7 @@
 """The stored part of a response: status, headers and a bounded part of the body, without secrets.
 
-No more is read than can be kept, and what is compressed is unpacked no further than that. Secrets are looked for
-before anything is cut.
+No more of a body is read, or unpacked if it is compressed, than can be stored. Secrets are masked before the body is
+cut.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HIDDEN = ("set-cookie", "set-cookie2")
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """An answer as it is kept. `body` is text; `body_note` says what was done to it, where something was."""
+    """A response as it is stored. `body` is text; `body_note` says how it was changed, if it was."""
 
     status: int
     headers: dict[str, str]
@@ -40,7 +40,7 @@ class WebhookResponse:
 
 
 async def read_body(response: ClientResponse, limit: int) -> bytes:
-    """The first bytes of a body. One that is longer is left unread, and its connection closed."""
+    """The first bytes of a body. The rest of a longer body is left unread, and its connection is closed."""
     data = bytearray()
     async for chunk in response.content.iter_any():
         data += chunk
@@ -51,7 +51,7 @@ async def read_body(response: ClientResponse, limit: int) -> bytes:
 
 
 def keep_headers(items: Iterable[tuple[str, str]], scrubber: Scrubber) -> dict[str, str]:
-    """Headers by their names in small letters; of repeated ones the values in a row."""
+    """Headers by their lower-case names; the values of a repeated header are joined."""
     kept: dict[str, str] = {}
     for given, value in items:
         name = scrubber.clean_text(given.lower())
@@ -63,7 +63,7 @@ def keep_headers(items: Iterable[tuple[str, str]], scrubber: Scrubber) -> dict[s
 
 
 def keep_body(data: bytes, headers: Mapping[str, str], limit: int, scrubber: Scrubber) -> tuple[str | None, str | None]:
-    """A body as text, and a note where it is not all there is, or not text. `data` may reach beyond the limit."""
+    """A body as text, and a note if it is cut or is not text. `data` may reach beyond the limit."""
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
     whole = _unpack(data, encoding, limit + scrubber.reach + 1)
     if whole is None:
@@ -90,7 +90,7 @@ def _unpack(data: bytes, encoding: str, limit: int) -> bytes | None:
 
 
 def _decode(data: bytes, content_type: str, cut: bool) -> str | None:
-    """Bytes as text; None if they are none. A character that the cut went through is left out."""
+    """Bytes as text; None if they are not text. A character that the cut has split is left out."""
     try:
         charset = codecs.lookup(_charset(content_type)).name
     except LookupError:

@@ -1,8 +1,8 @@
-"""References to secrets in header values, and keeping the secrets out of all that is kept. Pure.
+"""References to secrets in header values, and the scrubber that keeps secrets out of stored texts. Pure.
 
-A reference is `secret://name`, alone or within a value: `Bearer secret://stripe`. Its name ends where something else
-than letters, digits, `-` and `_` begins. References are found in what the author of the request wrote, never in what
-templates put in: otherwise the job's data could ask for any secret.
+A reference is `secret://name`, alone or within a value: `Bearer secret://stripe`. Its name ends before the first
+character that is no letter, digit, `-` or `_`. References are found in the text of the request's author, never in
+values that templates insert: otherwise the job's data could ask for any secret.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def fill_secrets(text: str, values: Mapping[str, str], room: Room) -> str:
 
 
 def credentials(headers: Mapping[str, str], url: str) -> list[str]:
-    """The credentials that stand in headers and in the URL as they are sent: a server may hand those back, too."""
+    """The credentials in the sent headers and URL: a server may repeat these, too, in its response."""
     values = [value for name, value in headers.items() if is_credential(name)]
     parts = [part for value in values for part in (value, value.rpartition(" ")[2])]
     return [part for part in (*parts, *url_credentials(url)) if len(part) >= _SHORTEST_CREDENTIAL]
 
 
 class Scrubber:
-    """Removes secrets from bytes and texts, in the forms in which a server may hand them back."""
+    """Masks secrets in bytes and texts, in the forms in which a server may repeat them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms = sorted({form for secret in secrets if secret for form in _forms(secret)})
         self.reach = max(map(len, self._forms), default=1) - 1
-        """How far beyond a cut one must look, to see a secret that begins before it."""
+        """The number of bytes to read beyond a cut, to find a secret that begins before it."""
 
     def clean(self, data: bytes, limit: int) -> bytes:
         """The first `limit` bytes without secrets."""

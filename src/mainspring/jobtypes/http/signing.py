@@ -1,8 +1,8 @@
 """Signatures of webhook requests, after Standard Webhooks 1.0. Pure.
 
-The signature covers `id.timestamp.body`, with the body's bytes as they are sent. The id is the same for all tries of a
-job, so that a receiver can drop what it has seen; the timestamp is the try's own, so that an old request cannot be
-played again later. While a secret is being replaced, a request carries a signature for each.
+The signature covers `id.timestamp.body`, with the body's bytes as they are sent. The id is the same for all attempts of
+a job, so that a receiver can drop repeated requests; the timestamp is that of the attempt, so that an old request
+cannot be replayed later. While a secret is being replaced, a request carries a signature for each value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def new_secret() -> str:
 
 
 def secret_key(secret: str) -> bytes:
-    """The key that a secret stands for."""
+    """The key that a secret encodes."""
     try:
         key = b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else b""
     except (binascii.Error, ValueError):
@@ -47,7 +47,7 @@ def secret_key(secret: str) -> bytes:
 
 
 def message_id(job_id: str) -> str:
-    """The webhook-id of a job: the same for all its tries, and without the dot that separates what is signed."""
+    """The webhook-id of a job: the same for all its attempts, and without the dot that separates the signed parts."""
     if _PLAIN_ID.fullmatch(job_id):
         return f"msg_{job_id}"
     digest = sha256(job_id.encode("utf-8", "surrogatepass")).digest()
@@ -61,7 +61,7 @@ def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
 
 
 def signature_headers(secrets: Iterable[str], job_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The headers of a request; the signature only where there are secrets, one for each."""
+    """The webhook headers of a request, with a signature for each secret, if there are any."""
     message, timestamp = message_id(job_id), int(at.timestamp())
     headers = {"webhook-id": message, "webhook-timestamp": str(timestamp)}
     signatures = [sign(secret, message, timestamp, body) for secret in secrets]

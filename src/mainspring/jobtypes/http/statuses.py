@@ -8,9 +8,9 @@ from email.utils import parsedate_to_datetime
 
 Status = int | str
 NETWORK = "network"
-"""Stands in `retry_on` for all that ends without an answer: no connection, a broken one, no answer in time."""
+"""In `retry_on`, every failure without a response: no connection, a broken one, no response in time."""
 ALL = "all"
-"""Stands in `retry_on` for every failure, with and without an answer."""
+"""In `retry_on`, every failure, with and without a response."""
 DEFAULT_SUCCESS: tuple[Status, ...] = ("2xx",)
 DEFAULT_RETRY_ON: tuple[Status, ...] = (408, 425, 429, "5xx", NETWORK)
 LONGEST_RETRY_AFTER = 86400.0
@@ -21,7 +21,7 @@ _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
 def check_statuses(statuses: tuple[Status, ...]) -> tuple[Status, ...]:
-    """Statuses as users give them: numbers, classes such as "5xx", "network", and "all"."""
+    """Check statuses as users give them: numbers, classes such as "5xx", "network", and "all"."""
     for status in statuses:
         known = isinstance(status, str) and (status in (NETWORK, ALL) or _CLASS.fullmatch(status))
         if not (known or (isinstance(status, int) and 100 <= status <= 599)):
@@ -36,19 +36,19 @@ def read_statuses(text: str) -> tuple[Status, ...]:
 
 
 def is_among(status: int, statuses: tuple[Status, ...]) -> bool:
-    """Whether a status is in a list, by itself or by its class. 410 says that the target is gone for good: it is meant
-    only where it is named.
+    """Whether a status is in a list, by itself or by its class. 410 means that the target is gone for good: its class
+    does not include it, only its own number or "all".
     """
     return status in statuses or ALL in statuses or (status != _GONE and f"{status // 100}xx" in statuses)
 
 
 def is_outage(status: int) -> bool:
-    """Whether a status tells that the target as a whole is down or overloaded, and not that this request is wrong."""
+    """Whether a status means that the target as a whole is down or overloaded, and not that this request is wrong."""
     return status >= 500 or status in _OVERLOADED
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:
-    """The seconds that a Retry-After header asks to wait, in either of its forms, within a day; None for no sense."""
+    """The seconds that a Retry-After header asks to wait, in either of its forms, at most a day; None if invalid."""
     if value is None:
         return None
     value = value.strip()

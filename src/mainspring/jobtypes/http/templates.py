@@ -48,27 +48,27 @@ class Facts:
 
 
 class Room:
-    """How much may still be put into something that is filled in."""
+    """The number of characters that may still be inserted into a text that is filled in."""
 
     def __init__(self, what: str, most: int) -> None:
         self._what = what
         self._most = self._left = most
 
     def take(self, size: int) -> None:
-        """Use so many characters of it; refused where there are not so many left."""
+        """Use so many characters of the room. Raises TemplateError if fewer are left."""
         self._left -= size
         if self._left < 0:
             raise TemplateError(f"{self._what} is larger than {self._most:,} characters when it is filled in.")
 
     def put(self, text: str) -> str:
-        """The text, for which there is room."""
+        """Use room for a text, and return the text."""
         self.take(len(text))
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place in a text where a value is put in."""
+    """A place in a text where a value is inserted."""
 
     name: str
 
@@ -77,7 +77,7 @@ Parts = tuple[str | Hole, ...]
 
 
 def parse_template(text: str, data: Mapping[str, Any] | None = None) -> Parts:
-    """The literal parts and the holes of a text; with `data`, its paths are checked to lead somewhere."""
+    """The literal parts and the holes of a text; with `data`, each path must lead to a value in it."""
     parts: list[str | Hole] = []
     position = 0
     while opening := _OPEN.search(text, position):
@@ -94,12 +94,12 @@ def parse_template(text: str, data: Mapping[str, Any] | None = None) -> Parts:
 
 
 def check_template(text: str, data: Mapping[str, Any] | None = None) -> None:
-    """Refuse a text with an unknown template, or, where the job's data is given, one that leads nowhere in it."""
+    """Refuse a text with an unknown template or, if the job's data is given, one that leads nowhere in it."""
     parse_template(text, data)
 
 
 def check_json(value: Any, data: Mapping[str, Any] | None = None) -> None:
-    """The same for all texts in a JSON value; the keys of objects cannot hold templates."""
+    """Check all texts in a JSON value; the keys of objects cannot have templates."""
     for text, is_key in _texts(value, DEEPEST):
         if is_key and _OPEN.search(text):
             raise TemplateError(f"The key {text[:80]!r} holds a template; only values can.")
@@ -122,15 +122,15 @@ def _texts(value: Any, depth: int) -> Iterator[tuple[str, bool]]:
 
 
 def render(text: str, facts: Facts, room: Room, escape: Callable[[str], str] = str) -> str:
-    """The text with its values put in, each escaped for where it stands."""
+    """The text with its values inserted, each escaped for its place."""
     return "".join(
         room.put(part if isinstance(part, str) else escape(stringify(part, facts))) for part in parse_template(text)
     )
 
 
 def render_json(value: Any, facts: Facts, room: Room) -> Any:
-    """A JSON value with the values put into its texts. A text that is one template and no more becomes the value
-    itself, with its type: `"{{data.count}}"` becomes a number where that is one.
+    """A JSON value with the values inserted into its texts. A text that is one template and no more becomes the value
+    itself, with its type: `"{{data.count}}"` becomes a number if the value is one.
     """
     if isinstance(value, str):
         parts = parse_template(value)
@@ -146,13 +146,13 @@ def render_json(value: Any, facts: Facts, room: Room) -> Any:
 
 
 def _put_value(value: Any, room: Room) -> Any:
-    """A value of the data, for which there is room; it is written out anew at each place."""
+    """Use room for a value of the data, and return the value; it takes room at each place that it is inserted."""
     room.take(len(value) if isinstance(value, str) else len(dump_json(value)))
     return value
 
 
 def dump_json(value: Any) -> bytes:
-    """A JSON value for the wire: compact, in ASCII, so that every text there is can be written."""
+    """A JSON value for the wire: compact, in ASCII, so that every text can be written."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_json_default).encode("ascii")
     except (ValueError, TypeError, RecursionError):
@@ -160,7 +160,7 @@ def dump_json(value: Any) -> bytes:
 
 
 def stringify(hole: Hole, facts: Facts) -> str:
-    """The value of a hole as text: instants in UTC, objects and lists as JSON, everything else as it is in JSON."""
+    """The value of a hole as text: texts unchanged, instants in UTC, objects, lists and other values as in JSON."""
     value = _value(hole, facts)
     if isinstance(value, str):
         return value
@@ -221,7 +221,7 @@ def _unknown(shown: str, name: str = "") -> str:
 
 
 def value_at(data: Any, path: str) -> Any:
-    """The value that a path such as "data.user.name" leads to; None where it leads nowhere."""
+    """The value that a path such as "data.user.name" leads to; None if it leads nowhere."""
     try:
         return _follow(data, path)
     except TemplateError:
@@ -229,13 +229,13 @@ def value_at(data: Any, path: str) -> Any:
 
 
 def data_paths(value: Any) -> frozenset[str]:
-    """The places in the job's data that the templates in a JSON value name."""
+    """The paths in the job's data that the templates in a JSON value name."""
     holes = (part for text, _ in _texts(value, DEEPEST) for part in parse_template(text) if isinstance(part, Hole))
     return frozenset(hole.name for hole in holes if hole.name not in NAMES)
 
 
 def _follow(data: Any, path: str) -> Any:
-    """The value that a path leads to: keys of objects and positions in lists, and nothing else."""
+    """The value that a path leads to, by keys of objects and positions in lists only."""
     value = data
     for step in path.split(".")[1:]:
         if isinstance(value, Mapping) and step in value:

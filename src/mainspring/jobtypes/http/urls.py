@@ -1,8 +1,8 @@
-"""URLs of webhook jobs: which are accepted, and how one is put together for the wire.
+"""URLs of webhook jobs: which are accepted, and how one is built for the wire.
 
-The host must be plain to see: no credentials, no odd spellings of addresses, no templates in it. The path and the query
-may hold templates; what is put in is escaped, and can neither leave its place nor climb the path. The URL that was
-checked is the very object that is sent, so that no second parser can read it differently.
+The host must be literal: no credentials, no unusual spellings of addresses, no templates in it. The path and the query
+may have templates; their values are escaped, and can neither leave their place nor climb the path. The checked URL
+object is sent itself, so that no second parser can read it differently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class InvalidUrl(ConfigurationError):
 
 
 def split_url(text: str) -> tuple[URL, str]:
-    """The origin of a URL, with its host as it will be looked up, and the rest as it was written."""
+    """The origin of a URL, with its host as it will be looked up, and the rest as written."""
     if len(text) > LONGEST_URL:
         raise InvalidUrl(f"The URL is longer than {LONGEST_URL:,} characters.")
     without_templates = re.sub(r"\{\{[^{}]*\}\}", "", text)  # these may have spaces around the name
@@ -84,7 +84,7 @@ def target_of(url: str) -> str:
 
 
 def name_target(url: URL) -> str:
-    """The same for a URL that was checked."""
+    """The server of a URL that was checked, in the same form."""
     host = (url.raw_host or "").removesuffix(".")
     return f"{url.scheme}://{f'[{host}]' if ':' in host else host}:{url.port}"
 
@@ -97,7 +97,7 @@ def check_url(text: str, data: Mapping[str, object] | None = None, templates: bo
 
 
 def build_url(text: str, query: Query, facts: Facts | None) -> URL:
-    """The URL as it is sent: templates put in where there are facts, and the query added."""
+    """The URL as it is sent: templates filled in if there are facts, and the query added."""
     origin, rest = split_url(text)
     base = f"{origin.scheme}://{origin.raw_authority}"
     room = Room("The URL", LONGEST_URL)
@@ -111,7 +111,7 @@ def build_url(text: str, query: Query, facts: Facts | None) -> URL:
 
 
 def _fill(text: str, facts: Facts | None, room: Room, escape: Callable[[str], str]) -> str:
-    """A part of a URL with its values put in; `escape` is for what its author wrote."""
+    """A part of a URL with its values inserted; `escape` is for the author's own text."""
     if facts is None:
         return room.put(escape(text))
     return "".join(
@@ -134,12 +134,12 @@ def _plain(value: str | int | float | bool) -> str:
 
 
 def _literal(text: str) -> str:
-    """A part of a URL as its author wrote it: what must not stand there is encoded, what is encoded stays so."""
+    """The author's part of a URL: characters that a URL cannot have are encoded, encoded ones stay so."""
     return quote(_STRAY_PERCENT.sub("%25", text), safe=_KEPT)
 
 
 def _component(text: str) -> str:
-    """A value put into a URL: everything that could mean something there is encoded."""
+    """A value inserted into a URL: every character with a meaning in URLs is encoded."""
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """Webhook jobs: one attempt is one call of `send`, on the session that the worker shares among all of them.
 
-`send` returns the answer if its status counts as success. Otherwise it raises: `WebhookFailed` if another try may
-help, `WebhookRejected` if none will. Both carry the answer, where there was one. No message, and nothing that is kept
-of an answer, holds a secret.
+`send` returns the response if its status counts as success. Otherwise it raises: `WebhookFailed` if another attempt may
+help, `WebhookRejected` if none will. Both carry the response, if there was one. No message, and no stored part of a
+response, holds a secret.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class SecretSource(Protocol):
     """Lends secrets to one attempt at one job."""
 
     async def lend(self, name: str, origin: str) -> Lent:
-        """A secret for a request to this origin. Raises SecretRefused where the job may not send it there."""
+        """A secret for a request to this origin. Raises SecretRefused if the job may not send it there."""
 
 
 class WebhookError(MainspringError):
-    """A webhook did not succeed. `response` is the answer, None where there was none."""
+    """A webhook did not succeed. `response` is None if there was none."""
 
     def __init__(self, message: str, response: WebhookResponse | None = None) -> None:
         super().__init__(message)
         self.response = response
         self.outage: bool | None = None if response is None else is_outage(response.status)
-        """Whether the target is up, for breakers; None where that is unknown."""
+        """Whether the target is down, for breakers; None if that is unknown."""
         self.details: dict[str, Any] | None = None
         """The details that are stored with the attempt's error."""
 
@@ -75,11 +75,11 @@ class WebhookError(MainspringError):
 
 
 class WebhookRejected(WebhookError):
-    """Another try would end the same way: the job has failed for good."""
+    """Another attempt would end the same way: the job has failed for good."""
 
 
 class WebhookFailed(WebhookError):
-    """Another try may help; `retry_after` is how many seconds the target asks to wait, None where it does not say."""
+    """Another attempt may help; `retry_after` are the seconds that the target asks to wait, None if it does not ask."""
 
     def __init__(self, message: str, response: WebhookResponse | None = None, retry_after: float | None = None) -> None:
         super().__init__(message, response)
@@ -93,7 +93,7 @@ class WebhookFailed(WebhookError):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request as it goes out: filled in, signed, and with what is needed to clean what comes back."""
+    """One request as it goes out: filled in and signed; with the scrubber for its response, and the secrets lent."""
 
     method: str
     url: URL
@@ -119,8 +119,8 @@ async def send(
     source: SecretSource,
     hidden: Sequence[str] = (),
 ) -> WebhookResponse:
-    """Make one attempt on a session from `guard.open_session`. `hidden` are texts of the data that are not shown: like
-    secrets, they are removed from what comes back."""
+    """Make one attempt on a session from `guard.open_session`. `hidden` are redacted texts of the data: like secrets,
+    they are removed from the response."""
     started = monotonic()
     url = _url_of(request, facts, hidden)
     secrets = await _borrow(request, source, name_target(url))
@@ -143,7 +143,7 @@ async def send(
 
 
 def _filling(request: WebhookRequest, facts: Facts) -> Facts | None:
-    """The values that fill templates; none where templates are switched off."""
+    """The values that fill templates; None if templates are switched off."""
     return facts if request.templates else None
 
 
@@ -236,12 +236,12 @@ def _keep(response: ClientResponse, data: bytes, limit: int, call: _Call, starte
 
 
 def _redirected(call: _Call, answer: _Answer) -> _Call:
-    """The next request. On another server only what is harmless goes along, and only if the secrets of the request may
-    be sent there; and none goes from https to http."""
+    """The next request. To another server only harmless headers are sent, and only if the secrets of the request may be
+    sent there. A redirect from https to http is refused."""
     try:
         url = build_url(str(call.url.join(URL(answer.location or "")).with_fragment(None)), {}, None)
     except ValueError as error:
-        why = f": {error}" if isinstance(error, ConfigurationError) else "."  # others may repeat what they were given
+        why = f": {error}" if isinstance(error, ConfigurationError) else "."  # other errors may quote the URL
         raise _astray(call, answer, f"to where no request can go{why}") from None
     if call.url.scheme == "https" and url.scheme != "https":
         raise _astray(call, answer, "from https to http, which is not followed.")

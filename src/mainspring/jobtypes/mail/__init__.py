@@ -1,4 +1,4 @@
-"""Email jobs: what is sent, by which server, and one attempt at sending it. Sending needs the extra `email`."""
+"""Email jobs: the message, the server that sends it, and one attempt at sending. Sending needs the extra `email`."""
 
 from __future__ import annotations
 

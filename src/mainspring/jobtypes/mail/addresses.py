@@ -1,8 +1,8 @@
-"""Addresses of mail as people write them, and the check that no header or command can be smuggled in with them.
+"""Addresses of mail as users write them, and the check that they inject no header or command.
 
-Only what every server understands is taken: a name or none, and an address of ASCII letters in plain form. Quoted
-local parts, groups, comments and addresses in other scripts are refused rather than guessed at; a guess could send mail
-to the wrong person.
+Only forms that every server understands are accepted: a name or none, and an address of ASCII letters in plain form.
+Quoted local parts, groups, comments and addresses in other scripts are refused rather than guessed at; a guess could
+send mail to the wrong person.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SPEC = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_LABEL}(?:\.{_LABEL})*)")
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _NAMED = re.compile(rf'({_QUOTED}|[^"<>]*)\s*<([^<>]*)>')
-# A comma in quotes belongs to a name; what stands between the others is one address.
+# A comma in quotes belongs to a name; the text between two other commas is one address.
 _BETWEEN_COMMAS = re.compile(rf'(?:{_QUOTED}|[^",])+')
 # Controls, line and paragraph separators, and halves of characters.
 _UNSENDABLE = ("Cc", "Zl", "Zp", "Cs")
 
 
 def check_header_text(text: str, what: str) -> str:
-    """Text that may stand in a header: it has no line ends and no other control characters."""
+    """Refuse a text with line ends or other control characters, which must not be in a header; return the text."""
     for character in text:
         if unicodedata.category(character) in _UNSENDABLE:
             raise ValueError(f"{what} must not contain line ends or control characters (it has {character!r})")
@@ -33,7 +33,7 @@ def check_header_text(text: str, what: str) -> str:
 
 
 def read_addresses(value: object, what: str) -> tuple[str, ...]:
-    """One address, several with commas between them, or a list, each in the form in which it is shown."""
+    """Read one address, several with commas between them, or a list; return each in the form in which it is shown."""
     if isinstance(value, str):
         texts = _split(check_header_text(value, what), what)
     elif isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
@@ -44,7 +44,7 @@ def read_addresses(value: object, what: str) -> tuple[str, ...]:
 
 
 def read_address(text: str, what: str) -> Address:
-    """One address: `ada@example.com`, `Ada <ada@example.com>` or `"Lovelace, Ada" <ada@example.com>`."""
+    """Read one address: `ada@example.com`, `Ada <ada@example.com>` or `"Lovelace, Ada" <ada@example.com>`."""
     named = _NAMED.fullmatch(check_header_text(text, what).strip())
     name, spec = (_unquoted(named[1].strip()), named[2]) if named else ("", text.strip())
     found = _SPEC.fullmatch(spec)

@@ -1,8 +1,8 @@
-"""How headers are written on the wire: long ones in several lines, other scripts as encoded words.
+"""Writes headers for the wire: long ones in several lines, other scripts as encoded words.
 
 The standard library's own folding, in the versions that are supported, encodes the comma between two long names, so
-that an address gets lost, and drops quotes. Here every address stands on a line of its own, and a text is either plain
-ASCII, cut at its blanks, or encoded as a whole.
+that an address gets lost, and drops quotes. This module writes every address on a line of its own, and a text either
+as plain ASCII, cut at its blanks, or encoded as a whole.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 _END = "\r\n"
 _LINE, _LONGEST_WORD = 76, 900
-# 45 bytes are 60 letters of base64; with what stands around them an encoded word may have 75.
+# 45 bytes are 60 letters of base64; with its prefix and suffix an encoded word may have 75.
 _WORD_BYTES = 45
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 
 
 class Literal(UnstructuredHeader):
-    """A header that means just what was written: what looks like an encoded word is not decoded on the way in."""
+    """A header whose text is taken literally: a part that looks like an encoded word is not decoded."""
 
     @classmethod
     def parse(cls, value: str, kwds: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ class Literal(UnstructuredHeader):
 
 
 class Folding(EmailPolicy):
-    """The policy of mail that is sent: CRLF, seven bits, and headers folded as this module says."""
+    """The policy of sent mail: CRLF, seven bits, and headers folded by this module."""
 
     def fold(self, name: str, value: Any) -> str:
         if isinstance(value, AddressHeader):
@@ -94,7 +94,7 @@ def _phrase(name: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a reader takes the text as it stands; what looks like an encoded word would be decoded."""
+    """Whether a reader takes the text literally; a part that looks like an encoded word would be decoded."""
     return text.isascii() and text.isprintable() and "=?" not in text
 
 
@@ -103,7 +103,7 @@ def _encoded(text: str) -> str:
 
 
 def _parts(text: str) -> Iterator[bytes]:
-    """The text in pieces of whole characters; between two encoded words the blanks do not count."""
+    """The text in pieces of whole characters; readers drop the blanks between two encoded words."""
     part = b""
     for character in text:
         encoded = character.encode()

@@ -1,8 +1,8 @@
 """The content of an email job: the request as it is stored in the job, and the message that is made of it.
 
-The request is checked when the job is created, so that a mail that cannot be sent is refused then and there. The
-message is the same for all attempts of a job but for its date: a mailbox that gets it twice, after a lost reply, can
-tell by the Message-ID.
+The request is checked when the job is created, so that a mail that cannot be sent is refused at once. The message is
+the same for all attempts of a job but for its date: a mailbox that gets it twice, after a lost reply, can recognise
+the Message-ID.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_RECIPIENTS = 100
 LONGEST_SUBJECT = 998
 LONGEST_BODY = 1_000_000
 MOST_HEADERS, LONGEST_HEADER = 50, 2_000
-# Beside those that begin with X-, these may be set: what they mean is no business of the sending server's.
+# Beside headers that begin with X-, these may be set: the sending server does not interpret them.
 OTHER_HEADERS = frozenset(
     (
         *("auto-submitted", "importance", "in-reply-to", "list-id", "list-unsubscribe", "list-unsubscribe-post"),
@@ -35,7 +35,7 @@ OTHER_HEADERS = frozenset(
 _TEXT_NAMES = ("text", "message", "body")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 _LINE_END = re.compile(r"\r\n?")
-# A server may change or refuse these when they are sent as they are.
+# A server may change or refuse these characters if they are sent unencoded.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -43,7 +43,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 class MailFacts:
     """The facts of the job that sends a message: its id, and the instant of the attempt.
 
-    `origin` tells two deployments apart whose jobs may have the same ids, such as the database's name.
+    `origin`, such as the database's name, distinguishes two deployments whose jobs may have the same ids.
     """
 
     job_id: str
@@ -112,7 +112,7 @@ class EmailRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _name_the_text(cls, value: Any) -> Any:
-        """`message` and `body` are other names of `text`; only one of them is meant."""
+        """Rename `message` or `body` to `text`; only one of the three may be given."""
         if not isinstance(value, Mapping):
             return value
         given = [name for name in _TEXT_NAMES if name in value]
@@ -133,7 +133,7 @@ class EmailRequest(BaseModel):
         return tuple(dict.fromkeys(read_address(text, "An address").addr_spec for text in texts))
 
     def to_document(self) -> dict[str, Any]:
-        """The request as plain data, under the names that are documented; what was not given is left out."""
+        """The request as plain data, under the documented names, without defaults."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def to_message(self, facts: MailFacts, default_sender: str | None = None) -> EmailMessage:
@@ -156,7 +156,7 @@ class EmailRequest(BaseModel):
         return message
 
     def _all_headers(self) -> dict[str, str]:
-        """The headers that were asked for. Unless told otherwise, no answering machine is to answer."""
+        """The headers of the request, and Auto-Submitted unless it is given, so that no automatic reply is sent."""
         asked = any(name.lower() == "auto-submitted" for name in self.headers)
         return {**self.headers, **({} if asked else {"Auto-Submitted": "auto-generated"})}
 
@@ -175,12 +175,12 @@ class EmailRequest(BaseModel):
 
 
 def message_id(facts: MailFacts, author: Address) -> str:
-    """The same for all attempts of a job, and for no other job."""
+    """The Message-ID of a job: the same for all its attempts, and no other job's."""
     digest = sha256(f"{facts.origin}\n{facts.job_id}".encode()).hexdigest()
     return f"<{digest[:40]}@{author.domain}>"
 
 
 def _set_content(part: EmailMessage, text: str, subtype: str) -> None:
-    """The text with one kind of line ends; with control characters in it, it is encoded whatever its letters are."""
+    """Set the text of a part, with one kind of line ends; a text with control characters is always encoded."""
     lines = _LINE_END.sub("\n", text)
     part.set_content(lines, subtype=subtype, cte="base64" if _CONTROLS.search(lines) else None)

@@ -1,11 +1,11 @@
-"""One attempt at sending a mail, and how it ended.
+"""One attempt at sending a mail, and its outcome.
 
-`MailRejected` says that the server will not take this mail, now or later: trying again is of no use. `MailFailed` says
-that something else was in the way: the connection, the login, a server that is busy. A mail that some recipients were
-refused for is sent: the others have it, and would get it twice if it were tried again; the result names those refused.
+`MailRejected` means that the server will not take this mail, now or later: another attempt would not help. `MailFailed`
+means another obstacle: the connection, the login, a busy server. A mail that the server refused for some recipients is
+sent: the others have it, and would get it twice from another attempt; the result names the refused recipients.
 
-A connection that breaks while the server's last word is awaited leaves open whether the mail was taken. It counts as
-failed, so that the mail may arrive twice, with the same Message-ID, but is not lost.
+A connection that breaks before the server's last reply leaves open whether the server has taken the mail. The attempt
+counts as failed, so that the mail may arrive twice, with the same Message-ID, but is not lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PERMANENT = 500
 _LONGEST_REPLY = 500
-# The mail is sent when the server has said so; saying goodbye may fail, and must not take long.
+# The mail is sent once the server has accepted it; QUIT may fail, and must not take long.
 _GOODBYE = 2.0
 
 
@@ -74,7 +74,7 @@ class MailResult:
 
 
 def why_unsendable(settings: SmtpSettings | None, request: EmailRequest) -> str | None:
-    """The setting that this mail still needs; None when nothing is missing."""
+    """The setting that this mail still needs, in words; None if none is missing."""
     if settings is None:
         return f"There is no SMTP server to send mail by; set {URL_VARIABLE}."
     if request.sender is None and settings.sender is None:
@@ -83,7 +83,7 @@ def why_unsendable(settings: SmtpSettings | None, request: EmailRequest) -> str 
 
 
 def why_refused(settings: SmtpSettings, request: EmailRequest) -> str | None:
-    """Why a mail must not have its sender; None where it may."""
+    """The reason why a mail must not have its sender; None if it may."""
     if request.sender is None or settings.allows(read_address(request.sender, "from").addr_spec):
         return None
     return (
@@ -118,7 +118,7 @@ Refused = Mapping[str, tuple[int, str]]
 async def _attempt(
     settings: SmtpSettings, sender: str, recipients: tuple[str, ...], message: bytes
 ) -> tuple[Refused, str]:
-    """Connect, log in and hand over. Errors of the driver are replaced by our own, without their traceback: frames of
+    """Connect, log in and send. The driver's errors are replaced by Mainspring's, without their traceback: frames of
     the login hold the password.
     """
     failure: MainspringError
@@ -153,7 +153,7 @@ def _client(settings: SmtpSettings) -> SMTP:
 
 
 async def _open(client: SMTP, settings: SmtpSettings) -> None:
-    """Connect, encrypt and log in. A password is never sent where TLS was hoped for and not offered."""
+    """Connect, encrypt and log in. With tls auto, the password is not sent if the server offers no TLS."""
     await client.connect()
     await client.ehlo()
     offered = client.supports_extension("starttls")
@@ -176,7 +176,7 @@ async def _say_goodbye(client: SMTP) -> None:
 
 
 def _told(error: Exception, settings: SmtpSettings) -> MainspringError:
-    """The driver's error as ours. Only the server's word on the mail itself can be final, not one on the way there."""
+    """The driver's error as Mainspring's. Only a reply to the mail itself is final, not one to an earlier command."""
     smtp = _driver()
     if isinstance(error, smtp.SMTPRecipientsRefused):
         said = {one.recipient: (one.code, one.message) for one in error.recipients}
@@ -205,8 +205,8 @@ def _words(error: Exception) -> str:
 
 
 def _shown(text: str, settings: SmtpSettings) -> str:
-    """A server's reply as it may be stored: without the password, in one line, and not too long. Masked first, since a
-    text that was cut may end in half of it.
+    """A server's reply as it may be stored: without the password, in one line, and not too long. The password is masked
+    before the cut, which may split it.
     """
     for secret in _spellings(settings):
         text = text.replace(secret, "…")
@@ -216,7 +216,7 @@ def _shown(text: str, settings: SmtpSettings) -> str:
 
 
 def _spellings(settings: SmtpSettings) -> tuple[str, ...]:
-    """The password as it goes over the wire."""
+    """The forms in which the password is sent over the wire."""
     if not settings.password:
         return ()
     plain, user = settings.password, settings.username or ""

@@ -1,7 +1,7 @@
-"""Which addresses mail may be from: the configured sender, and what MAINSPRING_SMTP_SENDERS allows beside it.
+"""The addresses that mail may be from: the configured sender, and those that MAINSPRING_SMTP_SENDERS allows.
 
-A mail server that trusts this one signs whatever is handed to it, so that a mail from any address of its domain would
-count as genuine. Therefore an address is allowed, and not its whole domain, unless that is said.
+A mail server that trusts this process signs every mail that it receives from it, so that a mail from any address of its
+domain would count as genuine. Therefore an address is allowed, and not its whole domain, unless the setting names that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Senders:
-    """Addresses, and domains all of whose addresses are meant, both in lower case; or any."""
+    """Allowed addresses, and domains with all their addresses, both in lower case; or any."""
 
     addresses: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()

@@ -1,8 +1,8 @@
-"""Where mail is handed over: the settings that a URL says, such as `smtps://user:password@mail.example.com:465`.
+"""The SMTP server that takes mail, by the settings in a URL such as `smtps://user:password@mail.example.com:465`.
 
-TLS is required off this machine and wherever there is a password, and certificates are checked, unless the URL says
-otherwise in so many words. The password is in no repr, message or log line; errors of this module never show a part of
-the URL that could be one.
+TLS is required if the server is not on this machine or there is a password, and certificates are checked, unless an
+option of the URL says otherwise. The password is in no repr, message or log line; errors of this module never show a
+part of the URL that could be one.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class SmtpSettings:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     sender: str | None = None
-    """The sender of mail that names none; the login, where that is an address and nothing else is set."""
+    """The sender of mail that names none; the login, if it is an address and no sender is set."""
     verify: bool = True
     ca: str | None = None
     """A file with the certificates to trust instead of the system's."""
     timeout: float = DEFAULT_TIMEOUT
-    """How many seconds an attempt may take from the connection to the server's last word."""
+    """The seconds that an attempt may take from the connection to the server's last reply."""
     hello: str | None = None
-    """The name of this machine in HELO; its host name when missing."""
+    """The name of this machine in HELO; None for its host name."""
     senders: Senders = field(default_factory=Senders)
     """The senders that mail may have beside `sender`."""
 
     @classmethod
     def parse(cls, url: str, sender: str | None = None, senders: str | None = None) -> SmtpSettings:
-        """The settings that a URL says. In its query: starttls=required|auto|off, verify=off, ca=FILE, timeout=60,
-        hello=NAME. Letters of the password that mean something in URLs are written as %40 and so on. `senders` are
-        further addresses that mail may be from.
+        """The settings in a URL. Its query: starttls=required|auto|off, verify=off, ca=FILE, timeout=60, hello=NAME.
+        Characters of the password with a meaning in URLs are written as %40 and so on. `senders` are further addresses
+        that mail may be from.
         """
         parts, port = _split(url)
         options = _options(parts)
@@ -97,7 +97,7 @@ def _context(ca: str | None, verify: bool) -> ssl.SSLContext:
 
 
 def _split(url: str) -> tuple[SplitResult, int | None]:
-    """The URL's parts. The parser's own errors quote what may be a password, so that they are not passed on."""
+    """The URL's parts. The parser's own errors may quote a password, so they are not passed on."""
     if url.isascii() and url.isprintable() and " " not in url:
         try:
             parts = urlsplit(url)
@@ -117,7 +117,7 @@ def _options(parts: SplitResult) -> dict[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     options = dict(pairs)
     if not set(options) <= set(_OPTIONS):
-        # A ? in a password makes the rest of it an option; nothing of it is shown.
+        # A ? in a password makes the rest of it an option: the message must not show it.
         raise ConfigurationError(f"{URL_VARIABLE} has an option that is not known; known are {', '.join(_OPTIONS)}.")
     if len(pairs) != len(options):
         raise ConfigurationError(f"{URL_VARIABLE} has an option twice.")

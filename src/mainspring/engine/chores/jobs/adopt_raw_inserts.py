@@ -8,7 +8,7 @@ from mainspring.store.codec import decode_job
 from mainspring.store.jobs.stored_job import stored_jobs
 
 _BATCH = 500
-# Documents of other programs may make a pass slow. It then comes so much more seldom that it takes 2 % of the time.
+# Documents of other programs may make a pass slow. Passes then follow so much later that they take 2 % of the time.
 _PACE = 50
 
 
@@ -22,7 +22,7 @@ class AdoptRawInserts(Chore):
 
     @property
     def every(self) -> float:
-        # With a change stream a raw insert is heard of at once, and this is the safety net.
+        # With a change stream the worker learns of a raw insert at once, and this chore is the safety net.
         usual = 20.0 if self._context.store.hints.possible else self._context.settings.poll_interval
         return max(usual, _PACE * self._took)
 

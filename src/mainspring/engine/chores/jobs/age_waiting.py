@@ -1,7 +1,7 @@
 """Moves jobs that have waited long up one priority, where `aging` is set.
 
-One worker at a time does it: one of those that have the setting, under a lock of its own, so that it is done also where
-the worker that has the lock of the other chores does not have it.
+One worker at a time does it, one that has the setting. The chore has a lock of its own, so that it is done also when
+the worker that has the lock of the other chores lacks the setting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class AgeWaiting(Chore):
     def __init__(self, context: ChoreContext) -> None:
         super().__init__(context)
         self._left: list[str | None] = []
-        """What the sweep that is under way has still to go through: queues, and None for the lines."""
+        """The remaining parts of the current sweep: queues, and None for the wait lists."""
         self._place: Document | None = None
 
     @property

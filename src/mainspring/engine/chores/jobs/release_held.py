@@ -27,7 +27,7 @@ class ReleaseHeld(Chore):
 
 
 async def release_opened(context: ChoreContext) -> int:
-    """Put jobs back into sight that were held for want of a key, where this worker has all keys that they need."""
+    """Release jobs that wait for an encryption key, if this worker has all keys that they need; return their number."""
     key_ids = context.store.cipher.ring.ids
     if not key_ids:
         return 0

@@ -1,5 +1,5 @@
-"""Logs documents in the jobs collection that are no jobs: they are left alone, but their author may have meant them to
-run."""
+"""Logs the foreign documents in the jobs collection: they are left alone, but their author may have meant them to be
+jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ReportForeign(Chore):
         return False
 
     def _tell(self, found: ForeignDocuments) -> None:
-        # The reason quotes values of a document that is none of ours: it is told to those who ask, and not to the log.
+        # The reason quotes values of another program's document: a caller that asks may see it, the log may not.
         first = f", such as {found.samples[0].id!r:.100}" if found.samples else ""
         logger.warning(
             "%s%d document%s in the collection %s %s no job of Mainspring's and left alone%s; "

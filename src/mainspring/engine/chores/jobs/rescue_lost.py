@@ -24,8 +24,8 @@ class RescueLost(Chore):
         return min(10.0, self._context.settings.lease / 6)
 
     async def run_once(self) -> bool:
-        # A claim of this very worker whose lease is over, as after a clock was moved by hand, is about to be renewed
-        # or fenced by its own heartbeat.
+        # The heartbeat of this worker is about to renew or fence its own claims whose lease has run out, as after an
+        # operator has moved a clock.
         held = {claimed.id for claimed in self._context.claimed_jobs.all() if not claimed.lost}
         rescued = await self._context.store.rescues.rescue(_BATCH, held)
         announce_rescues(self._context.events, rescued)
@@ -37,7 +37,7 @@ class RescueLost(Chore):
 
 
 def announce_rescues(events: Callbacks, rescued: Sequence[Rescued]) -> None:
-    """Tell of rescues, and of the ends where they were one."""
+    """Log rescues and emit their events, and the events of jobs that ended by their rescue."""
     jobs = [one.job.decode() for one in rescued]
     log_rescues(rescued, jobs)
     for one, job in zip(rescued, jobs, strict=True):

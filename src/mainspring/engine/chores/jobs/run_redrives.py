@@ -1,4 +1,4 @@
-"""Carries on the redrives that are under way, batch by batch, and forgets those that ended long ago."""
+"""Carries on the redrives that are under way, batch by batch, and deletes redrives that ended long ago."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.engine.services.redriving import take_step
 from mainspring.store.connection import Document
 from mainspring.store.dead_letters.redrives import is_running, retries
 
-# So long may one pass take; the other chores wait for it.
+# The longest time that a pass spends on one redrive, in seconds; the other chores wait for it.
 _LONGEST_PASS = 0.3
 _FORGET_EVERY = 3600.0
 _BATCH = 500
@@ -32,7 +32,7 @@ class RunRedrives(Chore):
         for redrive in redrives:
             try:
                 await self._carry(redrive)
-            except Exception as error:  # one that cannot go on must not hold up the others
+            except Exception as error:  # a redrive that fails must not delay the others
                 errors.append(error)
         if errors:
             raise errors[0]

@@ -1,4 +1,4 @@
-"""Makes the jobs that tell of dead letters, where this worker has a handler for that."""
+"""Makes the jobs that report dead letters, if this worker has an alert handler."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class SendDeadLetterAlerts(Chore):
         for alert in list(self._context.handlers.alerts.values()):
             try:
                 more |= await self._is_mine(alert) and await self._tell(alert)
-            except Exception as error:  # one that cannot be told must not keep the others from it
+            except Exception as error:  # an alert that fails must not stop the others
                 errors.append(error)
         if errors:
             raise errors[0]
         return more
 
     async def _tell(self, alert: Alert) -> bool:
-        """Make the jobs that are due for a handler; whether there are more."""
+        """Make the jobs that are due for a handler; return whether more are left."""
         made, left = await self._context.store.alerts.tell(alert, self._template(alert))
         for document in made:
             self._context.events.emit("job:created", decode_job(document))
@@ -43,7 +43,7 @@ class SendDeadLetterAlerts(Chore):
         return left
 
     def _template(self, alert: Alert) -> Draft:
-        """What the jobs of a handler have in common."""
+        """The draft with the fields that all jobs of an alert handler share."""
         template = Draft(alert.name, None, encrypt=self._context.secrecy.encrypt(alert.name))
         handler = self._context.handlers.own(alert.name)
         if handler is not None:
@@ -51,7 +51,7 @@ class SendDeadLetterAlerts(Chore):
         return template
 
     async def _is_mine(self, alert: Alert) -> bool:
-        """Whether this worker is the one that does it for now: all those with the handler could, and one is enough."""
+        """Whether this worker has the lock of an alert: all workers with the handler could send it, one is enough."""
         lock = self._locks.get(alert.name)
         if lock is None:
             lock = LockHolder(self._context.store, f"alerts:{alert.name}", self._context.worker, _HOLD)

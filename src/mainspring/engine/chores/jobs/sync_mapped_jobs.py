@@ -1,4 +1,4 @@
-"""Brings jobs that were adopted through a field map back into step with what the other program has made of them."""
+"""Updates jobs that were adopted through a field map after the other program has changed their documents."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Compares the slots of limits that this worker has with the jobs that need them and with what the database counts.
+"""Compares the slots of limits that this worker has with the jobs that need them and with the database's counts.
 
-No drift is known to be possible; this finds what is not known. Each repair is logged. The slots of workers that are
-gone are `reclaim_slots`'.
+No cause of a drift is known; this chore is for unknown ones. It logs each repair. The chore `reclaim_slots` frees the
+slots of workers that are gone.
 
-- A slot that is counted as used, and that neither a job of this worker nor a claim under way has, is free again. It
-  must have been so at two passes.
-- A claim that has been under way since the pass before, and of whose job the database says that this worker does not
-  run it, gives its slots up.
-- Where the database counts another number of slots for this worker than the worker itself, the lower one counts, but
-  for what jobs have.
+- A slot that is counted as used, and that neither a job of this worker nor a claim under way has, is freed. Two passes
+  must have found it so.
+- A claim that has been under way since the pass before gives its slots up if, by the database, this worker does not
+  run the job.
+- If the database counts another number of slots for this worker than the worker itself, the lower number is put in
+  force, but not less than the worker's jobs have.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class AuditSlots(Chore):
     def __init__(self, context: ChoreContext) -> None:
         super().__init__(context)
         self._ownerless: Mapping[int, Passed] = {}
-        """What the last pass has found counted as used, and nothing had it."""
+        """The slots that the last pass found counted as used, without a job or claim that had them."""
         self._claiming: Mapping[DocumentId, Sequence[Gate]] = {}
-        """What the last pass has found being claimed."""
+        """The jobs that the last pass found being claimed, with their gates."""
 
     @property
     def every(self) -> float:
@@ -70,7 +70,7 @@ class AuditSlots(Chore):
             limiter.freed([passed], unused=True)
 
     def _owned(self) -> set[int]:
-        """All passages that a job of this worker has, that is being claimed, is run, or has just ended."""
+        """All passages of jobs of this worker that are being claimed, are running, or have just ended."""
         context = self._context
         claimed_jobs = {*context.claimed_jobs.all(), *context.slots.running, *context.slots.waiting}
         owners = [*(claimed.gates for claimed in claimed_jobs), *context.limiter.admitted.values()]

@@ -1,9 +1,10 @@
-"""Dissolves lines that no gate stands for any more: a pause was ended by a process that died before it could see to the
-line, or a limit or `fair=` was taken out of the code.
+"""Dissolves wait lists whose gate no longer exists: a process ended a pause and died before it could dissolve the wait
+list, or a limit or `fair=` was taken out of the code.
 
-All this is read from the database: what is paused or broken, and which limits the live workers declare. A line of a
-limit that none of them declares is left alone as long as none of them could run the jobs in it: the workers that
-declare the limit may only be away. Lines of sequences are never dissolved, since their jobs keep to their order.
+The chore reads from the database which pauses and breakers are in force, and which limits the live workers declare.
+It leaves the wait list of a limit that none of them declares alone as long as none of them could run the jobs on it:
+the workers that declare the limit may only be away. Wait lists of sequences are never dissolved, since their jobs keep
+to their order.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ _LINES, _JOBS = 200, 20_000
 
 @dataclass(frozen=True, slots=True)
 class StandingGates:
-    """What stands behind lines, as far as the database tells."""
+    """The gates that exist, by the database."""
 
     closures: frozenset[str]
     forms: frozenset[str]
     fair: frozenset[str]
-    """The names whose keys take turns."""
+    """The names whose keys are in round robin."""
     workers: tuple[WorkerStatus, ...]
     certain: bool
-    """Whether all live workers tell their limits, and in a way that this version reads."""
+    """Whether all live workers declare their limits in a form that this version reads."""
 
     def form_of(self, line: str) -> str | None:
-        """The form of a limit that stands behind a line."""
+        """The form of the limit that a wait list belongs to."""
         keyed, equals, _ = line.partition("=")
         return next((form for form in (line, keyed + equals) if form in self.forms), None)
 
     def is_run(self, name: str, queue: str | None = None) -> bool:
-        """Whether a live worker could run jobs of a name, of this queue or of any; its code knows their limits then."""
+        """Whether a live worker could run jobs of a name, of this queue or of any: its code then knows their limits."""
         could = (one for one in self.workers if one.handles(name) and (queue is None or one.serves(queue)))
         return self.certain and any(could)
 
@@ -69,7 +70,7 @@ class DissolveWaitLists(Chore):
         more = await self._end_turns(standing)
         stray = await self._find_stray(standing)
         if stray:
-            logger.info("Nothing stands behind the lines %s any more; the jobs in them go on", ", ".join(stray[:10]))
+            logger.info("The gates of the wait lists %s are gone; their jobs are released", ", ".join(stray[:10]))
             if not await self._context.controls.dissolve(stray):
                 self._after = ""
                 more = True
@@ -99,7 +100,8 @@ class DissolveWaitLists(Chore):
         )
 
     async def _end_turns(self, standing: StandingGates) -> bool:
-        """Let jobs leave the lines of keys that take turns, where no code says so any more; whether there are more."""
+        """Release jobs from the wait lists of keys in round robin that no code declares any longer; return whether more
+        are left."""
         store, number = self._context.store, 0
         for name in await store.repair.waiting_names():
             if name not in standing.fair and standing.is_run(name):
@@ -109,7 +111,7 @@ class DissolveWaitLists(Chore):
         return number >= _JOBS
 
     async def _find_stray(self, standing: StandingGates) -> list[str]:
-        """The next lines that nothing stands behind. Those of a limit that counts are passed over at once."""
+        """The next wait lists without a gate. All lists of a limit in force are passed over in one step."""
         stray: list[str] = []
         for _ in range(_LINES):
             line = await self._context.store.repair.next(self._after)
@@ -135,7 +137,7 @@ class DissolveWaitLists(Chore):
 
 
 def _forms(declared: Mapping[tuple[str, str], JobLimits], overrides: Mapping[tuple[str, str], JobLimits]) -> set[str]:
-    """The forms of the lines of what a process declares, as far as it counts, and of what overrides it."""
+    """The forms of the wait lists of the limits that a process declares, with the overrides applied."""
     found: set[str] = set()
     for place in declared.keys() | overrides.keys():
         rules, override = declared.get(place, JobLimits()), overrides.get(place)

@@ -1,4 +1,4 @@
-"""Takes back the slots of limits that a worker held whose lease has run out, or that has left."""
+"""Takes back the slots of limits of workers that have left or whose lease has run out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ReclaimSlots(Chore):
     exclusive = True
 
     _held = True
-    """Whether any worker had slots at the last look."""
+    """Whether any worker had slots at the last pass."""
 
     @property
     def every(self) -> float:

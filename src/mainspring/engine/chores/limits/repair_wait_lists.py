@@ -1,7 +1,7 @@
 """Finds wait lists that no gate document mentions, which a crash can leave, and opens the wait lists of sequences.
 
-The first job of a sequence changes also when the job before it is retried or deleted by hand, or when the worker that
-has ended that job dies before it could look further.
+The first job of a sequence changes also when an operator retries or deletes the job before it, or when the worker that
+has ended that job dies before it could read the wait list.
 """
 
 from __future__ import annotations

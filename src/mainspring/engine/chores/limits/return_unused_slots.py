@@ -1,4 +1,4 @@
-"""Gives back the slots of limits that this worker has taken and has no use for, so that others can have them."""
+"""Gives back the slots of limits that this worker has taken and does not use, so that other workers can take them."""
 
 from __future__ import annotations
 

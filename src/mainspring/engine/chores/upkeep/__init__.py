@@ -1,1 +1,1 @@
-"""Chores on what this worker knows, counts and keeps."""
+"""Chores on a worker's caches, counts and stored records."""

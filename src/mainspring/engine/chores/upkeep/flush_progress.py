@@ -1,4 +1,4 @@
-"""Stores what is known of running jobs only here: progress and log lines; announces progress."""
+"""Stores the progress and the log lines of running jobs, which only their worker knows, and announces progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores what this worker has counted for the statistics, in one write, where there is anything."""
+"""Stores this worker's counts for the statistics, in one write, if there are any."""
 
 from __future__ import annotations
 

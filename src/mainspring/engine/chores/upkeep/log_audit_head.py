@@ -1,5 +1,5 @@
-"""Writes the end of the audit log to the worker's own log every hour: kept where the database cannot reach it, such a
-line proves what was there."""
+"""Writes the head of the audit log to the worker's own log every hour: a log line that is kept out of the database's
+reach proves which rows the audit log had."""
 
 from __future__ import annotations
 

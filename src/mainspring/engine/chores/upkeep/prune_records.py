@@ -1,6 +1,6 @@
 """Deletes dedupe keys, rows of ledgers, unused gates and breakers, and dead workers that were kept long enough.
 
-In small batches. Finished jobs are the pruner's (`engine/services/pruner.py`).
+It works in small batches. The pruner (`engine/services/pruner.py`) deletes finished jobs.
 """
 
 from __future__ import annotations

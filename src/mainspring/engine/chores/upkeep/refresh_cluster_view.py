@@ -1,4 +1,4 @@
-"""Keeps what this worker knows of the server's clock and of the other workers fresh, while it is of use."""
+"""Refreshes this worker's view of the server's clock and of the other workers, the latter seldom while it is idle."""
 
 from __future__ import annotations
 

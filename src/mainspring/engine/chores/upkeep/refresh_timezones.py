@@ -1,7 +1,7 @@
 """Computes next firings anew when the rules of a time zone have changed since they were computed.
 
-One worker at a time does it, a few schedules at a pass, under a lock of its own: whichever worker is the first to start
-with the new rules must be able to take it. The others look again until nothing is left.
+One worker at a time does it, a few schedules at a pass. The chore has a lock of its own: the first worker that starts
+with the new rules must be able to take it. The other workers check again until no schedule is left.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class RefreshTimezones(Chore):
     def __init__(self, context: ChoreContext) -> None:
         super().__init__(context)
         self._elsewhere = False
-        """Whether another worker is at it."""
+        """Whether another worker has the lock."""
 
     @property
     def every(self) -> float:
-        # Zone data comes with an installation, which restarts workers: what counts is that each looks when it starts.
+        # Zone data comes with an installation, which restarts workers: the check at the start is the one that matters.
         return _LOOK_AGAIN if self._elsewhere else 3600.0
 
     async def run_once(self) -> bool:

@@ -1,4 +1,4 @@
-"""Notices that this worker has got other keys for encrypted jobs, and puts those back into sight that waited for it."""
+"""Notices that this worker has other encryption keys than before, and releases the jobs that waited for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes hours of the minutes of the statistics, and deletes what was kept long enough."""
+"""Rolls the minutes of the statistics up into hours, and deletes counts that were kept long enough."""
 
 from __future__ import annotations
 
