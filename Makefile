@@ -48,7 +48,7 @@ docs: $(READY) ## write what is generated: the list of modules, the diagram of p
 	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md
 
 bench: $(READY) ## measure against the raw MongoDB floor (about ten minutes; BENCH="--quick" for less)
-	@$(BIN)/python -m bench $(BENCH)
+	@PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
 
 chaos: $(READY) ## kill, pause, cut off and disturb workers and servers under load, and check the history (CHAOS="--seconds 600" for longer)
 	@PYTHONPATH=tests $(BIN)/python -m cluster.chaos $(CHAOS)
