@@ -154,7 +154,7 @@ class ApiKeys:
         await self._keys.update_one({"_id": key.id}, {"$max": {"last_used_at": now}})
 
     async def _replace_secret(self, before: Key, after: Key) -> bool:
-        """Replace the secret by compare-and-set on the hash that was read: of two rotations at once, one tries again."""
+        """Replace the secret by compare-and-set on the hash that was read: of two rotations at once one is repeated."""
         fields = _encode(after)
         change: Document = {"$set": {name: fields[name] for name in ("hash", "rotated_at")}}
         old = {name: fields[name] for name in ("old_hash", "old_until") if name in fields}

@@ -230,7 +230,7 @@ def walks_of(search: Search) -> list[Walk]:
 
 
 def _pending(search: Search, wanted: Document) -> list[Walk]:
-    """The walks for pending jobs: ready jobs first, in their order; then jobs on wait lists, then other waiting jobs."""
+    """The walks for pending jobs: first ready jobs in their order, then jobs on wait lists, then other waiting jobs."""
     there: Document = {"line": {"$exists": True}}
     order = ("priority", "run_at", "_id")
     held = [
