@@ -26,7 +26,7 @@ PLAIN_KEYS = frozenset(
     f"{kind}_key"
     for kind in ("cache", "dedupe", "foreign", "idempotency", "object", "partition", "primary", "public", "routing")
 ) | {"sort_key", "x_idempotency_key"}
-"""Names that the pattern `*_key` does not match: they are no credentials. A pattern that is the whole name matches them."""
+"""Names that the pattern `*_key` does not match: they are no credentials. A pattern that is the full name does."""
 
 _REMEMBERED = 4096
 # A parameter of a query or a fragment: its name, and its value up to the next parameter or another delimiter. A value
