@@ -188,7 +188,7 @@ class Walk:
         self._known = known
         self._keys = keys
         self._unsealed: Verdict | None = None
-        """How far the log was in order before the first row that waits for a seal."""
+        """The verdict before the first unsigned row that no seal has accepted yet."""
         self.last_key: str | None = None
         """The id of the key of the last row."""
 

@@ -73,7 +73,7 @@ class Paused:
     reason: str = ""
     actor: str | None = None
     note: str | None = None
-    """When it was made: what its maker should know, such as that nothing has this name yet."""
+    """A hint for the caller that made it, such as that no job or handler has this name yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class LimitOverride:
     reason: str = ""
     actor: str | None = None
     note: str | None = None
-    """When it was made: what its maker should know, such as that nothing has this name yet."""
+    """A hint for the caller that made it, such as that no job or handler has this name yet."""
 
     @property
     def allowance(self) -> JobLimits:

@@ -201,7 +201,7 @@ class Alerts:
         return await self._dead_letters.page({"state": FAILED, "finished_at": span}, limit or _PAGE, after)
 
     async def _all(self, start: datetime, end: datetime) -> list[Document]:
-        """All dead letters of a short stretch of time."""
+        """All dead letters of a short span of time."""
         found = page = await self._rows(start, None, end)
         while len(page) == _PAGE:
             page = await self._rows(start, Place(page[-1]["finished_at"], page[-1]["_id"]), end)

@@ -225,7 +225,7 @@ class DedupeKeys:
         await self._connection.keys.update_one({"_id": key, "job": job}, {"$unset": {"returning": ""}})
 
     async def _put(self, document: Document, holder: Document | None) -> bool:
-        """Write a key's document if its holder is still the one that was seen."""
+        """Write a key's document: a compare-and-set on `holder`, the document that was read."""
         if holder is None:
             try:
                 await self._connection.keys.insert_one(dict(document))

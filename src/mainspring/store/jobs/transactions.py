@@ -39,7 +39,7 @@ class Transaction:
         self.db = db
         self.result: Any = None
         self.completion: Outcome | None = None
-        """How the job has ended that the transaction was to complete."""
+        """The outcome of the job that the transaction completes."""
         self._news: list[Callable[[], None]] = []
 
     def on_commit(self, tell: Callable[[], None]) -> None:

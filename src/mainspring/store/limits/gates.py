@@ -110,7 +110,7 @@ class Gates(WaitLists):
                     {"_id": {"$in": empty}, "grants": [], "line": None, "tokens": None}, hint=BY_ID
                 )
 
-    # -- holders ---------------------------------------------------------------------------------------------------
+    # -- workers that have slots -----------------------------------------------------------------------------------
 
     async def holders(self) -> list[str]:
         """The workers that have slots of any gate."""

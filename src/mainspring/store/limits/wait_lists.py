@@ -189,7 +189,7 @@ class WaitLists:
         return gate.sequence, None if first is None else first["_id"]
 
     async def running_in(self, sequences: Iterable[str]) -> Counter[str]:
-        """How many jobs of each of these sequences are running."""
+        """The number of running jobs of each of these sequences."""
         running = {"seq": {"$in": list(sequences)}, "state": RUNNING}
         found = await self._connection.jobs.find_all(running, {"seq": 1}, hint=GOING)
         return Counter(document["seq"] for document in found)
@@ -370,7 +370,7 @@ def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str],
 
 
 def waiting_note(gate: Gate) -> str:
-    """Why a job waits at this gate, in words."""
+    """The reason why a job waits at this gate, in words."""
     if isinstance(gate.rule, Closed):
         return gate.rule.note
     if isinstance(gate.rule, SequenceGate):

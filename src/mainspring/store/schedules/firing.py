@@ -159,7 +159,7 @@ class Firing:
         return [one for one in found if isinstance(at := one.get("fire_at"), datetime) and at <= due_at]
 
     async def advance(self, schedules: Sequence[Document], now: datetime | None = None) -> list[Fired]:
-        """Decide, store and carry out the due firings of these schedules; returns what this call did.
+        """Decide, store and carry out the due firings of these schedules; returns the outcomes of this call.
 
         `now` is the server's own time, where it was just read. This process's estimate may be off by the latency of a
         reply: then a schedule would be fired early, or read again and again.
