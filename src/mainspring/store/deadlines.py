@@ -65,7 +65,7 @@ def deadline(seconds: float, building: Callable[[], Sequence[str]] = tuple) -> I
         if error.code == UNAUTHORIZED:
             raise ConfigurationError(f"This MongoDB user lacks a right that Mainspring needs: {error}") from error
         if error.code in NO_SUCH_INDEX and (names := building()):
-            raise Unavailable(f"MongoDB is still building {', '.join(names)}; what needs them waits for it.") from error
+            raise Unavailable(f"MongoDB is still building {', '.join(names)}; this operation needs them.") from error
         raise
     except asyncio.CancelledError as error:
         if _asked_to_stop() > asked:

@@ -73,7 +73,7 @@ class Indexes:
             self._building.result()
         else:
             logger.warning(
-                "MongoDB is building the indexes %s. This process goes on; what needs them waits until they are there.",
+                "MongoDB is building the indexes %s. This process goes on; operations that need them fail until then.",
                 ", ".join(self._missing),
             )
 
@@ -87,7 +87,7 @@ class Indexes:
             try:
                 await self.ensure()
             except (MainspringError, PyMongoError) as another:
-                logger.warning("The indexes could not be made anew: %s", another)
+                logger.warning("The dropped indexes could not be created again: %s", another)
 
     async def close(self) -> None:
         """Stop waiting for a build, which goes on in the server."""
@@ -126,7 +126,7 @@ class Indexes:
                         await self._locks.drop(_LOCK, self._owner)
             if monotonic() >= told_at + _TELL_EVERY:
                 told_at = monotonic()
-                logger.info("Another process makes the indexes %s", ", ".join(_names(missing)))
+                logger.info("Another process creates the indexes %s", ", ".join(_names(missing)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -56,7 +56,7 @@ def raise_if_passing(error: Exception) -> None:
         failures = error.details.get("writeErrors") or ()
         passing = [one for one in failures if one.get("code") in PASSING] + list(error.details["writeConcernErrors"])
         if passing or not failures:
-            raise Unavailable(f"MongoDB could not keep the writes yet: {brief(error)}") from error
+            raise Unavailable(f"MongoDB could not confirm the writes: {brief(error)}") from error
 
 
 def brief(error: Exception) -> str:

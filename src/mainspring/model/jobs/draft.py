@@ -71,7 +71,7 @@ def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
         raise InvalidJob("dedupe_namespace needs a dedupe_key.")
     draft = Draft(check_name(name, "a job's name"), data, parent_id=given.get("parent_id"))
     if "job_id" in given and "debounce" in given:
-        raise InvalidJob("A debounced job may be one that is there already; leave job_id out.")
+        raise InvalidJob("A debounced call may change an existing job; leave job_id out.")
     for option, check in _CHECKS.items():
         if option in given:
             setattr(draft, option, check(given[option]))
@@ -102,7 +102,7 @@ def check_in_transaction(draft: Draft) -> None:
             "Leave session out, and call schedule() once the transaction has committed."
         )
     if draft.job_id is not None:
-        raise InvalidJob("job_id cannot be part of a transaction, which a job that is there already would abort.")
+        raise InvalidJob("job_id cannot be part of a transaction: an existing job with this id would abort it.")
 
 
 def check_job_id(job_id: object) -> str:

@@ -114,7 +114,7 @@ class Alerts:
                 try:
                     documents.append(self._alert_of(alert, row, jobs[row["_id"]], template))
                 except InvalidJob as error:  # a dead letter without an alert must not hold up the others
-                    logger.error("Handler %s is not told of the dead letter %s: %s", alert.name, _id(row), error)
+                    logger.error("Handler %s gets no alert about the dead letter %s: %s", alert.name, _id(row), error)
         return await self._inserts.insert_made(documents)
 
     def _alert_of(self, alert: Alert, row: Document, job: Document, template: Draft) -> Document:

@@ -84,7 +84,7 @@ class Gates(WaitLists):
         except BulkWriteError as error:
             not_kept = error.details.get("writeConcernErrors")
             if not_kept:
-                raise Unavailable(f"MongoDB could not keep what was taken yet: {not_kept[0].get('errmsg')}") from error
+                raise Unavailable(f"MongoDB did not confirm the taken slots: {not_kept[0].get('errmsg')}") from error
             failed = error.details["writeErrors"]
             if any(failure["code"] != DUPLICATE for failure in failed):
                 raise
