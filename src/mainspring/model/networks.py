@@ -42,7 +42,7 @@ def is_in(address: Address | None, networks: Iterable[Network]) -> bool:
 
 
 def parse_network(text: str) -> Network:
-    """An address or a network; ValueError says why a text is neither."""
+    """An address or a network; raises ValueError with the reason where a text is neither."""
     return ip_network(text)
 
 

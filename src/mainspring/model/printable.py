@@ -1,14 +1,14 @@
 """Text from anywhere, made safe for a terminal.
 
-A job's name, data and errors may come from strangers. Escape sequences in them could move the cursor, change colours
-or worse, so whatever does not print is shown as its escape.
+A job's name, data and errors may come from untrusted clients. Escape sequences in them could move the cursor, change
+colours or worse, so that characters that do not print are shown as their escapes.
 """
 
 from __future__ import annotations
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with everything that does not print, but for the characters of `keep`, as Python would escape it."""
+    """The text with characters that do not print, except those of `keep`, in Python's escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)

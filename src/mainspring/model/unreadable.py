@@ -1,4 +1,4 @@
-"""Stored documents that cannot be read, beside those that can. Pure."""
+"""Lists of stored documents that name the unreadable ones. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A stored document that cannot be read: its id, and what is wrong with it, without its values."""
+    """A stored document that cannot be read: its id, and its error, without its values."""
 
     id: str
     error: str
 
 
 class Listed(list[T]):
-    """A list of what could be read. `unreadable` names the documents of the same collection that could not."""
+    """A list of decoded documents. `unreadable` names the documents of the same collection that cannot be read."""
 
     def __init__(self, found: Iterable[T] = (), unreadable: Iterable[Unreadable] = ()) -> None:
         super().__init__(found)

@@ -15,7 +15,7 @@ from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import JobLimits
 
 Place = tuple[str, str]
-"""The owner of a limit, a pause or a breaker: "name" or "queue", and which."""
+"""The target of a limit, a pause or a breaker: "name" or "queue", and which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class WorkerStatus:
     """The limits that its code declares; None where it reports none, or in a form that only a newer version reads."""
     breakers: Mapping[Place, Breaker] = field(default_factory=dict)
     defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
-    """The job defaults of each name that it has a handler of its own for."""
+    """The job defaults of each name that has a handler of its own."""
     error: str | None = None
     """The fields of its document that cannot be read: another program has written them."""
 

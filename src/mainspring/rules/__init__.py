@@ -1,4 +1,4 @@
-"""Rules: values that say when something fires. See docs/reference/rules.md for all of them."""
+"""Rules: values that define when a schedule fires. See docs/reference/rules.md for all of them."""
 
 from mainspring.rules.any_of import AnyOf
 from mainspring.rules.at import At

@@ -1,4 +1,4 @@
-"""Several rules as one, which fires whenever any of them does, and once where they meet."""
+"""Several rules as one, which fires whenever any of them does, and once where several fire at one instant."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AnyOf(BaseRule):
         return once(heapq.merge(*(rule.between(start, end) for rule in self.anchored(start).rules)))
 
     def count(self, start: datetime, end: datetime) -> int:
-        """The busiest rule is counted by arithmetic; the firings of the others are looked at one by one."""
+        """Count the firings of the busiest rule by arithmetic, and those of the others one by one."""
         span(start, end)
         busiest, *others = sorted(self.anchored(start).rules, key=lambda rule: rule.count(start, end), reverse=True)
         rest = once(heapq.merge(*(rule.between(start, end) for rule in others)))
@@ -73,7 +73,7 @@ class AnyOf(BaseRule):
         return tuple(dict.fromkeys(said))
 
     def skipped(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """The firings that a calendar took from one rule, unless another rule fires at that very instant."""
+        """The firings that a calendar left out of one rule, unless another rule fires at that very instant."""
         span(start, end)
         taken = heapq.merge(*(rule.skipped(start, end) for rule in self.rules), key=lambda pair: pair[0])
         last = None

@@ -76,5 +76,5 @@ class At(TickRule):
 
 @lru_cache(maxsize=64)
 def _read(instants: tuple[str, ...]) -> At:
-    """The rule of these texts, kept: it is read again at every firing, and ten thousand texts take a while."""
+    """The rule of these texts, cached: each firing reads it again, and ten thousand texts take a while."""
     return At(read_instant(instant, f"instant {place}") for place, instant in enumerate(instants))

@@ -35,7 +35,7 @@ def rule_from_document(document: Mapping[str, Any]) -> Rule:
             f"{kind!r} is not a kind of rule; known are {', '.join(_KINDS)}. "
             "A newer version of Mainspring may have stored it: upgrade this one."
         )
-    check_depth(_inner(document), _inner)  # before it is read: the reader would follow it down
+    check_depth(_inner(document), _inner)  # before it is read, since reading recurses
     return read(document)
 
 

@@ -14,7 +14,7 @@ _ORDINALS = ("first", "second", "third")
 
 
 def notes(timeline: Timeline, second: int) -> tuple[str, ...]:
-    """Why the firing at this second was moved, or that its wall time happens more than once."""
+    """The notes on the firing at this second: that it was moved, or that its wall time happens more than once."""
     firing = timeline.first(second)
     if firing is None or firing[0] != second:
         return ()

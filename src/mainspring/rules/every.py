@@ -25,7 +25,7 @@ class Every(TickRule):
     """Fires at `anchor`, and then every `period` after it: at anchor + k × period, exactly, for ever.
 
     `period` is text such as "5m" or "1h30m", a timedelta, or seconds. Without an anchor the grid begins when the
-    schedule is created; until then a rule that is asked directly counts from the instant it is asked about.
+    schedule is created; before that, a rule that is called directly counts from the instant that it is given.
     `after="end"` counts from the end of each run instead, so that there is always a pause between two.
     """
 

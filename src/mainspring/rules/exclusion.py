@@ -30,10 +30,10 @@ class Except(BaseRule):
     """Fires as `rule` does, but not on the days of the named calendars.
 
     `then` is the policy for a firing on such a day: "skip" leaves it out; "next" and "previous" move it, at the
-    same wall time, to the nearest day that is in none of the calendars, at most 31 days away. Firings that meet are
-    one. Days are those of the rule's zone, or of `timezone`; without either, of UTC.
+    same wall time, to the nearest day that is in none of the calendars, at most 31 days away. Firings at the same
+    instant are one. Days are those of the rule's zone, or of `timezone`; without either, of UTC.
 
-    The calendars are stored ones, by name; the schedule supplies them. To ask such a rule without a schedule, use
+    The calendars are stored ones, by name; the schedule supplies them. To use such a rule without a schedule, call
     `rule.bind("", {"holidays": Calendar(...)})`.
     """
 
@@ -171,7 +171,7 @@ class Except(BaseRule):
 def _restore(
     rule: Rule, names: tuple[str, ...], then: str, timezone: str, bound: tuple[Calendar, ...] | None
 ) -> Except:
-    """A rule whose parts have been checked before."""
+    """The rule of parts that have been checked before."""
     restored = object.__new__(Except)
     restored._set(rule, names, then, timezone, bound)
     return restored
@@ -205,7 +205,7 @@ def _zone(rule: Rule, timezone: str | None) -> str:
 def _check_density(rule: Rule) -> None:
     """Refuse to move the firings of a rule that has thousands of them a day."""
     if rule.calendars:
-        return  # made of such a rule, which was checked, or has no calendars to be asked with yet
+        return  # its inner rule was checked, or cannot be evaluated yet, without its calendars
     ready = rule.bind("", {})
     for text in _SAMPLES:
         first = ready.next(datetime.fromisoformat(text))

@@ -51,7 +51,7 @@ def within(instant: datetime) -> datetime:
 
 
 def instant_text(instant: datetime) -> str:
-    """An instant as text for JSON and people, in UTC, with milliseconds where there are any."""
+    """An instant as text for JSON and users, in UTC, with milliseconds where there are any."""
     text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
     return text.replace("+00:00", "Z")
 

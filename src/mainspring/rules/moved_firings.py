@@ -1,9 +1,9 @@
 """The arithmetic of exclusions: which firings stay, which are moved, from where and to where.
 
-Firings that stay and firings that are moved are looked for apart. Those that stay are found by leaving a run of
-excluded days at its end, in one step. Those that are moved come from runs in which the rule fires at all; each run has
-one target, the nearest day outside of it, so that runs in order have targets in order. A day begins at the first
-midnight that its zone's clocks show, and a firing belongs to the day that began last before it.
+Firings that stay and firings that are moved are searched separately. A search for a firing that stays leaves a run of
+excluded days in one step. Moved firings come from runs in which the rule fires at all; each run has one target, the
+nearest day outside of it, so that runs in order have targets in order. A day begins at the first midnight that its
+zone's clocks show, and a firing belongs to the day that began last before it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mainspring.rules.zones.zone import Fold, Gap, in_zone, instants
 
 SKIP, NEXT, PREVIOUS = "skip", "next", "previous"
 FARTHEST = 31
-"""How many days a firing is moved at most."""
+"""The most days that a firing is moved by."""
 MAX_PER_DAY = 1440
 """The firings of a day with more than this are not moved."""
-# How many runs of excluded days one search looks at before the rule counts as over: seventy years of weekends.
+# The runs of excluded days that one search passes before the rule counts as over: seventy years of weekends.
 _MOST_RUNS = 4000
 _TICK = timedelta(microseconds=1)
 
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A firing that was moved, and by which calendar."""
+    """A firing that was moved, and the calendar that moved it."""
 
     to: datetime
     source: datetime
@@ -140,7 +140,7 @@ class Exclusion:
             yield from self._rule.between(start, end)
 
     def _excluded(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """The stretches of excluded days within a span of time."""
+        """The runs of excluded days within a span of time."""
         day = self._days.next_in(self._day(start))
         while day is not None and (first := self._begin(day)) < end:
             free = self._days.next_out(day)
@@ -195,7 +195,7 @@ class Exclusion:
         return None if run.first is None else run.first - 1
 
     def _moves(self, run: Run) -> list[Move]:
-        """The firings of a run that are moved; those that are too far from its target are not."""
+        """The firings of a run that are moved; firings too far from its target are not."""
         target = self._target(run)
         if target is None:
             return []

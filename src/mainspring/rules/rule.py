@@ -1,9 +1,9 @@
-"""The interface of rules: values that say when something fires. Pure: a rule reads no clock and keeps no state.
+"""The interface of rules: values that define when a schedule fires. Pure: a rule reads no clock and keeps no state.
 
 `Rule` is the whole interface; the engine, the ledger and the previews use nothing else. `BaseRule` is the base class of
-the rules in this package. `TickRule` derives the interface from three questions in milliseconds (`At`, `Every`), and
-`WallClockRule` from wall times in a zone (`Cron`, `RRule`). Arguments are aware datetimes. Results carry a fixed
-offset, so that they compare rightly in every hour.
+the rules in this package. `TickRule` derives the interface from three methods in milliseconds (`At`, `Every`), and
+`WallClockRule` from wall times in a zone (`Cron`, `RRule`). Arguments are aware datetimes. Results have a fixed offset,
+so that they compare correctly in every hour.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Rule(Protocol):
-    """When something fires. An immutable value: hashable, compared by meaning, fit for pickling."""
+    """The firings of a schedule. An immutable value: hashable, compared by meaning, fit for pickling."""
 
     def next(self, after: datetime) -> datetime | None:
-        """The first firing after an instant; None when there is none any more."""
+        """The first firing after an instant; None when there is none."""
 
     def previous(self, before: datetime) -> datetime | None:
         """The last firing before an instant; None when there was none."""
@@ -36,13 +36,13 @@ class Rule(Protocol):
         """The firings from `start` on and before `end`, in order, one at a time."""
 
     def count(self, start: datetime, end: datetime) -> int:
-        """The number of firings that `between` would give."""
+        """The number of firings that `between` would return."""
 
     def describe(self) -> str:
         """The meaning of the rule, in English."""
 
     def notes(self, at: datetime) -> tuple[str, ...]:
-        """Why the firing at this instant was moved; mostly nothing."""
+        """The reasons why the firing at this instant was moved; mostly none."""
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -53,17 +53,17 @@ class Rule(Protocol):
         """The names of the stored calendars that the rule needs."""
 
     def bind(self, schedule_id: str, calendars: Mapping[str, Calendar]) -> Rule:
-        """The rule with the id of its schedule and with its calendars, ready to be asked."""
+        """The rule with the id of its schedule and with its calendars, ready for use."""
 
     def to_document(self) -> dict[str, Any]:
-        """The rule as plain data; "kind" says which one it is."""
+        """The rule as plain data; "kind" names its class."""
 
     def skipped(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """The firings in the same span that a calendar took away, each with the calendar's name."""
+        """The firings in the same span that a calendar left out, each with the calendar's name."""
 
 
 class BaseRule:
-    """The base of the rules: without a zone and a calendar unless a subclass says so; rules can be combined."""
+    """The base of the rules: without a zone and a calendar unless a subclass has them; rules can be combined."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A rule never changes; make another one instead of setting {name!r}.")
@@ -117,7 +117,7 @@ class BaseRule:
 
 
 class TickRule(BaseRule):
-    """A rule that answers three questions in whole milliseconds; the rest of the interface follows from them."""
+    """A rule with three methods in whole milliseconds, from which the rest of the interface is derived."""
 
     @abstractmethod
     def _after(self, instant: int) -> int | None:

@@ -1,5 +1,5 @@
-"""Rules as mappings, such as `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}`, for programs that come from other
-schedulers. Durations are seconds or texts, as everywhere in Python."""
+"""Rules as mappings, such as `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}`, for programs that were written for
+other schedulers. Durations are seconds or texts, as everywhere in Python."""
 
 from __future__ import annotations
 

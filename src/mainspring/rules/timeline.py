@@ -1,11 +1,11 @@
-"""Wall times on a zone's time: the first firing from an instant, the last until one, and how many there are.
+"""Wall times in a zone: the first firing from an instant on, the last one up to an instant, and their number.
 
-Instants are whole seconds since 1970. The zone comes as spans of one offset each (zones/spans.py), from which the
-policy for changes of clocks has already taken the wall times that do not fire. A search looks at the span that it
-begins in, and nearly always finds its answer there. Otherwise it goes on to the next span or, when the next wall time
-is far away, to three days before that: no two offsets differ by so much, so that nothing in between can fire. Without a
-next wall time it goes on, too: the next span may repeat an hour. It gives up after a bounded number of years in which
-the policy or the offset took every wall time away.
+Instants are whole seconds since 1970. The zone is given as spans of one offset each (zones/spans.py), from which the
+policy for changes of clocks has already removed the wall times that do not fire. A search reads the span that it begins
+in, and nearly always finds its answer there. Otherwise it goes on to the next span or, when the next wall time is far
+away, to three days before that: no two offsets differ by so much, so that nothing in between can fire. Without a next
+wall time it goes on, too: the next span may repeat an hour. It gives up after a bounded number of years in which the
+policy or the offset removed every wall time.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from mainspring.rules.rule import BaseRule
 
 @dataclass(frozen=True)
 class UnreadableRule(BaseRule):
-    """Never fires, and says why: a newer version of Mainspring may have stored the rule."""
+    """Never fires, and describes the reason: a newer version of Mainspring may have stored the rule."""
 
     stored: str
     why: str

@@ -1,6 +1,6 @@
 """The base of `Cron` and `RRule`: rules of wall times in a time zone, with a policy for changes of clocks.
 
-A subclass gives the timeline; all questions are answered here, in whole seconds.
+A subclass has the timeline; the methods of the interface are here, in whole seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WallClockRule(BaseRule):
 
     @abstractmethod
     def _timeline(self, asked: int) -> Timeline:
-        """The firings; those of a rule without a start are counted from the second that is asked about."""
+        """The firings; a rule without a start counts from the second that its caller asks about."""
 
     @abstractmethod
     def to_document(self) -> dict[str, Any]: ...
@@ -54,7 +54,7 @@ class WallClockRule(BaseRule):
         return (self.timezone,)
 
     def next(self, after: datetime) -> datetime | None:
-        """The first firing after an instant; None when there is none any more."""
+        """The first firing after an instant; None when there is none."""
         try:
             passed = after - EPOCH
         except TypeError:
@@ -74,12 +74,12 @@ class WallClockRule(BaseRule):
         return _walk(self._timeline(first - (start.microsecond > 0)), first, last)
 
     def count(self, start: datetime, end: datetime) -> int:
-        """The number of firings that `between` would give, computed without making them."""
+        """The number of firings that `between` would return, computed without making them."""
         first, last = _second(start, "start"), _second(end, "end")
         return self._timeline(first - (start.microsecond > 0)).count(first, last) if first < last else 0
 
     def notes(self, at: datetime) -> tuple[str, ...]:
-        """The effect of the zone's clocks on the firing at this instant; mostly nothing."""
+        """The effect of the zone's clocks on the firing at this instant; mostly none."""
         second = _second(at, "at")
         return () if at.microsecond else notes(self._timeline(second), second)
 

@@ -1,4 +1,4 @@
-"""Wall times: the sets that a `Timeline` searches, as seconds since 1970-01-01 00:00 on a clock on the wall.
+"""Wall times: the sets that a `Timeline` searches, as seconds since 1970-01-01 00:00 in local time.
 
 `WallTimes` is the interface. `DailyTimes` has the same times on each of its days: every cron expression and most
 recurrence rules are such a set. The other two kinds of recurrence rules are in rrule/wall_times.py.
@@ -22,7 +22,7 @@ class WallTimes(ABC):
     """A set of wall times. `offset` is the zone's offset to UTC, in seconds, at the times in question.
 
     A search may stop where its limit is reached. It then returns a wall time at or beyond the limit, and the set has
-    no wall time between the start of the search and that one. None says that the set has none in that direction.
+    no wall time between the start of the search and that one. None means that the set has none in that direction.
     """
 
     patience = 60

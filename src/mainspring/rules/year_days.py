@@ -14,7 +14,7 @@ _FIRST_DAY, _LAST_DAY = 1 - EPOCH, date.max.toordinal() - EPOCH
 _THURSDAY = 3
 _KEPT_YEARS = 50
 _MOST_YEARS = 500
-"""The Gregorian calendar repeats after 400 years: a day that is not found in more years than that never comes."""
+"""The Gregorian calendar repeats after 400 years: a day that is not found in more years than that never occurs."""
 
 
 class YearDays(ABC):

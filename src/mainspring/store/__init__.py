@@ -1,4 +1,4 @@
-"""Everything that is said to MongoDB, as our verbs. One store, no other behind an interface."""
+"""All access to MongoDB, as verbs of Mainspring. There is one store, without an interface for others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from mainspring.store.workers import Workers
 
 __all__ = ["Store"]
 
-# How long writes that no caller waits for may hold up the end of a program, in seconds.
+# Writes that no caller waits for may delay the end of a program by this many seconds.
 _SETTLE = 2.0
 
 
@@ -104,7 +104,7 @@ class Store:
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())
 
     def renewals(self) -> Renewals:
-        """The heartbeat's verbs, on a client of their own; to be made and used in its thread."""
+        """The heartbeat's verbs, on a client of their own; the heartbeat's thread makes and uses them."""
         return Renewals(self.connection)
 
     async def close(self) -> None:

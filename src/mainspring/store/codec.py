@@ -1,7 +1,7 @@
-"""Between documents and what the rest of the code handles: ids, jobs, attempts, bounded values.
+"""Translation between documents and the values of the rest of the code: ids, jobs, attempts, bounded values.
 
-Keeps true: nothing that cannot be decoded is lost or guessed at (`Undecodable` says what is wrong), and nothing of
-unbounded size is stored: what was cut says so.
+Keeps true: a document that cannot be decoded is neither lost nor guessed at (`Undecodable` has the reason), and nothing
+of unbounded size is stored: a cut value has a note of that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mainspring.store.shapes import JOB
 DocumentId = ObjectId | str
 
 MAX_ATTEMPTS_KEPT = 100
-# Of attempts with long logs fewer are kept: so many bytes of earlier ones, beside the last one's half a MiB at most.
+# Fewer attempts with long logs are kept: this many bytes of earlier attempts, beside the half MiB at most of the last.
 MAX_EARLIER_ATTEMPTS = 5 * 1024 * 1024 // 2
 MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
 MAX_DETAILS, MAX_DETAIL = 16_384, 2_000
@@ -58,11 +58,11 @@ _RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
 _PLAIN = (type(None), bool, float)
 _NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
-# How many fields a new job without options has.
+# The number of fields of a new job without options.
 _PLAIN_DOCUMENT = 13
 _SMALL_DATA, _SMALL_TEXT = 16, 256
 _DETAILS_KEPT = 6
-# MongoDB stores 200 levels, some of which are the job's own and its statements'; a level takes at least 8 bytes.
+# MongoDB stores 200 levels, some of which the job and the statement use; a level takes at least 8 bytes.
 DEEPEST = 100
 _LEAST_PER_LEVEL = 8
 
@@ -72,7 +72,7 @@ UNDECODABLE = "Undecodable"
 
 
 class Undecodable(ValueError):
-    """A document that is no valid job; the message says why."""
+    """A document is no valid job; the message has the reason."""
 
 
 def document_id(job_id: str) -> DocumentId:
@@ -100,7 +100,7 @@ def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]
 
 
 def is_small_and_plain(data: dict[str, Any]) -> bool:
-    """Whether data surely can be stored and surely is small, so that it need not be encoded to find out."""
+    """Whether data can certainly be stored and is certainly small, so that it need not be encoded to check."""
     if len(data) > _SMALL_DATA:
         return False
     for key, value in data.items():
@@ -119,7 +119,7 @@ def is_small_and_plain(data: dict[str, Any]) -> bool:
 
 
 def _encode(value: dict[str, Any]) -> bytes:
-    """A value as BSON; where it holds what BSON does not, as pydantic would write it in JSON."""
+    """A value as BSON; where it holds a type that BSON lacks, as pydantic writes it in JSON."""
     try:
         return _encode_exactly(value)
     except InvalidJob as refused:
@@ -142,7 +142,7 @@ def _encode_exactly(value: dict[str, Any]) -> bytes:
 
 
 def _said(error: Exception) -> str:
-    """The message of an error, which may be one that a value has raised itself."""
+    """The message of an error; its `str()` may raise, where code of the value raised the error."""
     try:
         return str(error)
     except Exception:
@@ -150,14 +150,14 @@ def _said(error: Exception) -> str:
 
 
 def _has_iterator(value: Any, levels: int = DEEPEST) -> bool:
-    """Whether a value holds an iterator, which pydantic would run to its end; it may have none."""
+    """Whether a value holds an iterator, which pydantic would run to its end; it may be endless."""
     if hasattr(type(value), "__next__"):
         return True
     return levels == 0 or any(_has_iterator(one, levels - 1) for one in _parts(value))
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """The values that pydantic writes for one that holds others."""
+    """The inner values that pydantic writes for a container."""
     if isinstance(value, Mapping):
         return value.values()
     if isinstance(value, list | tuple | set | frozenset | deque):
@@ -176,7 +176,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
-    """A handler's return value as it is stored, and a note where that is not all of it. Never raises."""
+    """A handler's return value as it is stored, and a note where it is not kept whole. Never raises."""
     if type(result) in _PLAIN or (type(result) is str and len(result) <= limit and result.isascii()):
         return result, None
     try:
@@ -194,9 +194,9 @@ def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
 
 
 def encode_step(name: str, result: Any, limit: int) -> tuple[Any, int]:
-    """The result of a step as it is stored, and will be read again, and how many bytes it takes.
+    """The result of a step as it is stored and read again, and its size in bytes.
 
-    Unlike a job's result it is refused where it cannot be kept: the next attempt would run the step again.
+    Unlike a job's result, a result that cannot be kept is refused: the next attempt would run the step again.
     """
     try:
         encoded = _encode({"r": result})
@@ -214,7 +214,7 @@ def encode_step(name: str, result: Any, limit: int) -> tuple[Any, int]:
 
 
 def size_of_steps(entries: list[Any]) -> int:
-    """How many bytes steps take that are kept already."""
+    """The bytes that stored steps take."""
     return len(bson.encode({"s": entries}, codec_options=CODEC)) if entries else 0
 
 
@@ -237,7 +237,7 @@ def plain_details(details: Mapping[str, Any]) -> Document:
 
 
 def encode_details(details: Mapping[str, Any]) -> Document:
-    """The details of an error as they are stored: all of them, or as much as there is room for."""
+    """The details of an error as they are stored: all of them, or as many as fit."""
     plain = plain_details(details)
     if _size(plain) > MAX_DETAILS:
         plain = {cut(str(key), MAX_TYPE): _shortened(value) for key, value in list(plain.items())[:_DETAILS_KEPT]}
@@ -263,13 +263,13 @@ def fingerprint_of(name: Any, error: Any) -> str:
 
 
 def encode_progress(percent: float, note: str | None) -> Document:
-    """How far a job is, as it is stored."""
+    """The progress of a job, as it is stored."""
     return {"percent": percent} if note is None else {"percent": percent, "note": cut(note, MAX_LOG_LINE)}
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of a text, in whole characters, saying so when something was cut."""
-    # A character takes at least a byte: of a text beyond all measure no more than this is looked at.
+    """At most `limit` bytes of a text, in whole characters, with a note when something was cut."""
+    # A character takes at least a byte: no more than this is encoded, even of a huge text.
     encoded = _utf8(text[: limit + 1])
     if len(encoded) <= limit:
         return encoded.decode()
@@ -278,18 +278,18 @@ def cut(text: str, limit: int) -> str:
 
 
 def _cut_before(text: str, limit: int) -> str:
-    """At most the last `limit` bytes of a text, in whole characters, saying so when something was cut."""
+    """At most the last `limit` bytes of a text, in whole characters, with a note when something was cut."""
     encoded = _utf8(text[-limit - 1 :])
     return encoded.decode() if len(encoded) <= limit else "… (cut)\n" + encoded[-limit:].decode("utf-8", "ignore")
 
 
 def _utf8(text: str) -> bytes:
-    """A text as it is stored, without the lone surrogates that file names bring along: UTF-8 has none."""
+    """A text as it is stored, without the lone surrogates that file names may contain: UTF-8 has none."""
     return text.encode("utf-8", "replace")
 
 
 def new_job(document: Document, data: Mapping[str, Any]) -> Job:
-    """A job that has just been stored. Made by the ten thousand, so only what is not the default is set."""
+    """A job that has just been stored. A bulk makes tens of thousands, so that only non-default fields are set."""
     job = object.__new__(Job)
     fields = {key: document[key] for key in _NEW_JOB}
     fields["id"] = str(document["_id"])
@@ -316,7 +316,7 @@ def _add_rare(fields: dict[str, Any], document: Document) -> None:
 
 
 def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Job:
-    """A stored document as a Job; whatever is missing has its default, so that any document can be shown.
+    """A stored document as a Job; a missing field has its default, so that any document can be shown.
 
     Encrypted values stay encrypted: `store/privacy/cipher.py` decrypts them.
     """
@@ -381,7 +381,7 @@ def _parsed(document: Mapping[str, Any]) -> Document:
     """The parts of a document in which values may be encrypted, with `EncryptedValue` in their place."""
     data, result = parsed_data(document.get("data") or {}), parsed(document.get("result"))
     steps = parsed(document.get("steps") or [])
-    if isinstance(document["sealed"], Encrypt):  # it is not stored yet
+    if isinstance(document["sealed"], Encrypt):  # the document is not stored yet
         return {"kept": Kept(marked_data(data, document["sealed"]))}
     kept = Kept(data, result, tuple(_decode_step(entry) for entry in steps), tuple(document["sealed"]))
     return {"data": data, "result": result, "steps": steps, "kept": kept}
@@ -415,7 +415,7 @@ def _decode_step(entry: Mapping[str, Any]) -> Step:
 
 
 def _decode_log(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The lines of a log that were kept, after one that tells of those that were not."""
+    """The lines of a log that were kept, after one that counts the lines that were cut."""
     lines, cut_before = tuple(entry.get("log") or ()), entry.get("log_cut")
     return (f"… ({cut_before:,} earlier lines cut)", *lines) if cut_before else lines
 
@@ -457,7 +457,7 @@ def cancel_reason(cancel: Any) -> str:
 
 
 def undecodable(document: Mapping[str, Any]) -> str | None:
-    """Why a stored document cannot be run; None where it can. Most were checked when they were stored or adopted."""
+    """The reason why a stored document cannot be run; None where it can. Most were checked when stored or adopted."""
     for key in ("rev", "token", "tries"):
         if not _is_whole(document.get(key)):
             return f"{key} must be a whole number, not {document.get(key)!r}."
@@ -520,7 +520,7 @@ def check_fields(document: Mapping[str, Any]) -> None:
 
 
 def _check_id(identity: Any) -> None:
-    """Refuse an id that `document_id` cannot name: no caller could ask for the job."""
+    """Refuse an id that `document_id` cannot make: no caller could request the job."""
     if not isinstance(identity, ObjectId | str) or identity == "":
         raise Undecodable(f"_id must be an ObjectId or a string, not {identity!r}.")
     if isinstance(identity, str) and _HEX_ID.fullmatch(identity):

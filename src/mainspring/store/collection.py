@@ -28,7 +28,7 @@ Session = AsyncClientSession | None
 
 
 Deadline = Callable[[Session], AbstractContextManager[None]]
-"""Bounds the operations inside of its block; those of a session as parts of a transaction."""
+"""Bounds the operations inside its block; with a session, as parts of a transaction."""
 
 
 class Collection:
@@ -95,7 +95,7 @@ class Collection:
     async def find_batches(
         self, filter: Filter, size: int, *, sort: Sort = None, hint: str | None = None, limit: int = 0
     ) -> AsyncGenerator[list[Document]]:
-        """The same in batches, each of which has a deadline of its own."""
+        """All matching documents in batches, each of which has a deadline of its own."""
         async with self.raw.find(filter, sort=sort, hint=hint, limit=limit, batch_size=size) as cursor:
             while True:
                 with self._deadline(None):
@@ -113,7 +113,7 @@ class Collection:
             return await self.raw.distinct(field, filter)
 
     async def count(self, filter: Filter, *, hint: str, limit: int | None = None) -> int:
-        """How many documents match, counted up to the limit."""
+        """The number of documents that match, counted up to the limit."""
         bound: dict[str, Any] = {} if limit is None else {"limit": limit}
         with self._deadline(None):
             return await self.raw.count_documents(filter, hint=hint, **bound)
@@ -194,6 +194,6 @@ class Collection:
             return await self.raw.find_one_and_delete(filter)
 
     async def bulk_write(self, statements: Sequence[Any]) -> BulkWriteResult:
-        """Carry out many statements in any order. One that fails does not keep the others from being carried out."""
+        """Carry out many statements in any order. A statement that fails does not stop the others."""
         with self._deadline(None):
             return await self.raw.bulk_write(statements, ordered=False)

@@ -21,7 +21,7 @@ async def compare_and_set(
     pause: Callable[[int], Awaitable[None]] | None = None,
 ) -> T:
     """The outcome of the first attempt that has one: None means that another process has changed the document since it
-    was read. Each attempt is told its number, from 0 on. `contended` names the document in the error."""
+    was read. Each attempt receives its number, from 0 on. `contended` names the document in the error."""
     for number in range(attempts):
         outcome = await attempt(number)
         if outcome is not None:
@@ -32,5 +32,5 @@ async def compare_and_set(
 
 
 async def back_off(attempt: int) -> None:
-    """A pause that grows with the attempts and differs between processes, so that the faster one can finish."""
+    """Pause with exponential backoff and jitter, so that one of the contending processes can finish."""
     await asyncio.sleep(random.uniform(0.2, 1.0) * min(_FIRST_PAUSE * 1.5**attempt, _LONGEST_PAUSE))

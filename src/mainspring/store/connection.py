@@ -1,4 +1,4 @@
-"""One connection to MongoDB: its client, its collections with their write concerns, what the server can do.
+"""One connection to MongoDB: its client, its collections with their write concerns, the server's capabilities.
 
 Made by the Scheduler, once per process and event loop (the driver's client belongs to both). Keeps true: every handle
 writes with `w: "majority", j: true` and reads from the primary, whatever the URI or the server says; every operation
@@ -60,8 +60,8 @@ logger = logging.getLogger("mainspring")
 
 OLDEST_SERVER = (6, 0)
 DURABLE = WriteConcern("majority", j=True)
-# Any value of another program can be read: one date of the year 300,000, or one text that is no UTF-8, must not keep a
-# whole batch from being decoded.
+# Any value of another program can be decoded: one date of the year 300,000, or one text that is no UTF-8, must not fail
+# a whole batch.
 CODEC: CodecOptions[Document] = CodecOptions(
     tz_aware=True,
     tzinfo=UTC,
@@ -75,9 +75,9 @@ _HANDLE: dict[str, Any] = {
     "read_preference": ReadPreference.PRIMARY,
     "read_concern": ReadConcern("local"),
 }
-# A server that changes says so at once, and an error makes the driver look again; in between it need not ask often.
+# A server reports a change at once, and an error makes the driver check again; in between it need not check often.
 _LOOK_AT_SERVERS = 30_000
-# How often the server's clock is asked at most, until the answer comes within so many seconds.
+# The most readings of the server's clock, until a reply comes within this many seconds.
 _READINGS, _GOOD_READING = 3, 0.1
 
 
@@ -148,7 +148,7 @@ class Connection:
         uri: str | None = None,
         client: AsyncMongoClient[Document] | None = None,
     ) -> Connection:
-        """Connect, check the server and make sure of the indexes."""
+        """Connect, check the server and create missing indexes."""
         owned = client is None
         if client is None:
             client = _make_client(uri or "", settings)
@@ -169,7 +169,7 @@ class Connection:
         return self
 
     async def close(self) -> None:
-        """Close what this connection opened; a client that was handed in stays open."""
+        """Close the clients that this connection opened; a client that the program passed stays open."""
         await self.indexes.close()
         if self._beat_client is not None:
             self._beat_client.close()
@@ -192,9 +192,9 @@ class Connection:
         return self.replica_set or self.sharded
 
     async def read_clock(self) -> None:
-        """Ask the server for its time, so that the clock stays true to it.
+        """Read the server's time, so that the clock follows it.
 
-        An answer that took long tells little: the way there may have been the election of a primary. Ask again then.
+        A slow reply is imprecise: it may have waited for the election of a primary. Then the time is read again.
         """
         for _ in range(_READINGS):
             sent = clocks.monotonic()
@@ -214,7 +214,7 @@ class Connection:
         limit = int(self.settings.renew_timeout * 1000)
         options: dict[str, Any] = {
             "maxPoolSize": 2,
-            # Every beat has a shorter deadline of its own but the first, before which nothing is held.
+            # Every beat but the first has a shorter deadline of its own; before the first, the worker has no slots.
             "serverSelectionTimeoutMS": int(self.settings.operation_timeout * 1000),
             "connectTimeoutMS": limit,
             "heartbeatFrequencyMS": _LOOK_AT_SERVERS,
@@ -229,7 +229,7 @@ class Connection:
 
     async def _check_server(self) -> None:
         hello = await self.client.admin.command("hello")
-        await self.read_clock()  # not by the first answer, whose time includes connecting
+        await self.read_clock()  # not from the first reply, whose latency includes connecting
         self.replica_set = "setName" in hello
         self.sharded = hello.get("msg") == "isdbgrid"
         info = await self.client.admin.command("buildInfo")
@@ -254,7 +254,7 @@ class Connection:
 
 
 def check_client(client: Any) -> None:
-    """Refuse a client that cannot be used, before anything is asked of it."""
+    """Refuse a client that cannot be used, before it sends anything."""
     if isinstance(client, MongoClient):
         raise ConfigurationError(
             "client must be an AsyncMongoClient (from pymongo import AsyncMongoClient); a blocking MongoClient cannot "
@@ -297,7 +297,7 @@ def _explain(error: PyMongoError) -> Exception:
 
 
 def _addressed(error: Unavailable, uri: str | None) -> Unavailable:
-    """The error with the address that was tried, where the driver does not tell it: a server that says nothing."""
+    """The error with the address that was tried, where the driver does not name it: a server that does not reply."""
     if uri is None or not uri.startswith("mongodb://"):
         return error
     hosts = [f"{host}:{port}" if port else str(host) for host, port in parse_uri(uri)["nodelist"]]

@@ -1,7 +1,7 @@
-"""Deadlines of operations, and what the server's error codes mean.
+"""Deadlines of operations, and the meaning of the server's error codes.
 
 Every operation of the store runs under a deadline. An outage of whatever kind leaves it as `Unavailable`, which passes
-by itself; any other error of the driver is the server's last word on what it was asked.
+by itself; any other error of the driver is the server's final answer.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ NO_SUCH_INDEX = (2, 27, 291)
 def deadline(seconds: float, building: Callable[[], Sequence[str]] = tuple) -> Iterator[None]:
     """Bound every operation inside, turn an outage of whatever kind into `Unavailable`, and lose no cancellation.
 
-    `building` tells which indexes are being built: a query that needs one of them fails like in an outage. 0 seconds
-    are no bound.
+    `building` names the indexes that are being built: a query that needs one of them fails as in an outage. 0 seconds
+    mean no bound.
     """
     asked = _asked_to_stop()
     try:
@@ -70,16 +70,16 @@ def deadline(seconds: float, building: Callable[[], Sequence[str]] = tuple) -> I
     except asyncio.CancelledError as error:
         if _asked_to_stop() > asked:
             raise
-        # Not this task was cancelled but what the driver waited for in it, such as a connection that is closed.
+        # This task was not cancelled, but the driver's own wait in it was, such as for a connection that is closed.
         raise Unavailable("The connection to MongoDB was closed before the answer came; try again.") from error
-    # The driver waits with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes just as the
-    # answer does. A task that asks in a loop would then go on for ever.
+    # The driver waits with `asyncio.wait_for`, which in Python 3.11 drops a cancellation that arrives together with the
+    # reply. A task that sends operations in a loop would then go on for ever.
     if _asked_to_stop() > asked:
         raise asyncio.CancelledError
 
 
 def _asked_to_stop() -> int:
-    """How many cancellations of this task are under way; the heartbeat's thread has no task."""
+    """The number of pending cancellations of this task; the heartbeat's thread has no task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

@@ -2,12 +2,12 @@
 
 Other programs may write to the database, so that any field of any document may hold any BSON value. Every document that
 is turned into a value of the model passes `fit` first: a field of the wrong type is left out, as if it had not been
-stored, and is named in `Fitted.wrong`; null is as good as missing. So the code behind it may rely on types, and one
+stored, and is named in `Fitted.wrong`; null counts as missing. So the code behind it may rely on types, and one
 malformed document is shown with its error instead of failing a whole list. Messages name fields and types, never
 values: these may be secrets.
 
-`fit` is for what is shown whole or in part (jobs, schedules, workers). `readable` is for what either counts as it is or
-not at all (pauses, limits, calendars, keys, …): it lists those that can be read, and names the others.
+`fit` is for documents that are shown whole or in part (jobs, schedules, workers). `readable` is for documents that
+count as they are or not at all (pauses, limits, calendars, keys, …): it returns the readable ones and names the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A document without its malformed fields, and what is wrong with these."""
+    """A document without its malformed fields, and the errors of these."""
 
     document: Document
     wrong: tuple[str, ...] = ()
@@ -62,14 +62,14 @@ class Fitted:
 
 
 def fit(document: Mapping[str, Any], shape: Shape) -> Fitted:
-    """A document as its shape wants it. Where nothing is wrong it is the very same."""
+    """A document fitted to its shape. A document without errors is returned as it is."""
     wrong: list[str] = []
     kept = _fit_document(document, shape, "", wrong)
     return Fitted(kept, tuple(wrong))
 
 
 def readable(documents: Iterable[Document], shape: Shape, decode: Callable[[Document], T]) -> Listed[T]:
-    """The decoded documents, of those that fit their shape; the others are named."""
+    """The decoded documents that fit their shape; the others are named in `unreadable`."""
     found: Listed[T] = Listed()
     for document in documents:
         fitted = fit(document, shape)
@@ -93,7 +93,7 @@ def read(document: Document, shape: Shape, decode: Callable[[Document], T], what
 
 
 def _why(raised: Exception) -> str:
-    """Why a document was refused by its decoder, whose own message may quote values."""
+    """The reason why the decoder refused a document, without the decoder's message, which may quote values."""
     if isinstance(raised, KeyError) and raised.args:
         return f"{raised.args[0]} is missing."
     return f"its fields have the right types, and no valid values ({type(raised).__name__})."
@@ -115,7 +115,7 @@ def _fit_document(document: Mapping[str, Any], shape: Shape, path: str, wrong: l
 
 
 def _fit(value: Any, kind: Any, path: str, wrong: list[str]) -> Any:
-    """The value, or what stands for it; None where nothing does."""
+    """The value, or its substitute; None where there is none."""
     if isinstance(kind, Kind):
         return value if kind.fits(value) else _refuse(path, kind.words, value, wrong, kind.instead)
     if isinstance(kind, ListOf):

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class GroupCommit(Generic[T, R]):
-    """Collects items for `act`, which deals with up to `max_batch` of them at once and returns an outcome for each, or
+    """Collects items for `act`, which processes up to `max_batch` of them at once and returns for each its outcome, or
     the error to raise."""
 
     def __init__(self, act: Callable[[list[T]], Awaitable[Sequence[R | Exception]]], max_batch: int) -> None:
@@ -23,7 +23,7 @@ class GroupCommit(Generic[T, R]):
         self._sender: asyncio.Task[None] | None = None
 
     async def submit(self, item: T) -> R:
-        """Deal with an item, together with others or alone; returns its outcome."""
+        """Process an item, together with others or alone; returns its outcome."""
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, done))
         if self._sender is None:
@@ -46,7 +46,7 @@ class GroupCommit(Generic[T, R]):
         finally:
             self._sender = None
             for _, done in (*sending, *self._waiting):
-                done.cancel()  # no task is left waiting for an item that will not be dealt with
+                done.cancel()  # no task must wait for an item that will not be processed
 
     async def _outcomes(self, items: list[T]) -> Sequence[R | Exception]:
         try:
@@ -55,7 +55,7 @@ class GroupCommit(Generic[T, R]):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not this task was cancelled but something that the driver waited for, as a connection that is closed.
+            # This task was not cancelled, but the driver's own wait was, such as for a connection that is closed.
             error: Exception = Unavailable("The connection to MongoDB was closed; try again.")
             return [error] * len(items)
         except Exception as error:

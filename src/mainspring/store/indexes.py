@@ -1,7 +1,7 @@
-"""Making the indexes: what is missing, in one process, without a deadline, while all others work.
+"""Creating missing indexes, in one process, without a deadline, while all other processes work.
 
-A process looks what is there when it connects. Where something is missing, one process builds it: the one that has the
-lock `indexes`, whose lease it renews while the server is at it; should it die, the server goes on, and the next process
+A process lists the existing indexes when it connects. Where some are missing, one process creates them: the one that
+has the lock `indexes`, whose lease it renews during the build; should it die, the server goes on, and the next process
 waits for the same build. A connection waits for it as long as for any operation, and then goes on without: a query that
 needs an index which is still being built raises `Unavailable`, as in any other outage, and everything else works
 (docs/decisions/0028-indexes-beside-the-work.md).
@@ -31,7 +31,7 @@ logger = logging.getLogger("mainspring")
 
 _LOCK, _HOLD = "indexes", 30.0
 _NO_COLLECTION, _CONFLICTS = 26, (85, 86)
-# The build was aborted, or another one is in its way: it is tried again.
+# The build was aborted, or conflicts with another one: it is tried again.
 _ABORTED = (276, 12586, 12587)
 _FIRST_LOOK, _LONGEST_PAUSE = 0.05, 2.0
 _TELL_EVERY = 10.0
@@ -56,13 +56,13 @@ class Indexes:
         return self._missing
 
     async def ensure(self) -> None:
-        """Make what is missing. Returns when all is there, or when it takes long: then building goes on beside."""
+        """Create missing indexes. Returns when all exist, or after a while: then a task goes on building."""
         missing = await self._look(self._wanted)
         if not missing:
             return
         if self._building is None or self._building.done():
             self._missing = _names(missing)
-            # In a context of its own: a deadline of the caller's must not end the build.
+            # In a context of its own: a deadline of the caller must not end the build.
             self._building = asyncio.create_task(self._keep_building(), context=Context())
         self._waited_for += 1
         try:
@@ -73,24 +73,24 @@ class Indexes:
             self._building.result()
         else:
             logger.warning(
-                "MongoDB is building the indexes %s. This process goes on; what needs them waits until they are there.",
+                "MongoDB is building the indexes %s. This process goes on; operations that need them fail until then.",
                 ", ".join(self._missing),
             )
 
     async def make(self, collection: Collection, indexes: Sequence[IndexModel]) -> None:
-        """Make indexes that only some need, however long it takes."""
+        """Create indexes that only some features need, however long it takes."""
         await asyncio.create_task(self._build([(collection, indexes)]), context=Context())
 
     async def mend(self, error: Exception) -> None:
-        """Make the indexes again when an error says that they, or the collection, were dropped meanwhile."""
+        """Create the indexes again when an error shows that they, or the collection, were dropped meanwhile."""
         if isinstance(error, OperationFailure) and error.code in NO_SUCH_INDEX:
             try:
                 await self.ensure()
             except (MainspringError, PyMongoError) as another:
-                logger.warning("The indexes could not be made anew: %s", another)
+                logger.warning("The dropped indexes could not be created again: %s", another)
 
     async def close(self) -> None:
-        """Wait for nothing any more. A build that is under way is the server's, and goes on."""
+        """Stop waiting for a build, which goes on in the server."""
         building, self._building = self._building, None
         if building is not None:
             building.cancel()
@@ -100,7 +100,7 @@ class Indexes:
     # -- building --------------------------------------------------------------------------------------------------
 
     async def _keep_building(self) -> None:
-        """Build until all is there. An error is the caller's while it waits; later it is told of, and tried again."""
+        """Build until all indexes exist. An error is raised while a caller waits; later it is logged and retried."""
         while True:
             try:
                 await self._build(self._wanted)
@@ -113,7 +113,7 @@ class Indexes:
             await asyncio.sleep(_TRY_AGAIN)
 
     async def _build(self, wanted: Wanted) -> None:
-        """Make what is missing, or wait for the process that does."""
+        """Create missing indexes, or wait for the process that does."""
         pause, told_at = _FIRST_LOOK, monotonic()
         while missing := await self._look(wanted):
             if await self._locks.take(_LOCK, self._owner, _HOLD):
@@ -122,21 +122,21 @@ class Indexes:
                         await self._create(collection, indexes)
                     return
                 finally:
-                    with suppress(MainspringError):  # it ends by itself
+                    with suppress(MainspringError):  # the lock ends by itself
                         await self._locks.drop(_LOCK, self._owner)
             if monotonic() >= told_at + _TELL_EVERY:
                 told_at = monotonic()
-                logger.info("Another process makes the indexes %s", ", ".join(_names(missing)))
+                logger.info("Another process creates the indexes %s", ", ".join(_names(missing)))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _create(self, collection: Collection, indexes: Sequence[IndexModel]) -> None:
-        """Make indexes of one collection, renewing the lock and telling how far it is."""
+        """Create indexes of one collection, renew the lock meanwhile and log the progress."""
         began, names = monotonic(), _names([(collection, indexes)])
         creating = asyncio.ensure_future(self._send(collection, indexes))
         try:
             while not (await asyncio.wait({creating}, timeout=_TELL_EVERY))[0]:
-                with suppress(MainspringError):  # the build goes on, whatever becomes of the lock
+                with suppress(MainspringError):  # the build goes on even if the lock is lost
                     await self._locks.take(_LOCK, self._owner, _HOLD)
                 far, seconds = await _progress(collection), monotonic() - began
                 logger.info("Building the indexes %s: %s after %.0f s", ", ".join(names), far, seconds)
@@ -160,7 +160,8 @@ class Indexes:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def _look(self, wanted: Wanted) -> list[tuple[Collection, list[IndexModel]]]:
-        """The missing indexes. One of the same name and another shape counts as missing: the server says why."""
+        """The missing indexes. An index with the same name and another shape counts as missing: creating it fails with
+        the server's reason."""
         missing = []
         with deadline(self._timeout):
             for collection, indexes in wanted:
@@ -172,7 +173,7 @@ class Indexes:
 
 
 async def _present(collection: Collection) -> dict[str, Mapping[str, Any]]:
-    """The indexes that can be used; the driver's own list has those that are still being built as well."""
+    """The indexes that can be used; the driver's own list includes indexes that are still being built."""
     try:
         listed = await collection.raw.database.command("listIndexes", collection.name, includeBuildUUIDs=True)
     except OperationFailure as error:
@@ -194,7 +195,7 @@ def _names(wanted: Wanted) -> tuple[str, ...]:
 
 
 async def _progress(collection: Collection) -> str:
-    """How far the server is, where this user may ask."""
+    """The server's progress with a build, where this user has the right to read it."""
     stages: list[dict[str, Any]] = [
         {"$currentOp": {"allUsers": True, "idleConnections": False}},
         {"$match": {"ns": collection.full_name, "progress.total": {"$gt": 0}}},

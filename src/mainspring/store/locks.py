@@ -1,7 +1,7 @@
 """Locks: a document in `jobs.locks` names the process that does work for which one process is enough.
 
-A lock only saves work: everything is safe when several do it. Taking it costs one write, since its document is made
-once; where it is gone, dropped or rolled back with a primary, it is made again.
+A lock only saves work: everything is safe when several processes do it. Taking it costs one write, since its document
+is made once; where it is missing, dropped or rolled back in a failover, it is made again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pymongo.errors import DuplicateKeyError
 from mainspring.clock import EPOCH, Clock, monotonic
 from mainspring.store.collection import Collection
 
-# How long a lock's document is believed to be there after it was made, in seconds, while it cannot be taken.
+# For this many seconds after a lock's document was made, a lock that cannot be taken counts as taken, not as missing.
 BELIEVED = 5.0
 
 
@@ -26,8 +26,8 @@ class Locks:
         self._made: dict[str, float] = {}
 
     async def take(self, name: str, owner: str, seconds: float, *, again: bool = True) -> bool:
-        """Take a lock for `seconds`; whether this owner has it. With `again`, a lock that the owner has already is
-        prolonged."""
+        """Take a lock for `seconds`; returns whether this owner has it. With `again`, the owner's own lock is
+        extended."""
         with self._collection.deadline():
             if name not in self._made:
                 await self._make(name)
@@ -37,11 +37,11 @@ class Locks:
         return taken
 
     async def give_up(self, name: str, owner: str) -> None:
-        """Give a lock back before its time, if it is this owner's."""
+        """Release a lock before its time, if this owner has it."""
         await self._collection.update_one({"_id": name, "owner": owner}, {"$set": {"until": EPOCH}})
 
     async def drop(self, name: str, owner: str) -> None:
-        """The same, and leave nothing behind: it will not be needed again."""
+        """Release a lock and delete its document, if this owner has it: it will not be needed again."""
         await self._collection.delete_one({"_id": name, "owner": owner})
         self._made.pop(name, None)
 
@@ -60,7 +60,7 @@ class Locks:
         return taken.matched_count == 1
 
     async def _make(self, name: str) -> bool:
-        """Make a lock's document, free; False where it is there."""
+        """Insert a lock's document, free; False where it exists."""
         self._made[name] = monotonic()
         try:
             await self._collection.insert_one({"_id": name, "owner": None, "until": EPOCH})

@@ -1,7 +1,7 @@
-"""A job's data in the form in which it is stored and read again, made from what the caller gave.
+"""A job's data in the form in which it is stored and read again, made from the caller's values.
 
-BSON holds numbers, texts, dates, bytes, ids, lists and documents. A value of another kind (a set, a Decimal, a
-dataclass) is stored as pydantic writes it in JSON, and `PlainData.changed` remembers what was given, so that
+BSON holds numbers, texts, dates, bytes, ids, lists and documents. A value of another type (a set, a Decimal, a
+dataclass) is stored as pydantic writes it in JSON, and `PlainData.changed` keeps the original value, so that
 `handlers.check_data` can tell whether the handler will receive an equal value. A value that can be read only once is
 refused: checking it would leave nothing to store. Instants are kept as MongoDB keeps them, in UTC and in milliseconds.
 
@@ -33,7 +33,7 @@ _LISTED = (tuple, Set, ValuesView, deque, range)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A value that is stored in another form than it was given in: where it is, its kind, and that of its form."""
+    """A value that is stored in another form than the caller's: its path, its type, and the type of the stored form."""
 
     path: str
     kind: str
@@ -46,13 +46,13 @@ class PlainData:
 
     values: dict[str, Any]
     given: Mapping[str, Any] = field(default_factory=dict)
-    """The arguments in which something is stored in another form, as they were given."""
+    """The arguments that contain a value stored in another form, as the caller passed them."""
     changed: Mapping[str, Changed] = field(default_factory=dict)
     """The first such value in each of them."""
 
 
 def plain_data(data: Any) -> PlainData:
-    """The data that a caller gave as it will be stored; InvalidJob names the first value that cannot be kept."""
+    """A caller's data as it is stored; InvalidJob names the first value that cannot be kept."""
     if data is None:
         return PlainData({})
     if type(data) is dict and is_small_and_plain(data):
@@ -77,12 +77,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _kept_as_given(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The data as it is read again, where that equals what was given; None where it may not."""
+    """The data as it is read again, where that equals the caller's; None where it may not."""
     try:
         kept = bson.decode(bson.encode(data, codec_options=CODEC), CODEC)
         return kept if bool(kept == data) else None
     except Exception:
-        return None  # which value it is, and whether it has another form, is found out one by one
+        return None  # the walk finds the value, and whether it has another form
 
 
 def _walk(data: Mapping[str, Any]) -> PlainData:
@@ -147,7 +147,7 @@ class _Walk:
     def _instant(self, value: datetime, path: str) -> Any:
         if value.tzinfo is not None:
             return truncate(value)
-        self._note(path, value, "text")  # as a date it would get a time zone that was not given
+        self._note(path, value, "text")  # a stored date would have a time zone that the caller's value lacks
         return value.isoformat()
 
     def _key(self, key: Any, path: str) -> str:

@@ -9,8 +9,8 @@ _ABOVE_ALL_NAMES = "\U0010ffff"
 
 
 def reached(scope: Scope, queue: str = "queue", name: str = "name") -> Document:
-    """The condition of a scope, for the fields that have the queue and the name. A prefix is a range of texts: it is
-    not read as a pattern."""
+    """The condition of a scope, for the fields of the queue and the name. A prefix becomes a range of texts, never a
+    pattern."""
     wanted: Document = {}
     if scope.queues is not None:
         wanted[queue] = {"$in": list(scope.queues)}

@@ -1,9 +1,9 @@
-"""Documents that the server refuses to write: one that would grow over 16 MB, that a validator of its collection does
-not allow, or that another program has given a field of the wrong type.
+"""Documents that the server refuses to write: a document that would grow over 16 MB, that a validator of its collection
+does not allow, or in which another program has stored a field of the wrong type.
 
 Such a refusal is final for that document and says nothing about the others. Every pass over many documents therefore
-writes them through `apart`, which finds the refused ones and writes the rest, and leaves what was refused out of its
-next reads for a while (`Refused`), so that it is not at the head of every batch.
+writes them through `split_refused`, which finds the refused ones and writes the rest, and leaves refused documents out
+of its next reads for a while (`Refused`), so that they are not at the head of every batch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ T = TypeVar("T")
 Id = TypeVar("Id", bound=Hashable)
 
 REFUSED = (OperationFailure, InvalidDocument)
-"""The driver's errors where a document is refused; `InvalidDocument` where it does not even send it."""
+"""The driver's errors where a document is refused; `InvalidDocument` where the driver does not even send it."""
 # Too large as a document, for the storage engine, or as BSON; forbidden by a validator.
 _ABOUT_DOCUMENT = (17419, 17420, 388, 10334, 121)
-# How long a refused document is left out, in seconds: it may have been repaired since.
+# A refused document is left out for this many seconds: it may have been repaired since.
 _LEFT_OUT_FOR = 60.0
 
 
 async def split_refused(
     items: Sequence[T], write: Callable[[Sequence[T]], Awaitable[Any]]
 ) -> list[tuple[T, Exception]]:
-    """Write all items; returns those that the server refuses, each with its error.
+    """Write all items; returns the items that the server refuses, each with its error.
 
-    Items that fail together are written in halves, so that one refused among many costs a few writes more. `write` is
-    called again with items that it has written before, which must be harmless.
+    Items that fail together are written in halves, so that one refused item among many costs a few writes more. `write`
+    is called again with items that it has written before, which must be harmless.
     """
     if not items:
         return []
@@ -51,16 +51,16 @@ async def split_refused(
 
 
 def raise_if_passing(error: Exception) -> None:
-    """Raise `Unavailable` where a write of many has failed for a reason that passes, rather than for its documents."""
+    """Raise `Unavailable` where a bulk write has failed for a passing reason, not because of its documents."""
     if isinstance(error, BulkWriteError):
         failures = error.details.get("writeErrors") or ()
         passing = [one for one in failures if one.get("code") in PASSING] + list(error.details["writeConcernErrors"])
         if passing or not failures:
-            raise Unavailable(f"MongoDB could not keep the writes yet: {brief(error)}") from error
+            raise Unavailable(f"MongoDB could not confirm the writes: {brief(error)}") from error
 
 
 def brief(error: Exception) -> str:
-    """Why a document was refused, in few words; the whole error quotes the document."""
+    """The reason of a refusal in few words; the whole error quotes the document."""
     details = getattr(error, "details", None) or {}
     failures = details.get("writeErrors") or details.get("writeConcernErrors") or [details]
     told = failures[0].get("errmsg") or str(error)
@@ -74,7 +74,7 @@ def code_name(error: Exception) -> str:
 
 
 def is_about_document(error: Exception) -> bool:
-    """Whether it is known that the document itself is refused: it would be too large, or a validator forbids it."""
+    """Whether the document itself is known to be refused: it would be too large, or a validator forbids it."""
     if isinstance(error, InvalidDocument):
         return True
     details = getattr(error, "details", None) or {}
@@ -83,7 +83,7 @@ def is_about_document(error: Exception) -> bool:
 
 
 class Refused(Generic[Id]):
-    """The ids of documents that were refused lately, to be left out of the next reads."""
+    """The ids of recently refused documents, which the next reads leave out."""
 
     def __init__(self) -> None:
         self._until: dict[Id, float] = {}

@@ -33,7 +33,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | tries         | int             | attempts used in this round: raised by the claim, lowered by snooze and release |
 | attempts      | array           | of each: n, token, outcome, worker, run_at, started_at, ended_at, error, log |
 | attempts_cut  | int             | how many older attempts were dropped from that array |
-| last_failure_at | date          | when an attempt failed last that was not the end: the job was given another |
+| last_failure_at | date          | when an attempt last failed after which the job was given another |
 | tags          | array           | |
 | retry         | document        | attempts, delay, backoff, max_delay, jitter; the handler's policy when missing |
 | timeout       | double          | seconds an attempt may take; the handler's when missing |
@@ -46,10 +46,10 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | burst         | document        | of a debounced job: at, when its burst began, and the token then; mark, of a bulk |
 | parent_id     | string          | the job whose handler scheduled this one |
 | schedule_id, scheduled_for | string, date | the schedule and firing that made this job |
-| tracked       | true            | its schedule wants to know of its end |
+| tracked       | true            | its schedule depends on its end |
 | ahead         | true            | while running: claimed ahead, and not known to have been started |
-| suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died: run it in a process apart |
-| claim, worker, claimed_at, lease_until | | while running: the batch's claim id, the holder, since and until when |
+| suspect       | true / "ahead"  | it was running, or claimed ahead, when its worker died; it runs in another process |
+| claim, worker, claimed_at, lease_until | | while running: the claim's id, its worker, since and until when |
 | max_attempts  | int             | how often it may be tried, noted by the last claim for a rescue |
 | once          | true            | its guarantee is at most once: noted by the last claim for a rescue |
 | cancel        | document        | a request to stop a running job: at, reason |
@@ -63,7 +63,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | redrive       | string          | the redrive that has run it again last |
 | requests      | array           | the last requests to run it again that had an id: none is carried out twice |
 | mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
-| alert         | true            | it tells of dead letters; no handler is told of its own failure |
+| alert         | true            | it is an alert about dead letters; its own failure causes no alert |
 
 ## jobs.keys: one document per dedupe key in force
 
@@ -73,7 +73,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 ## jobs.workers: one document per live worker process
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
-| limits, breakers | what its code declares: scope, target and the rules; others explain by it why a job waits |
+| limits, breakers | declared in its code: scope, target and the rules; explanations of other processes use them |
 | versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 | defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
 | | a process without the handler stores its jobs by them |
@@ -136,7 +136,7 @@ The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queu
 | state         | string   | running, done, cancelled |
 | selection     | document | which dead letters: name, queue, tag, error, fingerprint, since, until, text, or ids |
 | edit          | document | the changes to the data of each: set, remove |
-| cutoff        | date     | only dead letters that were made before it are meant |
+| cutoff        | date     | only dead letters from before it are part of the redrive |
 | cursor        | document | how far it is: at and id of the last one looked at; or place, in the ids |
 | batch         | array    | the dead letters in hand: _id, and key where it has one |
 | matched, done, skipped | int | how many there were at the start; are dealt with; were left alone |
@@ -145,11 +145,11 @@ The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queu
 | stepped_at    | date     | when the last step was made |
 | started_at, finished_at, actor, reason | | |
 
-## jobs.alerts: one document per handler that is told of dead letters
+## jobs.alerts: one document per handler of alerts about dead letters
 
-| _id | the handler's name | since | from when on | at | dead letters before it were told of |
+| _id | the handler's name | since | from when on | at | dead letters before it were reported |
 | rev | rises with every decision | making | the summary that is being made: start, end, count, groups, tail |
-| told_at | when the last summary was made | tail | marks of the youngest of those that it told of, 8 bytes each |
+| told_at | when the last summary was made | tail | marks of the youngest dead letters in it, 8 bytes each |
 
 ## jobs.schedules: one document per schedule
 
@@ -255,8 +255,8 @@ Each line of a bulk that was stored has one too: _id is the bulk's seed, a colon
 | duration_ms, lateness_ms | in sum: of those that ended, and of those that began |
 | bins | how many took how long, by the place of their bin |
 
-One document is an exception: per is "marks", and it tells until when minutes have become hours (rolled) and are deleted
-(pruned).
+One document is an exception: per is "marks", and it has the instants up to which minutes have become hours (rolled) and
+were deleted (pruned).
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ LAYOUT = 1
 BUMP = {"rev": {"$add": ["$rev", 1]}}
 LIVE = (PENDING, RUNNING)
 
-# Without this hint the planner may prefer the index of a state to the ids it was given, and walk over all that runs.
+# Without this hint the planner may prefer the index of a state to the given ids, and scan all running jobs.
 BY_ID = "_id_"
 
 CLAIM, LEASE, FINISHED_INDEX, RAW, START_BY, CANCEL, WAITING_FOR, WAITING_BY_QUEUE, SCHEDULE = (
@@ -330,7 +330,7 @@ REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
     IndexModel([("started_at", ASCENDING)], name=STARTED),
 ]
-# Made only where a rule of retention is about a name or a queue: every finished job is in them.
+# Created only where a rule of retention is about a name or a queue: every finished job is in them.
 KEPT_BY_NAME, KEPT_BY_QUEUE = "kept_by_name", "kept_by_queue"
 RETENTION_INDEXES = [
     _partial(KEPT_BY_NAME, {"state": {"$in": list(FINISHED)}}, "name", "state", "finished_at"),
@@ -339,17 +339,17 @@ RETENTION_INDEXES = [
 
 
 def mapped_index(map: FieldMap) -> str:
-    """The index in which jobs are found that were adopted through a field map and are out of step."""
+    """The index that finds jobs that were adopted through a field map and are out of step."""
     return f"mapped_{map.status}"
 
 
 def mapped_inserts_index(map: FieldMap) -> str:
-    """The index of raw inserts by what a field map tells them apart by."""
+    """The index of raw inserts by the fields that a field map tells them apart by."""
     return f"inserted_{map.status}_{map.name}"
 
 
 def map_indexes(map: FieldMap) -> list[IndexModel]:
-    """The indexes of the jobs that a field map needs and others do without."""
+    """The indexes of jobs that only a field map needs."""
     return [
         _partial(mapped_index(map), {"mapped": {"$exists": True}}, "state", map.status),
         _partial(mapped_inserts_index(map), {"v": None}, "v", map.status, map.name),
@@ -367,7 +367,7 @@ GATE_INDEXES = [
     IndexModel([("keep_until", ASCENDING)], name=UNUSED),
     _partial(BY_FAIRNESS, {"group": {"$exists": True}, "line": True}, "group", "first", "served"),
 ]
-# Looking for what is due reads the first alone, so that its cost does not grow with the number of schedules.
+# The search for due schedules reads the first alone, so that its cost does not grow with the number of schedules.
 SCHEDULE_INDEXES = [
     _partial(DUE, {"fire_at": {"$type": "date"}}, "fire_at", "_id"),
     _partial(CALENDARS, {"calendars.name": {"$exists": True}}, "calendars.name"),
@@ -378,7 +378,7 @@ SCHEDULE_INDEXES = [
 # An answer is kept for a day after the request.
 REPLIES_KEPT = 86_400
 REPLY_INDEXES = [IndexModel([("at", ASCENDING)], name="at", expireAfterSeconds=REPLIES_KEPT)]
-# A session that is over is refused without being looked for here; clocks may differ a little.
+# A session that is over is refused without a read of this collection; clocks may differ a little.
 SESSION_INDEXES = [IndexModel([("until", ASCENDING)], name="until", expireAfterSeconds=600)]
 AUDIT_INDEXES = [
     IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name="actor"),

@@ -1,6 +1,6 @@
 """The types that the fields of stored documents have, as `store/schema.py` describes them, for `store/fitting.py`.
 
-A field that is not named here may hold anything: the code that reads it looks at its type itself.
+A field that is not named here may hold anything: the code that reads it checks its type itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_sealed(value: Any) -> bool:
-    """Ids of keys; or what is to be encrypted, in a document that is not stored yet."""
+    """Whether a value lists ids of keys; or what to encrypt, in a document that is not stored yet."""
     if isinstance(value, Encrypt | AsStored):
         return True
     return isinstance(value, list) and all(map(_is_text, value))
@@ -45,8 +45,8 @@ def _is_text(value: Any) -> bool:
 
 
 TEXT = Kind("text", _is_text)
-# Of a name or a queue, by which keys with a scope are told what they reach, none stands for one that cannot be read:
-# the default would be within the reach of some key.
+# A name or queue decides which API keys reach the document, so that an unreadable one becomes the empty text: the
+# default would be within the scope of some key.
 NAMED = Kind("text", _is_text, "")
 WHOLE = Kind("a whole number", _is_whole)
 NUMBER = Kind("a number", _is_number)

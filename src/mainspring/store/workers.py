@@ -31,8 +31,8 @@ class Workers:
         self._locks = Locks(connection.locks, connection.clock)
 
     async def live(self) -> list[WorkerStatus]:
-        """The workers whose last beat is recent, in the order of their ids, without what they can run: every busy
-        worker asks for this every other second."""
+        """The workers whose last heartbeat is recent, in the order of their ids, without their handlers: every busy
+        worker reads this every other second."""
         found = await self._find(self._alive(), BEAT_AT, _ROOM)
         return sorted(found, key=lambda worker: worker.id)
 
@@ -50,7 +50,7 @@ class Workers:
         return Registered(defaults, any(worker.handlers is None for worker in found))
 
     async def with_handler(self, name: str, queue: str | None = None) -> list[WorkerStatus]:
-        """The live workers that have a handler for a name, or take any; those that serve a queue, if one is given."""
+        """The live workers that have a handler for a name, or take any; with `queue`, only workers that serve it."""
         able: Document = {"handlers": {"$in": [name, None]}, **self._alive()}
         if queue is not None:
             able["queues"] = {"$in": [queue, None]}
@@ -82,16 +82,16 @@ class Workers:
         await self._connection.workers.delete_one({"_id": worker})
 
     async def forget_dead(self) -> int:
-        """Drop workers that have not been heard of for long."""
+        """Delete workers without a heartbeat for a long time."""
         before = truncate(self._connection.clock.now() - _FORGOTTEN_AFTER)
         return await self._connection.workers.delete_some({"beat_at": {"$lt": before}}, hint=BEAT_AT, limit=100)
 
     async def lock(self, chore: str, owner: str, seconds: float) -> bool:
-        """Take the lock of a chore for `seconds`; whether this owner has it."""
+        """Take the lock of a chore for `seconds`; returns whether this owner has it."""
         return await self._locks.take(chore, owner, seconds)
 
     async def unlock(self, chore: str, owner: str) -> None:
-        """Give a lock back before its time, if it is this owner's."""
+        """Release a lock before its time, if this owner has it."""
         await self._locks.give_up(chore, owner)
 
     async def locked(self, chore: str) -> bool:

@@ -1,1 +1,1 @@
-"""API keys, sessions, the audit log, and how far each key reaches. Pure."""
+"""API keys and their scopes, sessions, and the audit log. Pure."""

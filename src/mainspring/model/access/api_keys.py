@@ -1,7 +1,7 @@
 """API keys: their form, their roles and scopes, and the check of a text against a key. Pure.
 
-A key is shown once, when it is made or rotated, as `ms_<id>_<secret>`. Of the secret only a hash is kept: it is 256
-random bits, so that no attacker can guess it from the hash, however fast that is computed. Nothing here ever puts a
+A key is shown once, when it is made or rotated, as `ms_<id>_<secret>`. Only a hash of the secret is kept: the secret is
+256 random bits, so that no attacker can guess it from the hash, however fast that is computed. Nothing here ever puts a
 secret, or a part of one, into a message or a repr.
 """
 
@@ -26,7 +26,7 @@ OPERATOR: Final = "operator"
 ADMIN: Final = "admin"
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = (VIEWER, OPERATOR, ADMIN)
-"""From the least to the most: each may do what those before it may."""
+"""From the least to the most: each role includes the roles before it."""
 PREFIX = "ms"
 KEY_ACTOR = "key:"
 """The prefix of an actor that is an API key; the key's id follows."""
@@ -51,7 +51,7 @@ class Scope:
         return self.queues is None and self.prefixes is None
 
     def allows(self, queue: str | None, name: str | None) -> bool:
-        """Whether something with this queue and name is reached. Without one, a scope that names some excludes it."""
+        """Whether the scope includes this queue and name. A scope that names queues or prefixes excludes None."""
         return self.allows_queue(queue) and self.allows_name(name)
 
     def allows_queue(self, queue: str | None) -> bool:
@@ -100,24 +100,24 @@ class Key:
     rotated_at: datetime | None = None
     old_hash: str | None = field(default=None, repr=False)
     old_until: datetime | None = None
-    """Until when the secret before the last rotation counts too."""
+    """The end of the grace time, in which the secret before the last rotation is valid too."""
     requests: tuple[str, ...] = ()
-    """The last rotations that were asked for by an id, so that none is done twice."""
+    """The last rotations that had an id, so that none is carried out twice."""
 
     def may(self, role: str) -> bool:
         """Whether its role is this one, or more."""
         return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it counts at all: neither revoked nor expired."""
+        """Whether it is valid: neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def counts(self, hash: str, now: datetime) -> bool:
-        """Whether a secret that was this key's once, by its hash, still is."""
+        """Whether a hash is that of a secret of this key that is valid now."""
         return self.is_live(now) and (hash == self.hash or (hash == self.old_hash and _in_grace(self, now)))
 
     def honours(self, issued_at: datetime, now: datetime) -> bool:
-        """Whether a session that was opened with it at some moment is still good: not with a secret that is gone."""
+        """Whether a session that was opened with it is valid now: a session ends with the secret that opened it."""
         current = self.rotated_at is None or issued_at >= self.rotated_at
         return self.is_live(now) and (current or _in_grace(self, now))
 
@@ -132,7 +132,7 @@ def new_key(
     actor: str | None = None,
     identity: str | None = None,
 ) -> tuple[str, Key]:
-    """A new key: the text to show, this once, and what is kept of it."""
+    """A new key: the text to show, this once, and the key to store."""
     if role not in ROLES:
         raise ConfigurationError(f"There is no role {role!r:.100}.{suggestion(str(role), ROLES)}")
     if expires_at is not None:
@@ -160,14 +160,14 @@ def new_key_id() -> str:
 
 
 def key_id_from(seed: str) -> str:
-    """The id of a key that is made for a request: the same however often it comes."""
+    """The id of a key that is made for a request: the same however often the request is repeated."""
     return _letters(int.from_bytes(sha256(f"key {seed}".encode()).digest()), _ID_LENGTH)
 
 
 def rotated_key(
     key: Key, now: datetime, grace: timedelta = timedelta(0), request_id: str | None = None
 ) -> tuple[str, Key]:
-    """The key with a new secret, and its text to show; the old one counts for the grace time. Its end stays."""
+    """The key with a new secret, and its text to show; the old one is valid for the grace time. Its expiry stays."""
     if not timedelta(0) <= grace <= LONGEST_GRACE:
         raise ConfigurationError(f"The grace time of a rotation is from 0 to {LONGEST_GRACE.days} days, not {grace}.")
     secret = _new_secret()
@@ -201,7 +201,7 @@ def verify(text: str, key: Key | None, now: datetime) -> bool:
 
 
 def made_with(keys: Iterable[Key], key_id: str) -> frozenset[str]:
-    """The ids of the keys that were made with a key, or with one of those."""
+    """The ids of all keys that were made with a key, directly or through other keys."""
     makers: dict[str, list[str]] = {}
     for key in keys:
         makers.setdefault(key.actor or "", []).append(key.id)
@@ -215,7 +215,7 @@ def made_with(keys: Iterable[Key], key_id: str) -> frozenset[str]:
 
 
 def actor_of(key_id: str) -> str:
-    """The actor that stands for a key in the audit log and on jobs."""
+    """The actor of a key, for the audit log and jobs."""
     return f"{KEY_ACTOR}{key_id}"
 
 

@@ -1,8 +1,8 @@
-"""The audit log's rows: which key or user changed what, from where, and what is kept of a value. Pure.
+"""The audit log's rows: which key or user changed what, from where, and the values before and after. Pure.
 
 The states before and after are stored as JSON text: a value that a database reads back in another shape would break the
-chain of hashes (`model/access/audit_chain.py`) by itself. Whatever is kept is redacted first and cut to size then,
-never the other way round.
+chain of hashes (`model/access/audit_chain.py`) by itself. A value is redacted first and then cut to size, never the
+other way round.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 LONGEST_VALUE = 16 * 1024
 LONGEST_WORD = 500
-# How much of a value is kept, in rounds, until it fits: letters of a text, entries of a list, levels.
+# The parts of a value that are kept, in rounds, until it fits: letters of a text, entries of a list, levels.
 _CUTS = ((4000, 200, 12), (500, 50, 8), (100, 10, 4))
 Redact = Callable[[Any], Any]
 
@@ -28,7 +28,7 @@ class Entry:
     action: str
     target: str
     address: str | None = None
-    """Where the request came from."""
+    """The address that the request came from."""
     before: Any = None
     after: Any = None
     id: str | None = None
@@ -68,7 +68,7 @@ def to_fields(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FIELDS}
 
 
-# -- what is kept of a value ---------------------------------------------------------------------------------------
+# -- values --------------------------------------------------------------------------------------------------------
 
 
 def kept_value(value: Any, redact: Redact) -> str | None:
@@ -84,7 +84,7 @@ def kept_value(value: Any, redact: Redact) -> str | None:
 
 
 def _plain(value: Any, letters: int, entries: int, levels: int) -> Any:
-    """The value in JSON's own types; what is cut says so."""
+    """The value in JSON's own types; a cut value has a note of that."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
@@ -115,6 +115,6 @@ def _cut(text: str, letters: int) -> str:
 
 
 def kept_text(text: str) -> str:
-    """A short text: names of people, actions and things, where whatever cannot be shown is replaced."""
+    """A short text, such as an actor, an action or a target; characters that cannot be shown are replaced."""
     shown = "".join(one if one.isprintable() else "\ufffd" for one in str(text)[: LONGEST_WORD + 1])
     return shown if len(shown) <= LONGEST_WORD else f"{shown[: LONGEST_WORD - 1]}…"

@@ -2,8 +2,8 @@
 
 A row's hash covers the row and the hash of the row before, so that a row that is edited, taken out or put in breaks the
 chain at a place that can be named. With a key, which is kept outside the database, the hash is an HMAC: a program that
-can write to the database, but has no key, can write no row that counts. The head, one document with the end of the log,
-has a MAC of its own, so that rows that are cut off at the end are missed as well.
+can write to the database, but has no key, can write no valid row. The head, one document with the end of the log, has a
+MAC of its own, so that the check notices rows that are cut off at the end as well.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BEGINNING = "0" * 64
 """The hash before the first row."""
 SEAL = "audit.seal"
-"""The action of a row by which an operator with the key accepts the rows before it that were written without one."""
+"""The action of a row by which an operator with the key accepts the rows before it that were not signed."""
 AUDIT_LOG = "mainspring.audit"
-"""The logger that is told the end of the log."""
+"""The logger that the end of the log is written to."""
 HEAD_EVERY = 3600.0
-"""How often, in seconds."""
+"""The interval of that, in seconds."""
 _MARK = "mainspring audit 2"
 _HEAD_MARK = "mainspring audit head 1"
 _TEXTS = ("id", "actor", "action", "target", "prev", "hash")
@@ -48,7 +48,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of the log as its head tells it, with the id of the key and the MAC, if it is signed."""
+    """The end of the log according to its head, with the id of the key and the MAC, if it is signed."""
 
     link: Link
     key: str | None = None
@@ -57,27 +57,27 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where the next row goes."""
+    """The end of the log, behind which the next row goes."""
 
     link: Link
     forged: bool = False
     """Whether the head is missing or was changed by a program without the key: rows may have been cut off."""
     unsigned: bool = False
-    """Whether the head is to be signed before the first row with a key is written."""
+    """Whether the head has to be signed before the first signed row is written."""
     unsealed: bool = False
-    """Whether there is a key, and the last row was written without one."""
+    """Whether there is a key, and the last row is not signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a check of the chain: how many rows are in order, and the first that is not, with the reason."""
+    """The result of a check of the chain: the number of valid rows, and the first invalid one, with the reason."""
 
     checked: int
     last: Link
     broken: int | None = None
     reason: str = ""
     keyed: bool = False
-    """Whether a key vouches for all of these rows."""
+    """Whether all of these rows are signed, or accepted by a signed seal."""
 
     @property
     def ok(self) -> bool:
@@ -118,13 +118,13 @@ def _write_row(link: Link, identity: str, entry: Entry, at: datetime, redact: Re
 
 
 def hash_of(fields: Mapping[str, Any], key: bytes | None = None) -> str:
-    """The hash of a row, over everything in it but the hash itself; with a key, an HMAC."""
+    """The hash of a row, over all its fields but the hash itself; with a key, an HMAC."""
     covered = [fields[name] for name in FIELDS if name not in ("at", "hash")]
     return _digest([_MARK, _milliseconds(fields["at"]), *covered], key)
 
 
 def sign_head(link: Link, keys: Keys) -> Head:
-    """The head for a log that ends there, signed if there is a key."""
+    """The head for a log that ends at a link, signed if there is a key."""
     key_id = next(iter(keys), None)
     return Head(link) if key_id is None else Head(link, key_id, _head_mac(link, key_id, keys[key_id]))
 
@@ -143,9 +143,9 @@ def _milliseconds(at: datetime) -> int:
 
 
 def find_end(last: Link, last_key: str | None, head: Head | None, keys: Keys) -> End:
-    """Where the next row goes, by the last row, the id of its key, and the head. A head that is ahead of the rows wins:
-    what was cut off at the end stays visible as a break. Raises AuditKeyMissing where this process has not the key: a
-    row without it would break the chain.
+    """The end of the log, by the last row, the id of its key, and the head. A head that is ahead of the rows wins: rows
+    that were cut off at the end stay visible as a break. Raises AuditKeyMissing where this process lacks the key: a row
+    without it would break the chain.
     """
     told = head or Head(Link())
     for key_id in (last_key, told.key):
@@ -155,13 +155,13 @@ def find_end(last: Link, last_key: str | None, head: Head | None, keys: Keys) ->
     if not keys or last_key is None:
         return End(further, unsigned=bool(keys) and told.mac is None, unsealed=bool(keys) and last.n > 0)
     if not is_signed(head, keys):
-        # A number is left out, so that the next check names the place where rows may be missing.
+        # One number is skipped, so that the next check names the place where rows may be missing.
         return End(replace(last, n=last.n + 1), forged=True)
     return End(further)
 
 
 def is_signed(head: Head | None, keys: Keys) -> bool:
-    """Whether a head is one that a process with a key has written."""
+    """Whether a process with a key has written the head."""
     key = None if head is None or head.key is None else keys.get(head.key)
     if head is None or head.key is None or head.mac is None or key is None:
         return False
@@ -169,7 +169,7 @@ def is_signed(head: Head | None, keys: Keys) -> bool:
 
 
 def describe_head(link: Link) -> str:
-    """The line that tells the end of the log: what `mainspring audit verify --known` takes."""
+    """The line with the end of the log, in the form that `mainspring audit verify --known` takes."""
     return f"The audit log ends at {link.n}:{link.hash}"
 
 
@@ -177,10 +177,10 @@ def describe_head(link: Link) -> str:
 
 
 class Walk:
-    """Follows the chain from a link through rows as they are stored, up to the first that is broken. The chain has to
-    pass through the links that are known from elsewhere.
+    """Follows the chain from a link through stored rows, up to the first broken one. The chain must contain the links
+    that are known from elsewhere.
 
-    Where there is a key, a row without one counts only if a seal stands behind it, which a key vouches for.
+    Where there is a key, an unsigned row is valid only if a signed seal follows it.
     """
 
     def __init__(self, link: Link, known: Sequence[Link], keys: Keys) -> None:
@@ -188,12 +188,12 @@ class Walk:
         self._known = known
         self._keys = keys
         self._unsealed: Verdict | None = None
-        """How far the log was in order before the first row that waits for a seal."""
+        """The verdict before the first unsigned row that no seal has accepted yet."""
         self.last_key: str | None = None
         """The id of the key of the last row."""
 
     def follow(self, rows: Iterable[Mapping[str, Any]]) -> bool:
-        """Check more rows; returns whether all of them are in order."""
+        """Check more rows; returns whether all of them are valid."""
         for fields in rows:
             before = self._verdict
             reason = self._fault(fields) or self._contradiction(fields)

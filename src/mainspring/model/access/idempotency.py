@@ -1,4 +1,4 @@
-"""The record of a request with an idempotency key: its hash, the id of the thing it makes, and its answer. Pure."""
+"""The record of a request with an idempotency key: its hash, the id of the resource it creates, its answer. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ REQUESTS_KEPT = 20
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is known of a request that came with a key. Without a status, no answer is stored yet."""
+    """The record of a request with an idempotency key. Without a status, no answer is stored yet."""
 
     print: str
-    """A hash of what was asked for."""
+    """A hash of the request."""
     seed: str
-    """The id of what the request makes, 24 hexadecimal digits: the same however often it comes."""
+    """The id of what the request creates, 24 hexadecimal digits: the same however often it is repeated."""
     status: int | None = None
     body: str | None = None
     fresh: bool = False
-    """Whether it came just now for the first time: nothing can have been made of it."""
+    """Whether this is the first request with the key: it cannot have been carried out before."""
 
     def is_for(self, print: str) -> bool:
-        """Whether this very thing was asked for."""
+        """Whether the record is of a request with this hash."""
         return self.print == print
 
 
 def remembered(requests: Sequence[str], request_id: str | None) -> list[str]:
-    """The last requests that were carried out on a thing, with one more."""
+    """The last requests that were carried out on a resource, with one more."""
     return [*requests, *([] if request_id is None else [request_id])][-REQUESTS_KEPT:]

@@ -1,15 +1,15 @@
-"""Namespaces: the names that a key with a scope may choose for itself, apart from all that others have chosen. Pure.
+"""Namespaces: the names that a key with a scope may choose, apart from all names that other callers choose. Pure.
 
-Ids of schedules, names of calendars and dedupe keys are one namespace for the library and for keys that reach
-everything. A key with a scope chooses its own below the queue and the prefix of names through which it reaches a thing,
-so that it neither meets what is out of its reach nor finds out whether that is there:
+Ids of schedules, names of calendars and dedupe keys are one namespace for the library and for keys without a scope. A
+key with a scope chooses its names below the queue and the prefix of names through which it reaches a resource, so that
+it neither collides with a resource out of its scope nor learns whether that exists:
 
     a key for the queue billing                       billing:nightly
     a key for names that begin with report.           :report.:nightly
     a key for such names in the queue billing         billing:report.:nightly
 
-Keys that reach a thing through the same queue and prefix share its namespace, whatever else they reach. The queue and
-the prefix are escaped and the last part has no colon, so that no two namespaces have a name in common.
+Keys that reach a resource through the same queue and prefix share its namespace, whatever else they reach. Queue and
+prefix are escaped and the last part has no colon, so that no two namespaces have a name in common.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mainspring.model.access.api_keys import Scope
 from mainspring.model.limits.data_paths import name_part
 
 _DIVIDER = "\x1f"
-"""Stands between a namespace and a dedupe key in the database; a key that was chosen freely cannot have it."""
+"""Separates a namespace and a dedupe key in the database; a caller's dedupe key cannot contain it."""
 
 
 def namespace_of(scope: Scope, queue: str, name: str) -> str | None:
-    """The namespace for what has this queue and name, which the scope allows; None where the scope is everything."""
+    """The namespace of a resource with this queue and name, which the scope allows; None for a scope of everything."""
     if scope.everything:
         return None
     own = "" if scope.queues is None else name_part(queue)
@@ -37,13 +37,13 @@ def namespace_of(scope: Scope, queue: str, name: str) -> str | None:
 
 
 def is_named_in(namespace: str, name: str) -> bool:
-    """Whether a name is one of a namespace."""
+    """Whether a name belongs to a namespace."""
     rest = name.removeprefix(namespace)
     return rest != name and rest != "" and ":" not in rest
 
 
 def has_name(scope: Scope, name: str) -> bool:
-    """Whether a name is one of a namespace of this scope; everything is one namespace."""
+    """Whether a name belongs to a namespace of this scope; everything is one namespace."""
     if scope.everything:
         return True
     parts = name.split(":")
@@ -70,5 +70,5 @@ def dedupe_key_in(namespace: str | None, key: str) -> str:
 
 
 def dedupe_key_shown(stored: Any) -> Any:
-    """A dedupe key as it was given; what another program may have stored in its place, as it is."""
+    """A dedupe key as its caller chose it; any other value, which another program may have stored, as it is."""
     return stored.rpartition(_DIVIDER)[2] if isinstance(stored, str) else stored

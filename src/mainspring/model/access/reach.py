@@ -1,7 +1,7 @@
 """Jobs and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
 
-A job carries more than its own: the worker that ran it, the operator that paused its queue and why. These belong to
-the installation, which a key with a scope does not reach.
+A job has fields about more than itself: the worker that ran it, the operator that paused its queue and the reason.
+These belong to the installation, which a key with a scope does not reach.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NOTES = {
     "limit": "It waits for a limit, a pause or its turn.",
     "overlap": "It waits until an earlier run of its schedule has ended.",
 }
-"""By what holds a job: what is said in place of a note that may name an operator, a reason or another job."""
+"""By the gate that a job waits for: the text in place of a note that may name an operator, a reason or another job."""
 
 
 def job_within(scope: Scope, job: Job) -> Job:
-    """A job as a key with this scope sees it: without workers, and without words about anything but the job itself."""
+    """A job as a key with this scope sees it: without workers, and without notes about anything but the job itself."""
     if scope.everything:
         return job
     attempts = tuple(replace(attempt, worker=None) for attempt in job.attempts)
@@ -32,7 +32,7 @@ def job_within(scope: Scope, job: Job) -> Job:
 
 
 def with_parent_among(reached: Collection[str], job: Job) -> Job:
-    """A job without its parent, unless that is one of those that are reached."""
+    """A job without its parent, unless the caller reaches the parent."""
     return job if job.parent_id is None or job.parent_id in reached else replace(job, parent_id=None)
 
 
@@ -46,8 +46,8 @@ _SIGNATURE = ("actor", "reason")
 
 
 def facts_within(scope: Scope, facts: ExplainFacts) -> ExplainFacts:
-    """Where a job stands, as a key with this scope may know it. Workers are numbered and jobs out of reach counted;
-    neither the actors nor the reasons of what was set at run time are told."""
+    """The facts about a job that a key with this scope may know. Workers are numbered and jobs out of the scope
+    counted; neither the actors nor the reasons of controls are shown."""
     if scope.everything:
         return facts
     named = _numbers(facts)
@@ -75,7 +75,7 @@ def _numbers(facts: ExplainFacts) -> Mapping[str, str]:
 
 
 def _worker(scope: Scope, job: Job, worker: WorkerStatus, named: Mapping[str, str]) -> WorkerStatus:
-    """A worker by what it can do for this job, and in the queues that the key reaches."""
+    """A worker with only the facts that concern this job, and the queues that the key reaches."""
     reached = {job.queue, *(scope.queues or ())}
     return WorkerStatus(
         named[worker.id],

@@ -1,9 +1,9 @@
 """Sessions of the dashboard: short texts that stand for an API key, signed and with an end. Pure.
 
-Of an open session nothing is stored: a server that has the secret can tell one that it has signed. Those that were
-closed before their end are stored, by their ids. A session names a key, not its secret, so that it is of no use once
-that key is revoked; see `Key.honours`. Each has a token against cross-site requests, which follows from it and is not
-in the cookie.
+An open session is not stored: a server that has the secret recognises its signature. Sessions that were closed before
+their end are stored, by their ids. A session names a key, not its secret, so that it is invalid once that key is
+revoked; see `Key.honours`. Each has a token against cross-site requests (CSRF), which is derived from it and is not in
+the cookie.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that was found to be genuine: its id, whose key it stands for, from when, until when."""
+    """A session whose signature is valid: its id, the id of its API key, its beginning and its end."""
 
     id: str
     key_id: str
@@ -56,7 +56,7 @@ def open_session(secret: bytes, key_id: str, now: datetime, lasts: timedelta) ->
 
 
 def read_session(known: Sequence[bytes], text: str, now: datetime) -> Session | None:
-    """The session that a text stands for, if one of the known secrets has signed it and it is not over; else None."""
+    """The session of a text, if one of the known secrets has signed it and it is not over; otherwise None."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return None
@@ -74,7 +74,7 @@ def csrf_token(secret: bytes, session: str) -> str:
 
 
 def csrf_matches(known: Sequence[bytes], session: str, given: str | None) -> bool:
-    """Whether a request brought its session's token along."""
+    """Whether a request has its session's token."""
     if not isinstance(given, str) or not given.isascii():
         return False
     matches = [hmac.compare_digest(csrf_token(secret, session), given) for secret in known]

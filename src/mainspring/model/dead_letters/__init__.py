@@ -1,1 +1,1 @@
-"""Dead letters: which are meant, and which share a cause. Pure."""
+"""Dead letters: selections of them, and groups with the same cause. Pure."""

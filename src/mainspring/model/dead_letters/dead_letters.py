@@ -1,4 +1,4 @@
-"""Which dead letters are meant, in what groups they come, and how far a redrive of many of them is.
+"""Selections and groups of dead letters, and the progress of a redrive of many of them.
 
 A redrive is one order to retry or to discard dead letters. It is stored, and carried out in batches.
 """
@@ -20,14 +20,14 @@ RETRY, DISCARD = "retry", "discard"
 RUNNING, DONE, CANCELLED = "running", "done", "cancelled"
 STATES = (RUNNING, DONE, CANCELLED)
 UNKNOWN = "unknown"
-"""The group of dead letters whose error has no print yet."""
+"""The group of dead letters whose error has no fingerprint yet."""
 DEFAULT_ALERT = "mainspring:dead-letter"
 MOST_IDS = 10_000
 _SHORTEST_PERIOD = 1000
 
 
 class DeadLetterFilter(TypedDict, total=False):
-    """Which dead letters are meant; all that is given has to fit. `error` is the error's type, `text` is in its
+    """A filter of dead letters; every given condition has to match. `error` is the error's type, `text` is in its
     message, and `since` and `until` bound the instant at which the job failed."""
 
     name: str
@@ -59,7 +59,7 @@ class Selection:
     ids: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
-        """Whether it leaves anything out."""
+        """Whether it has any condition."""
         return bool(self.to_document())
 
     def to_document(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Selection:
 
 
 def make_selection(filter: Mapping[str, Any], ids: Sequence[str] | str | None = None) -> Selection:
-    """Check what was asked for, naming the first thing that is wrong."""
+    """Check a filter; the error names the first invalid condition."""
     known = tuple(DeadLetterFilter.__annotations__)
     unknown = [key for key in filter if key not in known]
     if unknown:
@@ -105,8 +105,8 @@ def _check_ids(value: Sequence[str] | str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Dead letters of one fingerprint: the same trouble. `message` and `sample_job_id` are those of the latest. The
-    instants are None where another program has stored them and does not tell."""
+    """Dead letters of one fingerprint: the same cause. `message` and `sample_job_id` are those of the latest. The
+    instants are None where another program has stored the jobs without them."""
 
     fingerprint: str
     name: str
@@ -120,7 +120,7 @@ class DeadLetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A dead letter that a redrive has left as it was, and why."""
+    """A dead letter that a redrive has left alone, and the reason."""
 
     job_id: str
     reason: str
@@ -128,8 +128,8 @@ class Skip:
 
 @dataclass(frozen=True)
 class RedriveFacts:
-    """A redrive as it was when it was read. `matched` is how many dead letters there were to deal with when it began,
-    counted up to 200,000; `done` are those that it has retried or discarded, `skipped` those that it left alone."""
+    """A redrive as it was when it was read. `matched` is the number of dead letters that it selected when it began,
+    counted up to 200,000; `done` counts those that it has retried or discarded, `skipped` those that it left alone."""
 
     id: str
     kind: str
@@ -142,16 +142,16 @@ class RedriveFacts:
     actor: str | None = None
     reason: str = ""
     skips: tuple[Skip, ...] = ()
-    """The first of those that were left alone, up to 100."""
+    """The first dead letters that were left alone, up to 100."""
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to come of it."""
+        """Whether it has ended."""
         return self.state != RUNNING
 
     @property
     def progress(self) -> float:
-        """How far it is, from 0 to 1."""
+        """Its progress, from 0 to 1."""
         if self.state == DONE:
             return 1.0
         return min(1.0, (self.done + self.skipped) / self.matched) if self.matched else 0.0
@@ -159,14 +159,14 @@ class RedriveFacts:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A handler that is told of dead letters: of each, or with `every`, of all of a stretch of seconds together."""
+    """A handler of alerts about dead letters: one for each, or with `every`, one for all of that many seconds."""
 
     name: str
     every: float | None = None
 
 
 def check_every(value: object) -> float | None:
-    """The stretch of time of which a summary tells, in seconds."""
+    """The period that a summary covers, in seconds."""
     if value is None:
         return None
     length = duration_ms(value, "every", ConfigurationError)

@@ -1,8 +1,8 @@
-"""Which dead letters are the same trouble: a short, stable print of an error.
+"""The fingerprint of an error, short and stable, by which dead letters with the same cause are grouped.
 
-It is made of the job's name, the error's type, the message without what varies from job to job (numbers, ids, quoted
-texts, addresses) and the innermost place in the user's own code, by file and function and not by line, so that it
-outlives a release. It is a hash: nothing of the message can be read from it.
+It is made of the job's name, the error's type, the message without its varying parts (numbers, ids, quoted texts,
+addresses) and the innermost place in the user's own code, by file and function and not by line, so that it survives a
+release. It is a hash: nothing of the message can be read from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-# A message is looked at so far, and what is left of it without its varying parts counts so far.
+# The characters of a message that are read, and the characters that count once its varying parts are replaced.
 _READ, _LONGEST = 5000, 600
 _DIGITS = 16
 
@@ -40,13 +40,13 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 
 def fingerprint(name: str, type: str, message: str, stack: str | None = None) -> str:
-    """The print of an error of a job: 16 hex digits, the same for the same trouble."""
+    """The fingerprint of an error of a job: 16 hex digits, the same for the same cause."""
     parts = "\0".join((name, type, outline(message), place(stack)))
     return hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=_DIGITS // 2).hexdigest()
 
 
 def outline(message: str) -> str:
-    """A message with marks in the place of what varies."""
+    """A message with marks in place of its varying parts."""
     message = message[:_READ]
     for pattern, instead in _VARYING:
         message = pattern.sub(instead, message)
@@ -54,9 +54,9 @@ def outline(message: str) -> str:
 
 
 def place(stack: str | None) -> str:
-    """Where in the user's code an error came up: the innermost file and function of his own, as far as one can tell.
+    """The place of an error in the user's code: its innermost file and function, as far as the stack shows.
 
-    Where all of his code is installed like a library, it is the outermost one, which is the handler.
+    Where all of the user's code is installed like a library, it is the outermost one, which is the handler.
     """
     if not isinstance(stack, str):
         return ""

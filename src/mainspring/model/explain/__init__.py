@@ -1,1 +1,1 @@
-"""Why a job does not run: the facts, the reasons and the explanation. Pure."""
+"""Explanations of why a job does not run: the facts, the reasons and the texts. Pure."""

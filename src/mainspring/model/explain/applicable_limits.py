@@ -1,8 +1,8 @@
-"""The limits that count for a job, as far as a process that may not have the job's code can tell. Pure.
+"""The limits that apply to a job, as far as a process that may not have the job's code can tell. Pure.
 
-An override that was set at run time wins. Otherwise the live workers that can run the job decide: each reports in the
-registry what its code declares. Where there is no such worker, the asking process's own code decides, and last any
-other worker. The gates themselves are built by `JobLimits`, as the engine builds them.
+An override that was set at run time wins. Otherwise the live workers that can run the job decide: each reports the
+declarations of its code in the registry. Where there is no such worker, the calling process's own code decides, and
+last any other worker. `JobLimits` builds the gates themselves, as for the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OVERRIDE, WORKERS, CODE, JOB = "override", "workers", "code", "job"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The limits that the asking process's code has for a job's name and queue; None where it has none."""
+    """The limits that the calling process's code has for a job's name and queue; None where it has none."""
 
     name: JobLimits | None = None
     queue: JobLimits | None = None
@@ -38,7 +38,7 @@ class DeclaredLimits:
 def limits_of(
     job: Job, controls: Sequence[Control], workers: Sequence[WorkerStatus], declared: Declared
 ) -> tuple[KnownLimit, ...]:
-    """Every limit that counts for a job: of its name and its queue, slots before rates."""
+    """Every limit that applies to a job: of its name and its queue, slots before rates."""
     found: list[KnownLimit] = []
     for scope, target, own in ((NAME, job.name, declared.name), (QUEUE, job.queue, declared.queue)):
         override = find_control(controls, "limit", scope, target)
@@ -75,7 +75,7 @@ def sequence_of(job: Job, stored: str | None, declared: DeclaredLimits) -> InSeq
 
 
 def turns_of(job: Job, line: str | None, declared: DeclaredLimits) -> TakingTurns | None:
-    """The wait list of the job's key, where its handler declares fairness, or where the job waits in such a list."""
+    """The wait list of the job's key, where its handler declares fairness, or where the job is on such a list."""
     prefix = fair_gate(job.queue, "").name
     key = next((entry.fair for entry in declared.entries if entry.fair is not None), None)
     for gate in _order_gates(job, JobLimits(fair=key), None):

@@ -1,7 +1,7 @@
-"""Why a job does not run: the gates between it and its run, in words and as data. Pure.
+"""Explanations of why a job does not run: the gates between it and its run, in words and as data. Pure.
 
-An `Explanation` is made from the gates that `model/reasons.py` and `model/room.py` describe. It adds nothing to what
-they know: the one that holds the job is the first that is not open, and what is not known is not said.
+An `Explanation` is made from the gates that `model/explain/reasons/` describes, and adds nothing to them: the gate that
+holds the job is the first that is not open, and unknown facts are not mentioned.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class ExplainedGate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job does not run, as it was at the instant `at` of the server's clock.
+    """The reasons why a job does not run, at the instant `at` of the server's clock.
 
     `gates` has every gate between the job and its run in the order in which they are passed, `holding` the first one
-    that does not let it pass (None when nothing holds it), and `text` says so in a sentence or two.
+    that does not let it pass (None when no gate holds it), and `text` says so in a sentence or two.
     """
 
     job: Job
@@ -75,7 +75,7 @@ class Explanation:
 
     @classmethod
     def of(cls, job: Job, at: datetime, gates: Sequence[ExplainedGate]) -> Explanation:
-        """The explanation that these gates amount to."""
+        """The explanation by these gates."""
         closed = [gate for gate in gates if not gate.open]
         return cls(job, at, tuple(gates), closed[0] if closed else None, _text(closed))
 
@@ -106,7 +106,7 @@ def _text(closed: Sequence[ExplainedGate]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the known one that is closest to it, if one is close."""
+    """The end of a sentence about an unknown word: the closest known word, if one is close."""
     names = sorted(known)
     close = get_close_matches(word, names, 1)
     return f" Did you mean {close[0]!r}?" if close and word not in names else ""
@@ -133,7 +133,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def span(length: timedelta | float) -> str:
-    """A length of time as people say it: "0.4 s", "12 s", "4 min 12 s", "3 h 5 min", "2 d 4 h"."""
+    """A length of time in words: "0.4 s", "12 s", "4 min 12 s", "3 h 5 min", "2 d 4 h"."""
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
     seconds = max(0.0, seconds)
     if seconds < 10:

@@ -1,4 +1,4 @@
-"""Where a job stands: the facts that an explanation is made from. Pure.
+"""The facts about a job that an explanation is made from. Pure.
 
 `store/views/explain.py` reads them; `reasons/` turns them into sentences.
 """
@@ -49,7 +49,7 @@ class RunningJob:
     since: datetime | None
     ahead: bool = False
     hidden: bool = False
-    """Whether it is out of the reach of the caller that is told: it is counted and not named."""
+    """Whether it is out of the caller's scope: it is counted and not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How many jobs of a queue have ended in the last `seconds`."""
+    """The number of jobs of a queue that have ended in the last `seconds`."""
 
     jobs: int
     seconds: float
@@ -116,9 +116,9 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class KnownLimit:
-    """A limit that counts for the job, and its source.
+    """A limit that applies to the job, and its source.
 
-    Where workers disagree, `gate` has the most generous rule of those that could run the job, `others` the other
+    Where workers disagree, `gate` has the most generous rule of the workers that could run the job, `others` the other
     rules, and `without` counts the workers that do not have this limit at all.
     """
 
@@ -148,12 +148,12 @@ class Before:
     name: str = ""
     queue: str = ""
     hidden: bool = False
-    """Whether it is out of the reach of the caller that is told: that it is there is told, and no more."""
+    """Whether it is out of the caller's scope: only its existence is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSequence:
-    """The sequence that a job belongs to: what is first in it, and how many of its jobs are before this one."""
+    """The sequence that a job belongs to: its first job, and the number of its jobs before this one."""
 
     name: str
     source: str
@@ -164,7 +164,7 @@ class InSequence:
 
 @dataclass(frozen=True, slots=True)
 class TakingTurns:
-    """Fairness between the keys of a queue: the job's wait list, the waiting keys, and the key served least."""
+    """Fairness between the keys of a queue: the job's wait list, the number of keys, the count of the least served."""
 
     gate: str
     value: str
@@ -175,7 +175,7 @@ class TakingTurns:
 
 @dataclass(frozen=True, slots=True)
 class ExplainFacts:
-    """All that is known of where one pending or blocked job stands at the instant `now` of the server's clock."""
+    """All facts about one pending or blocked job at the instant `now` of the server's clock."""
 
     job: Job
     now: datetime
@@ -193,7 +193,7 @@ class ExplainFacts:
     limits: tuple[KnownLimit, ...] = ()
     gates: Mapping[str, GateState] = field(default_factory=dict)
     places: Mapping[str, Count] = field(default_factory=dict)
-    """How many jobs are before this one in the line of each gate that has one."""
+    """The number of jobs before this one on the wait list of each gate that has one."""
     running: tuple[RunningJob, ...] = ()
     running_over: bool = False
     """Whether more jobs run than were read."""

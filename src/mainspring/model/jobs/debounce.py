@@ -1,6 +1,6 @@
-"""Bursts of calls for one thing: the last counts (debounce), or the first in a window does (throttle). Pure.
+"""Bursts of calls with one key: the last call counts (debounce), or the first in a window does (throttle). Pure.
 
-Both go by a dedupe key, by default the job's name. Throttling is a dedupe window under its own name.
+Both use a dedupe key, by default the job's name. Throttling is a dedupe window under its own name.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Debounce:
     delay: float
     most: float | None = None
     given: frozenset[str] = frozenset()
-    """The options of this call beside its data: they are changed too, and what was not given stays as it is."""
+    """The options that this call gives beside its data: they are changed too, and the others stay as they are."""
 
 
 def make_debounce(delay: Seconds | None, most: Seconds | None, options: Mapping[str, object]) -> Debounce:
-    """Check what was asked for; `options` are those that a later call of a burst may change."""
+    """Check the options of a debounced job; `options` are those that a later call of a burst may change."""
     if delay is None:
         raise InvalidJob("debounce_max needs debounce.")
     pause = window(delay, "debounce")
@@ -41,7 +41,7 @@ def choose_key(
     debounce: Seconds | None,
     throttle: Seconds | None,
 ) -> tuple[str | None, Seconds | None]:
-    """The dedupe key and window that were asked for, whichever way."""
+    """The dedupe key and window, by `dedupe_window`, `debounce` or `throttle`."""
     if dedupe_window is not None and key is None:
         raise InvalidJob("dedupe_window needs a dedupe_key.")
     if throttle is not None and dedupe_window is not None:

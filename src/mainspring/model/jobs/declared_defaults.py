@@ -1,7 +1,7 @@
-"""The defaults that a handler declares for its jobs and that count as soon as a job is stored. Pure.
+"""The defaults that a handler declares for its jobs and that apply when a job is stored. Pure.
 
-A process that has the handler takes it from there. Workers write it into the registry for those that have not: only
-what differs from the defaults, so that a worker with many handlers has little to write.
+A process that has the handler takes them from it. Workers write them to the registry for processes without it: only the
+fields that differ from the defaults of every job, so that a worker with many handlers has little to write.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def defaults_of(document: Mapping[str, Any]) -> JobDefaults:
 
 
 def told_defaults(worker: Mapping[str, Any]) -> dict[str, JobDefaults]:
-    """The defaults that a worker reports for the names that it has handlers of their own for."""
+    """The defaults that a worker reports, for the names that have a handler of their own."""
     names = worker.get("handlers")
-    if names is None:  # it takes any name, and tells the versions of those that have a handler of their own
+    if names is None:  # it takes any name, and reports the versions of names that have a handler of their own
         names = [entry["name"] for entry in _entries(worker, "versions")]
     told = {entry["name"]: defaults_of(entry) for entry in _entries(worker, "defaults")}
     return {**dict.fromkeys(names, PLAIN), **told}

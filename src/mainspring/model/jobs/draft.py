@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{24}")
 
 @dataclass(slots=True)
 class Draft:
-    """A job as `schedule()` was asked for it. Durations are seconds; `run_at` None means now plus `delay`."""
+    """A job as the caller of `schedule()` wants it. Durations are seconds; `run_at` None means now plus `delay`."""
 
     name: str
     data: Any = field(repr=False)
@@ -54,13 +54,13 @@ class Draft:
     encrypt: Encrypt | AsStored | None = None
     """The parts of its data that are stored encrypted."""
     gates: Sequence[Gate] = ()
-    """The limits in its way at which it may have to wait in line."""
+    """The gates on whose wait lists it may have to wait."""
     has_options: bool = True
     """False when only name, data, queue and priority are given, as they mostly are in bulk."""
 
 
 def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
-    """Check the options of a job, naming the first thing that is wrong and its cure."""
+    """Check the options of a job; the error names the first invalid one and its cure."""
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if "run_at" in given and "delay" in given:
         raise InvalidJob("Give run_at or delay, not both.")
@@ -71,7 +71,7 @@ def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
         raise InvalidJob("dedupe_namespace needs a dedupe_key.")
     draft = Draft(check_name(name, "a job's name"), data, parent_id=given.get("parent_id"))
     if "job_id" in given and "debounce" in given:
-        raise InvalidJob("A debounced job may be one that is there already; leave job_id out.")
+        raise InvalidJob("A debounced call may change an existing job; leave job_id out.")
     for option, check in _CHECKS.items():
         if option in given:
             setattr(draft, option, check(given[option]))
@@ -95,18 +95,18 @@ def check_attempts(draft: Draft, guarantee: str | None = None) -> None:
 
 
 def check_in_transaction(draft: Draft) -> None:
-    """Refuse what cannot be part of a caller's transaction."""
+    """Refuse options that cannot be part of a caller's transaction."""
     if draft.debounce is not None:
         raise InvalidJob(
             "debounce cannot be part of a transaction: an open one would keep workers from the job that it changes. "
             "Leave session out, and call schedule() once the transaction has committed."
         )
     if draft.job_id is not None:
-        raise InvalidJob("job_id cannot be part of a transaction, which a job that is there already would abort.")
+        raise InvalidJob("job_id cannot be part of a transaction: an existing job with this id would abort it.")
 
 
 def check_job_id(job_id: object) -> str:
-    """An id of one's own for a job."""
+    """Check an id that a caller has chosen for a job."""
     if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
         raise InvalidJob(f"job_id must be 24 hexadecimal digits, in small letters, not {job_id!r}.")
     return job_id
@@ -141,7 +141,7 @@ def check_timeout(value: Seconds) -> float:
 
 
 def check_retry(value: Retry | int) -> Retry:
-    """A policy, or the number of all tries as a short form of one."""
+    """A retry policy, or the number of attempts as a short form of one."""
     if isinstance(value, Retry):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -158,7 +158,7 @@ def check_tags(value: Sequence[str]) -> list[str]:
 
 
 def start_by(run_at: datetime, expires_at: datetime | None, start_within: float | None) -> datetime | None:
-    """The instant after which a job must not be started any more, if there is one."""
+    """The instant after which a job must not be started, if there is one."""
     limits = [] if expires_at is None else [expires_at]
     if start_within is not None:
         limits.append(run_at + timedelta(seconds=start_within))
@@ -181,4 +181,4 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 """The check of each option that a draft keeps, in the order in which they are made."""
 _DEBOUNCED = ("queue", "priority", "expires_at", "start_within", "timeout", "retry", "guarantee", "tags", "parent_id")
-"""The options that a further call changes of a debounced job."""
+"""The options of a debounced job that a further call changes."""

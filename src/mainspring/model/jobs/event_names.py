@@ -1,9 +1,9 @@
-"""The names of all events, and what their callbacks are given.
+"""The names of all events, and the arguments of their callbacks.
 
 Job events carry the `Job` as it was stored, `scheduler:error` the exception, `worker:*` the worker's id; the
 scheduler's own start and stop carry nothing. Of the schedules' events, late, missed and skipped carry a `Notice`, pause
-the schedule, and undeclared the schedule's id. Breaker events carry the `BreakerStatus`, and are announced by the
-process that has moved the breaker. `archive:fail` carries what the hook raised, and the ids of the jobs.
+the schedule, and undeclared the schedule's id. Breaker events carry the `BreakerStatus`; the process that has moved the
+breaker announces them. `archive:fail` carries the exception of the hook, and the ids of the jobs.
 """
 
 from __future__ import annotations

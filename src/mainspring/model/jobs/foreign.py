@@ -1,8 +1,8 @@
-"""Documents in the jobs collection that are no jobs of Mainspring: how they are told apart, and what is said of them.
+"""Documents in the jobs collection that are no jobs of Mainspring: how they are told apart, and how they are reported.
 
-Pure. `store/foreign/foreign.py` asks MongoDB for them by the same rule. A document is taken for a job if it has a
-`name` and a `state` that is one of Mainspring's. One without a `state` is taken for a pending job only if it has no
-other field than those that a job may be inserted with, since documents of other programs have names, too.
+Pure. `store/foreign/foreign.py` queries them by the same rule. A document is taken for a job if it has a `name` and a
+`state` that is one of Mainspring's. A document without a `state` is taken for a pending job only if it has no other
+fields than a job may be inserted with, since documents of other programs have names, too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ INSERTED_FIELDS = frozenset(
         *("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key"),
     }
 )
-"""The fields that a program may give a job that it inserts itself."""
+"""The fields that a program may set in a job that it inserts itself."""
 
 _FIELDS_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignDocument:
-    """A document that is left alone: its id, why it is not taken for a job, and the names of its fields."""
+    """A document that is left alone: its id, the reason why it is not taken for a job, and the names of its fields."""
 
     id: Any
     reason: str
@@ -36,7 +36,7 @@ class ForeignDocument:
 
 @dataclass(frozen=True, slots=True)
 class ForeignDocuments:
-    """The documents in the jobs collection that are left alone: how many, and some of them."""
+    """The documents in the jobs collection that are left alone: their number, and some of them."""
 
     count: int
     """At most 1,000 are counted."""
@@ -46,12 +46,12 @@ class ForeignDocuments:
 
 
 def describe_foreign(document: Mapping[str, Any], map: FieldMap | None = None) -> ForeignDocument:
-    """A document that is no job, as it is reported. Of its values only the id and the state are told."""
+    """The report about a document that is no job. Of its values, only the id and the state are shown."""
     return ForeignDocument(document["_id"], _reason_by_map(document, map) or _reason(document), tuple(document))
 
 
 def _reason_by_map(document: Mapping[str, Any], map: FieldMap | None) -> str | None:
-    """Why a document that has the status of a field map's is no job by it."""
+    """The reason why a document that has the status field of a field map is no job by it."""
     if map is None or document.get(map.status) is None:
         return None
     status = document[map.status]

@@ -1,8 +1,8 @@
-"""How often a job may take effect: what `guarantee` chooses, what it rules out, and what is said when it cannot be
-kept.
+"""The guarantee of a job, how often it may take effect: the values, the options that they rule out, and the errors of
+jobs whose guarantee forbids another run.
 
 `at_least_once` is the default. A job that runs `at_most_once` is not run again when the progress of its run is unknown.
-One that runs `exactly_once` writes its effects in `ctx.transaction()`, and is not done without it. Pure.
+A job that runs `exactly_once` writes its effects in `ctx.transaction()`, and fails without it. Pure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE = "at_least_once", "at_most_once", "ex
 GUARANTEES = (AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE)
 
 MAY_HAVE_RUN = "AtMostOnce"
-"""The type of the error of a job that is to run at most once, and whose end is unknown."""
+"""The type of the error of a job that runs at most once, and whose end is unknown."""
 NOT_COMMITTED = "ExactlyOnce"
-"""The type of the error of a job that is to take effect exactly once, and whose handler has committed nothing."""
+"""The type of the error of a job that runs exactly once, and whose handler has committed nothing."""
 
 
 def check_guarantee(value: object) -> str:
-    """One of the guarantees."""
+    """Check a guarantee."""
     if not isinstance(value, str):
         raise ConfigurationError(f"guarantee must be one of {', '.join(GUARANTEES)}, not {value!r}.")
     if value not in GUARANTEES:
@@ -33,7 +33,7 @@ def check_guarantee(value: object) -> str:
 
 
 def check_one_attempt(guarantee: str | None, attempts: int) -> None:
-    """Refuse several attempts where there may be one only."""
+    """Refuse several attempts where the guarantee allows one."""
     if guarantee == AT_MOST_ONCE and attempts > 1:
         raise ConfigurationError(
             f'A job with guarantee="at_most_once" has one attempt, and retry asks for {attempts}; leave retry out, '
@@ -42,12 +42,12 @@ def check_one_attempt(guarantee: str | None, attempts: int) -> None:
 
 
 def most_attempts(retry: Retry) -> int:
-    """How many attempts a policy allows, whatever is raised."""
+    """The most attempts that a policy allows, for any exception."""
     return max(retry.attempts, *(rule.attempts for rule in retry.rules.values()), 1)
 
 
 def may_have_run(what: str, job_id: object) -> JobError:
-    """The error of a job that must not be run again by itself; `what` has happened to it."""
+    """The error of a job that must not be run again by itself; `what` describes the incident."""
     return JobError(
         MAY_HAVE_RUN,
         f'{what} The job has guarantee="at_most_once" and is not run again: it may have done all of its work, '
@@ -66,9 +66,9 @@ def not_committed() -> JobError:
 
 
 def idempotency_key(job_id: object, collection: str) -> str:
-    """A key for others to know a job by; `collection` is the full name of the one that it is in.
+    """A key by which other systems recognise a job; `collection` is the full name of its collection.
 
-    An ObjectId is like no other anywhere. A text may well be the id of another job elsewhere, so that the place counts.
+    An ObjectId is unique everywhere. A text may be the id of another job elsewhere, so that the collection counts.
     """
     if not isinstance(job_id, str):
         return f"ms-{job_id}"

@@ -39,7 +39,7 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """Why an attempt did not succeed."""
+    """The error of an attempt."""
 
     type: str
     message: str
@@ -53,8 +53,8 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at running a job. `outcome` says how it ended: completed, retried, failed, cancelled, or lost (the
-    worker died or its lease ran out). A snooze or a release costs no attempt and leaves none."""
+    """One run of a job. `outcome` is completed, retried, failed, cancelled, or lost (the worker died or its lease ran
+    out). A snooze or a release costs no attempt and leaves none."""
 
     number: int
     token: int
@@ -65,9 +65,9 @@ class Attempt:
     error: JobError | None = None
     log: tuple[str, ...] = ()
     log_cut: int = 0
-    """How many earlier lines of its log were not kept; the first line of `log` says so, too."""
+    """The number of earlier lines of its log that were not kept; the first line of `log` has it, too."""
     run_at: datetime | None = None
-    """When it was due, where the job's own `run_at` has moved on since; None where that still tells."""
+    """When it was due, where the job's own `run_at` has changed since; otherwise None."""
 
     @property
     def duration(self) -> timedelta | None:
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running job says it is."""
+    """The progress that a running job reports."""
 
     percent: float
     note: str | None = None
@@ -96,7 +96,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFor:
-    """Why a pending job is kept out of the workers' sight for now."""
+    """The reason why a pending job may not be claimed."""
 
     by: str
     note: str
@@ -105,13 +105,13 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is stored of a job that has encrypted values, with `EncryptedValue` in place of each."""
+    """The stored values of a job that has encrypted ones, with `EncryptedValue` in place of each."""
 
     data: Any
     result: Any = None
     steps: tuple[Step, ...] = ()
     key_ids: tuple[str, ...] = ()
-    """The ids of the keys that they are encrypted with."""
+    """The ids of the keys that the values are encrypted with."""
 
 
 class JobVerbs(Protocol):
@@ -139,7 +139,7 @@ class Job:
     """One piece of work, as it was stored when it was read. A snapshot: it does not change by itself. A job that a
     Scheduler returned has verbs, such as `await job.wait()`."""
 
-    # Without slots, so that a field that was not set reads its default from the class: `new_job` sets few of them.
+    # Without slots, so that an unset field reads its default from the class: `new_job` sets few fields.
 
     id: str
     name: str
@@ -156,7 +156,7 @@ class Job:
     result: Any = None
     result_note: str | None = None
     error: JobError | None = None
-    """How the last attempt failed; or, where its document is malformed, what cannot be read of it."""
+    """The error of the last attempt; or, where its document is malformed, the fields that cannot be read."""
     tags: tuple[str, ...] = ()
     progress: Progress | None = None
     log: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class Job:
     schedule_id: str | None = None
     scheduled_for: datetime | None = None
     fingerprint: str | None = None
-    """Of a dead letter: the print of its error, the same for the same trouble."""
+    """Of a dead letter: the fingerprint of its error, the same for the same cause."""
     asked_priority: int | None = None
     """The priority it was scheduled with, where waiting has moved it up since (`aging`)."""
     steps: tuple[Step, ...] = ()
@@ -192,7 +192,7 @@ class Job:
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
     kept: Kept | None = field(default=None, compare=False)
-    """Of a job with encrypted values: what is stored of them."""
+    """Of a job with encrypted values: its values as they are stored."""
 
     @property
     def finished(self) -> bool:
@@ -200,8 +200,8 @@ class Job:
 
     @property
     def updated_at(self) -> datetime | None:
-        """When it last changed, as far as its fields tell: made, edited, held, started, or ended. None where another
-        program has stored it and they tell nothing."""
+        """When it last changed, as far as its fields show: made, edited, made to wait, started, or ended. None where
+        another program has stored it without these fields."""
         known = [self.created_at, self.edited_at, self.started_at, self.finished_at]
         known += [] if self.waiting_for is None else [self.waiting_for.since]
         known += [self.attempts[-1].ended_at] if self.attempts else []
@@ -209,7 +209,7 @@ class Job:
 
     @property
     def encrypted(self) -> bool:
-        """Whether any of its data, its result or its steps is encrypted where it is stored."""
+        """Whether any of its data, its result or its steps is stored encrypted."""
         return self.kept is not None
 
     @property
@@ -218,7 +218,7 @@ class Job:
         return () if self.kept is None else self.kept.key_ids
 
     _verbs: ClassVar[JobVerbs | None] = None
-    """No field: two jobs are equal whichever Scheduler returned them, and a pickled one has no verbs."""
+    """No field: two jobs are equal whichever Scheduler returned them, and a pickled job has no verbs."""
 
     def _face(self) -> JobVerbs:
         if self._verbs is None:
@@ -230,11 +230,11 @@ class Job:
         return await self._face().get_job(self.id)
 
     async def wait(self, timeout: Seconds | None = None) -> Job:
-        """Wait until it has ended, in whatever way, and return it as it is then. Raises WaitTimeout."""
+        """Wait until it has ended, in whatever state, and return it as it is then. Raises WaitTimeout."""
         return await self._face().wait(self.id, timeout)
 
     async def cancel(self, reason: str = "") -> Job:
-        """Cancel it at once where it is pending, or ask it to stop where it is running."""
+        """Cancel it at once where it is pending, or request that it stops where it is running."""
         return await self._face().cancel(self.id, reason)
 
     async def retry(self, *, request_id: str | None = None) -> Job:
@@ -246,7 +246,7 @@ class Job:
         return await self._face().run_now(self.id)
 
     async def update(self, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]) -> Job:
-        """Change it, where it is pending. A change that is not given leaves its field as it is."""
+        """Change it, where it is pending. An option that is not given stays as it is."""
         return await self._face().update(self.id, data=data, **changes)
 
     async def delete(self) -> None:
@@ -257,11 +257,11 @@ class Job:
         return {key: value for key, value in self.__dict__.items() if key != "_verbs"}
 
     def __repr__(self) -> str:
-        # It is printed in logs and tracebacks: nothing that a user or a handler has put into it is shown.
+        # Logs and tracebacks print it: no value of a user or a handler is shown.
         return f"<Job {self.id} {self.name!r} {self.state}, queue {self.queue!r}, tries {self.tries}>"
 
 
 def bind(job: Job, verbs: JobVerbs) -> Job:
-    """Give a job its verbs. It was just made, and is still one caller's own."""
+    """Give a job its verbs. The job was just made, and no other caller has it yet."""
     job.__dict__["_verbs"] = verbs
     return job

@@ -12,7 +12,7 @@ Guarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 
 
 class CommonOptions(TypedDict, total=False):
-    """The options of any job, that can be changed as well."""
+    """The options of any job that can be changed as well."""
 
     priority: int | None
     queue: str | None

@@ -1,7 +1,7 @@
-"""How an attempt can end, as values.
+"""The outcomes of an attempt, as values.
 
-The executor makes exactly one of these for every claimed job; the completer hands it to the store, which knows the
-one write for each. `Ending.event` is the event that is announced once the write is known to be stored.
+The executor makes exactly one of these for every claimed job; the completer passes it to the store, which has one write
+for each. `Outcome.event` is the event that is announced once the write is known to be stored.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from mainspring.model.jobs.job import JobError
 
 PROCESS_DIED = "ProcessDied"
-"""The type of the error of an attempt whose process, not the worker's, died under it."""
+"""The type of the error of an attempt whose own process, not the worker's, died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The base of all endings."""
+    """The base of all outcomes."""
 
     outcome: ClassVar[str] = ""
     event: ClassVar[str | None] = None
@@ -51,7 +51,7 @@ class Failed(Outcome):
 
     error: JobError
     outage: bool | None = True
-    """As of `Retried`."""
+    """The same as in `Retried`."""
     outcome: ClassVar[str] = "failed"
     event: ClassVar[str | None] = "job:fail"
 
@@ -83,7 +83,7 @@ class Cancelled(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Released(Outcome):
-    """The worker gives the job back undone, at once; it costs no attempt. `started` tells whether a handler ran."""
+    """The worker gives the job back at once, unfinished; it costs no attempt. `started`: a handler ran."""
 
     started: bool = False
     outcome: ClassVar[str] = "released"
@@ -108,7 +108,7 @@ class Lost(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Unstorable(Lost):
-    """MongoDB refuses every form of the attempt's end, or it cannot be written for another reason that does not pass.
+    """MongoDB refuses every form of the attempt's end, or the end cannot be written for another permanent reason.
     Nothing is written: the job's lease runs out."""
 
     reason: str = ""

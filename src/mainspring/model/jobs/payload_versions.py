@@ -1,7 +1,7 @@
-"""The versions of a job's data: what a handler declares, and how older data becomes what it takes now. Pure.
+"""The payload versions of a job's data: the handler's declaration, and the upgrade of older data. Pure.
 
 A handler of version 3 has a function from 1 to 2 and one from 2 to 3. Data is stored with the version that it was
-written for, and is upgraded from there each time its job runs; what is stored stays as it is.
+written for, and is upgraded from there each time its job runs; the stored data does not change.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class PayloadUpgradeFailed(Exception):
 
 
 def is_version(value: object) -> bool:
-    """Whether a value can be a version; a double that is whole comes from programs in other languages."""
+    """Whether a value can be a version; programs in other languages may store it as a whole double."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return FIRST_VERSION <= value <= LAST_VERSION and value == int(value)
 
 
 def takes(told: Mapping[str, int], name: str, version: int, *, any_name: bool) -> bool:
-    """Whether a worker that tells these versions of its handlers can run data of a version.
+    """Whether a worker that reports these versions of its handlers can run data of a version.
 
-    One that has a catch-all (`any_name`) tells the versions of all its other handlers, and the catch-all takes any.
+    A worker with a catch-all (`any_name`) reports the versions of all its other handlers; the catch-all takes any.
     """
     own = told.get(name)
     return (any_name or version <= FIRST_VERSION) if own is None else version <= own
 
 
 def check_version(value: object) -> int:
-    """The version that a job's data is said to be of."""
+    """Check the version of a job's data."""
     if not is_version(value):
         raise InvalidJob(f"version must be a whole number from 1 on, not {value!r}.")
     return int(value)  # type: ignore[call-overload, no-any-return]
@@ -85,7 +85,7 @@ def _check_upgrade(name: str, older: int, function: object) -> None:
 def upgraded(
     name: str, data: Mapping[str, Any], version: int, to: int, upgrades: Mapping[int, Upgrade]
 ) -> dict[str, Any]:
-    """Data of an older version as the handler takes it now. The given data is not changed."""
+    """Data of an older version, upgraded to the handler's. The given data is not changed."""
     current: Mapping[str, Any] = data
     for older in range(version, to):
         current = _upgrade_once(name, older, deepcopy(dict(current)), upgrades[older])

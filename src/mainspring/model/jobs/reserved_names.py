@@ -1,9 +1,9 @@
-"""The names and queues of the jobs that Mainspring runs itself, and what they need before they can run. Pure."""
+"""The names and queues of the jobs that Mainspring runs itself, and the set-up that they need. Pure."""
 
 from __future__ import annotations
 
 RESERVED = "mainspring:"
-"""Names that begin so are Mainspring's own."""
+"""The prefix of Mainspring's own names."""
 HTTP, EMAIL = "mainspring:http", "mainspring:email"
 QUEUES = {HTTP: "http", EMAIL: "email"}
 _CURES = {
@@ -13,5 +13,5 @@ _CURES = {
 
 
 def cure_for(name: str) -> str | None:
-    """The cure when no worker has a handler for this name; None where that is up to the user's own code."""
+    """The cure when no worker has a handler for this name; None where the user's own code has to have one."""
     return _CURES.get(name)

@@ -1,8 +1,8 @@
-"""How long finished jobs are kept: rules by state, name and queue, and which of them speaks for a job.
+"""How long finished jobs are kept: rules by state, name and queue, and which of them applies to a job.
 
-`Keep` is what users write. `Retention` puts the rules and the settings `keep_finished` and `keep_failed` in order: each
+Users write `Keep`. `Retention` puts the rules and the settings `keep_finished` and `keep_failed` in order: each
 finished job belongs to exactly one `Share`, that of the most specific rule. A name counts more than a queue, and a
-queue more than a state. Two rules of which neither is more specific are refused when they are given.
+queue more than a state. Two rules of which neither is more specific are refused when they are set.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _MOST = 1_000_000
 @spelled_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How long some finished jobs are kept: those of a state, a name and a queue, as far as these are given.
+    """How long finished jobs of a state, a name and a queue are kept, as far as these are given.
 
-    `age` is the time since their end, as "1h", a timedelta or seconds; `count` keeps the newest so many of each state.
-    With both, a job goes as soon as one of them says so; with neither, it is kept for ever. `state` is one, a list, or
-    "all". Without it the rule is about completed, cancelled and expired jobs: failed ones go only where they are named.
+    `age` is the time since their end, as "1h", a timedelta or seconds; `count` keeps that many of the newest of each
+    state. With both, a job is deleted as soon as it exceeds one of them; with neither, it is kept for ever. `state` is
+    one, a list, or "all". Without it the rule is about completed, cancelled and expired jobs: failed jobs are deleted
+    only where they are named.
     """
 
     state: FinishedState | Literal["all"] | Sequence[FinishedState] | None = None
@@ -60,7 +61,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The finished jobs of one state that one rule speaks for. None for name or queue: any."""
+    """The finished jobs of one state that one rule applies to. None for name or queue: any."""
 
     state: str
     name: str | None = None
@@ -91,7 +92,7 @@ class Retention:
 
     @property
     def ending(self) -> list[Share]:
-        """The shares of which something goes at some time."""
+        """The shares with a limit of age or count."""
         return [share for share in self._shares.values() if share.age is not None or share.count is not None]
 
     def share_of(self, job: Mapping[str, Any]) -> Share | None:
@@ -104,14 +105,14 @@ class Retention:
         return None
 
     def others_within(self, share: Share) -> Iterator[dict[str, str]]:
-        """The scopes of the shares that take something away from this one."""
+        """The scopes of the more specific shares that may contain jobs of this share's scope."""
         for other in self._shares.values():
             if other is not share and other.state == share.state and _may_take(other, share):
                 yield other.scope
 
 
 def check_retention(rules: Sequence[Keep] | None) -> tuple[Keep, ...]:
-    """The rules as they were given, refused when it is not clear which one counts."""
+    """Check the rules; two rules of which neither is more specific are refused."""
     if rules is None:
         return ()
     if isinstance(rules, str | Mapping) or not isinstance(rules, Sequence):

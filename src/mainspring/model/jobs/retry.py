@@ -1,6 +1,6 @@
-"""When a failed attempt is followed by another one.
+"""Retry policies: whether and when a failed attempt is followed by another one.
 
-`Retry` is what users write; `delay_before()` is the arithmetic, pure but for the random number handed to it.
+Users write `Retry`; `delay_before()` is the arithmetic, pure: the caller passes the random number.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def seconds(value: Seconds, name: str) -> float:
 class Retry:
     """How often and when to try again.
 
-    `attempts` counts all tries, the first one too. `delay` is the pause before the second try: seconds, a
+    `attempts` counts all attempts, the first one too. `delay` is the pause before the second attempt: seconds, a
     timedelta, text such as "5m", or a function of the attempt that failed (1, 2, …). `backoff` says how the pause
     grows: "fixed", "linear" (delay × n) or "exponential" (delay × 2ⁿ⁻¹), never beyond `max_delay`. `jitter` spreads
-    the pauses by up to that share, so that a crowd that failed together does not come back together. `rules` gives
+    the pauses by up to that share, so that jobs that failed together do not come back together. `rules` gives
     exception types a policy of their own: the first type that matches counts; `Retry(attempts=1)` there means "do not
     try again".
     """
@@ -73,14 +73,14 @@ class Retry:
                 )
 
     def rule_for(self, error: BaseException | None) -> Retry:
-        """The policy that counts for this error."""
+        """The policy that applies to this error."""
         for kind, policy in self.rules.items():
             if isinstance(error, kind):
                 return policy
         return self
 
     def delay_before(self, attempt: int, spread: float = 0.5) -> float:
-        """Seconds to wait after `attempt` (1, 2, …) failed. `spread` in [0, 1) chooses the place in the jitter."""
+        """The seconds to wait after `attempt` (1, 2, …) failed. `spread` in [0, 1) chooses the place in the jitter."""
         if callable(self.delay):
             pause = seconds(self.delay(attempt), "the delay returned by Retry.delay()")
         else:

@@ -1,11 +1,11 @@
-"""Circuit breakers: what keeps jobs back whose attempts fail too often, until a single one gets through again. Pure.
+"""Circuit breakers: they hold jobs whose attempts fail too often, until a single one succeeds again. Pure.
 
 A breaker belongs to a job name or to a queue. With a key, a path into the job's data such as "target", each value of it
 has a breaker of its own, which counts the attempts of these jobs alone.
 
-It is closed as long as all is well. It opens when too large a share of the attempts of the last while has failed:
-nothing is started then. After a time it is half open: one job at a time is let through as a probe. One that ends well
-closes the breaker; one that fails opens it again.
+It is closed as long as attempts succeed. It opens when too large a share of the attempts of its window has failed: no
+job is started then. After a time it is half open: it lets one job at a time through as a probe. A probe that succeeds
+closes the breaker; a probe that fails opens it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST = 7 * 86400.0
 class Breaker:
     """Opens when at least `errors` (a share, 0.5 is half) of the attempts of the last `window` seconds have failed, and
     there were at least `minimum` of them. It stays open for `open_for` seconds, and then lets single probes through.
-    With `key`, there is one for each value that the data has there; with `each_queue`, one for each queue.
+    With `key`, there is one for each value of the data at this path; with `each_queue`, one for each queue.
     """
 
     errors: float
@@ -76,7 +76,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class BreakerStatus:
-    """How a breaker stands: for which queue or name, in which state and since when, what it has counted, and why."""
+    """A breaker's status: its queue or name, its state and since when, its counts, and the reason."""
 
     scope: str
     target: str
@@ -86,20 +86,20 @@ class BreakerStatus:
     """When it lets the first probe through; None while it is not open, or open until an operator closes it."""
     good: int = 0
     bad: int = 0
-    """Attempts of the last window that ended well, and those that failed, as of the last count."""
+    """The attempts of the last window that succeeded, and those that failed, as of the last count."""
     reason: str = ""
     actor: str | None = None
     rule: Breaker | None = None
-    """When it opens by itself, as declared; None where it is only worked by hand."""
+    """The declared rule by which it opens; None where only operators open and close it."""
     key: str | None = None
     value: Any = None
-    """Of a breaker with a key: for which value there. One that is only declared has a key and no value yet."""
+    """Of a breaker with a key: its value. A breaker that is only declared has a key and no value yet."""
     queue: str | None = None
-    """Of a name's breaker that is one for each queue: for which."""
+    """Of a name's breaker with `each_queue`: its queue."""
 
 
 def check_breaker(value: object) -> Breaker | None:
-    """A breaker as users give it."""
+    """Check the option `breaker`."""
     if value is None or isinstance(value, Breaker):
         return value
     raise ConfigurationError(f"breaker must be a Breaker, such as Breaker(errors=0.5, window=60), not {value!r}.")

@@ -1,8 +1,7 @@
 """Controls that operators set at run time: pauses, and limits in place of the declared ones. Pure.
 
 Each is stored as one document, a *control*, and is in force in every process within a second or two. A control that
-keeps jobs back altogether, a pause or an open breaker, is a gate in their way like a limit's; its name is made of what
-it is for.
+holds all jobs of its target, a pause or an open breaker, is a gate like that of a limit; its name contains the target.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ PAUSED, BROKEN = "p", "b"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a control: a queue or a job name, or those of its jobs that have a value at a key. Of a name, also
-    those in one queue."""
+    """The target of a control: a queue or a job name, or only its jobs that have a value at a key. Of a name, also only
+    its jobs in one queue."""
 
     scope: str
     target: str
@@ -56,7 +55,7 @@ class Target:
         return fields if self.key is None else {**fields, f"data.{self.key}": self.value}
 
     def applies(self, queue: str, data: Mapping[str, Any]) -> bool:
-        """Whether a job of the target, which is in this queue and has this data, is meant."""
+        """Whether the target covers a job of its name or queue, which is in this queue and has this data."""
         if self.queue not in (None, queue):
             return False
         return self.key is None or value_text(value_at(data, self.key)) == value_text(self.value)
@@ -64,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Something that is paused: a queue, a job name, or those jobs of either that have a `value` at a `key`."""
+    """A pause of a queue, of a job name, or of only those jobs of either that have a `value` at a `key`."""
 
     scope: str
     target: str
@@ -74,12 +73,12 @@ class Paused:
     reason: str = ""
     actor: str | None = None
     note: str | None = None
-    """When it was made: what its maker should know, such as that nothing has this name yet."""
+    """A hint for the caller that made it, such as that no job or handler has this name yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitOverride:
-    """A limit that was set at run time. It counts instead of the limit that the code declares."""
+    """A limit that was set at run time. It applies instead of the limit that the code declares."""
 
     scope: str
     target: str
@@ -89,7 +88,7 @@ class LimitOverride:
     reason: str = ""
     actor: str | None = None
     note: str | None = None
-    """When it was made: what its maker should know, such as that nothing has this name yet."""
+    """A hint for the caller that made it, such as that no job or handler has this name yet."""
 
     @property
     def allowance(self) -> JobLimits:
@@ -98,7 +97,7 @@ class LimitOverride:
 
 @dataclass(frozen=True, slots=True)
 class GateUse:
-    """How one limit is used now; with a key, for one value of it. `waiting` is counted up to 1,000."""
+    """The use of one limit now; with a key, for one value of it. `waiting` is counted up to 1,000."""
 
     gate: str
     taken: int
@@ -107,7 +106,7 @@ class GateUse:
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """The limits of a queue or a job name: what counts, what the code of this process declares, what overrides it."""
+    """The limits of a queue or a job name: those in force, those declared in this process's code, and the override."""
 
     scope: str
     target: str
@@ -116,7 +115,7 @@ class LimitStatus:
     declared: JobLimits
     override: LimitOverride | None
     uses: tuple[GateUse, ...] = ()
-    """The gates that are in use or waited for; the first hundred of them."""
+    """The gates that are in use or have a wait list; the first hundred of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +124,12 @@ class Probe(Limit):
 
     limit: int = 1
     of: Target | None = field(default=None, compare=False)
-    """Whose breaker it is."""
+    """The target of the breaker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedGate:
-    """A gate in the way of all jobs of a target, put there at run time. It is shut, or lets single probes through."""
+    """A gate before all jobs of a target, set at run time. It is closed, or lets single probes through."""
 
     target: Target
     gate: Gate
@@ -141,7 +140,7 @@ class ClosedGate:
 
 
 def pause_closure(pause: Paused) -> ClosedGate:
-    """The gate that a pause is."""
+    """The gate of a pause."""
     target = Target(pause.scope, pause.target, pause.key, pause.value)
     by = f" by {pause.actor}" if pause.actor else ""
     why = f": {pause.reason}" if pause.reason else "."
@@ -149,7 +148,7 @@ def pause_closure(pause: Paused) -> ClosedGate:
 
 
 def breaker_closure(breaker: BreakerStatus) -> ClosedGate | None:
-    """The gate that a breaker is: shut while it is open, for one at a time while it is half open."""
+    """The gate of a breaker: closed while the breaker is open, one job at a time while it is half open."""
     target = breaker_target(breaker)
     name = breaker_gate(target)
     if breaker.state == BREAKER_OPEN:
@@ -159,7 +158,7 @@ def breaker_closure(breaker: BreakerStatus) -> ClosedGate | None:
 
 
 def held_by_pause(pauses: Sequence[Paused], job: Job, by: str) -> WaitingFor | None:
-    """Why a pending job waits, where its queue or its name is paused; `by` is the kind of a pause."""
+    """The reason why a pending job waits, where its queue or its name is paused; `by` is the kind of a pause."""
     for pause in pauses:
         closure = pause_closure(pause)
         target = closure.target
@@ -195,7 +194,7 @@ def make_target(name: object, queue: object, key: object = None) -> Target:
     if not isinstance(key, Mapping) or len(key) != 1:
         raise ConfigurationError(f'key is one value in the data, such as key={{"tenant": "acme"}}, not {key!r}.')
     ((path, value),) = key.items()
-    Limit(1, key=path)  # refuses what is no path
+    Limit(1, key=path)  # refuses an invalid path
     if path is None or "$" in path or not isinstance(value, str | int | float | bool | None):
         raise ConfigurationError(f'key is a path and a plain value, such as key={{"tenant": "acme"}}, not {key!r}.')
     return Target(scope, target, path, value)

@@ -13,7 +13,7 @@ _LONGEST_VALUE = 120
 
 
 def check_key(value: object) -> None:
-    """Refuse what is no path."""
+    """Refuse an invalid path."""
     if value is not None and (not isinstance(value, str) or not 1 <= len(value) <= 200 or ".." in f".{value}."):
         raise ConfigurationError(
             f'A key is the path of a value in the data, such as "tenant" or "user.id", not {value!r}.'
@@ -21,8 +21,8 @@ def check_key(value: object) -> None:
 
 
 def name_part(text: str) -> str:
-    """A text as one part of a name whose parts are divided by colons, and by = before a value: what divides is escaped,
-    so that different parts never make the same name."""
+    """A text as one part of a name whose parts are separated by colons, and by = before a value. Separators are
+    escaped, so that different parts never make the same name."""
     return text.replace("%", "%25").replace(":", "%3A").replace("=", "%3D")
 
 
@@ -37,7 +37,7 @@ def value_at(data: Mapping[str, Any], path: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """A value as a short text that tells values apart; a long one is replaced by its print."""
+    """A value as a short text that tells values apart; a long one is cut and has a hash appended."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     if len(text) > _LONGEST_VALUE:
         text = text[:40] + "…" + blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
@@ -45,6 +45,6 @@ def value_text(value: Any) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """A value as it may be kept by itself: what is long, or no plain value, as the text that tells it apart."""
+    """A value that may be stored by itself: plain as it is, any other as the text that tells it apart."""
     is_plain = value is None or isinstance(value, bool | int | float)
     return value if is_plain else value_text(value)

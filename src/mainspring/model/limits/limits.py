@@ -1,9 +1,9 @@
-"""Limits: how many jobs may run at once, and how many may start in a stretch of time. Pure.
+"""Limits: how many jobs may run at once, and how many may start in a span of time. Pure.
 
 A limit belongs to a job name or to a queue. With a key, a path into the job's data such as "tenant", each value of it
-is limited on its own; with `each_queue`, so is each queue that the jobs of a name are in. Every limit that counts for
-a job is one *gate* between the job and its run; a gate has a name that is the same in every process, under which slots
-and tokens are kept.
+is limited on its own; with `each_queue`, so is each queue that the jobs of a name are in. Every limit that applies to
+a job is one *gate* between the job and its run; a gate has a name that is the same in every process, under which its
+slots and tokens are stored.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _RATE = re.compile(r"\s*([0-9]{1,9})\s*(?:/|per)\s*([0-9]{0,7})\s*([a-z]+)\s*", 
 @spelled_class
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `limit` jobs at once; with `key`, for each value that the data has there, and with `each_queue`, for each
-    queue on its own."""
+    """At most `limit` jobs at once (a semaphore); with `key`, for each value of the data at this path, and with
+    `each_queue`, for each queue on its own."""
 
     limit: int
     key: str | None = None
@@ -67,11 +67,11 @@ class Limit:
 @spelled_class
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most so many starts in a stretch of time: `Rate("100/minute")`; with `key`, for each value of it, and with
-    `each_queue`, for each queue on its own.
+    """At most this many starts in a span of time (a token bucket): `Rate("100/minute")`; with `key`, for each value of
+    it, and with `each_queue`, for each queue on its own.
 
-    Unused starts are saved up to `burst`; by default that is all of one stretch, and with `smooth` a twentieth of it,
-    so that the starts are spread evenly. A job costs `weight`: a number, or the path of one in its data.
+    Unused starts are saved up to `burst`; by default that is all of one span, and with `smooth` a twentieth of it, so
+    that the starts are spread evenly. A job costs `weight`: a number, or the path of one in its data.
     """
 
     count: int
@@ -109,7 +109,7 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Starts that are earned each second."""
+        """The tokens that are earned each second."""
         return self.count / self.per
 
     def cost(self, data: Mapping[str, Any]) -> int:
@@ -177,7 +177,7 @@ def gate_name(kind: str, scope: str, target: str, rule: Limit | Rate, queue: str
 
 
 def gate_form(kind: str, scope: str, target: str, rule: Limit | Rate) -> str:
-    """The name of a gate; where there are several, by key or by queue, what their names begin with, up to the =."""
+    """The name of a gate; where there are several, by key or by queue, the prefix of their names, up to the =."""
     name = f"{kind}:{scope}:{name_part(target)}"
     parts = [_EACH_QUEUE] if rule.each_queue else []
     parts += [] if rule.key is None else [name_part(rule.key)]
@@ -188,7 +188,7 @@ def gate_form(kind: str, scope: str, target: str, rule: Limit | Rate) -> str:
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """Jobs whose data have the same value at `key` run strictly in the order in which they were scheduled, one at a
-    time. One that has failed for good blocks those behind it, or lets them pass."""
+    time. A dead letter blocks the jobs behind it, or lets them pass."""
 
     key: str
     on_failure: OnFailure = "block"
@@ -207,7 +207,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class SequenceGate:
-    """A gate that lets through only the first job of a sequence that has not come to its end."""
+    """A gate that lets through only the first job of a sequence that has not ended."""
 
     sequence: str
     blocks: bool
@@ -215,7 +215,7 @@ class SequenceGate:
 
 @dataclass(frozen=True, slots=True)
 class FairGate:
-    """A gate that makes keys take turns: its lines, one for each key of a group, are served alike."""
+    """A gate for fairness: the wait lists of a group, one for each key, are served in round robin."""
 
     group: str
 
@@ -229,7 +229,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate between a job and its run: how much of it the job needs."""
+    """One gate between a job and its run, and the slots or tokens that the job needs."""
 
     name: str
     rule: Limit | Rate | Closed | SequenceGate | FairGate
@@ -251,7 +251,7 @@ class JobLimits:
 
     @property
     def paths(self) -> list[str]:
-        """The places in the data by which jobs are told apart or measured."""
+        """The paths in the data by which jobs are told apart or measured."""
         rate = self.rate
         weight = None if rate is None or isinstance(rate.weight, int) else rate.weight
         limit, sequence = self.concurrency, self.sequence
@@ -260,8 +260,8 @@ class JobLimits:
         return [path for path in found if isinstance(path, str)]
 
     def gates(self, scope: str, target: str, queue: str, data: Mapping[str, Any]) -> list[Gate]:
-        """The gates that a job of this queue and with this data has to pass. Rates last: a start that was spent does
-        not come back."""
+        """The gates that a job of this queue and with this data has to pass. Rates are last: a spent token does not
+        come back."""
         found = []
         if self.concurrency is not None:
             rule = self.concurrency
@@ -272,7 +272,7 @@ class JobLimits:
         return found
 
     def order_gates(self, name: str, queue: str, data: Mapping[str, Any], sequence: str | None) -> list[Gate]:
-        """The gates that see to the order of jobs, not to their number; `sequence` is the one it is stored in."""
+        """The gates for the order of jobs, not for their number; `sequence` is the one that the job is stored in."""
         found = []
         if self.fair is not None:
             found.append(fair_gate(queue, value_text(value_at(data, self.fair))))
@@ -289,7 +289,7 @@ def sequence_name(name: str, value: str) -> str:
 
 
 def fair_gate(queue: str, value: str) -> Gate:
-    """The line of one key among those of a queue that take turns."""
+    """The wait list of one key among those of a queue in round robin."""
     return Gate(f"{FAIR}:{name_part(queue)}:{value}", FairGate(queue))
 
 
@@ -303,7 +303,7 @@ def check_sequence(value: object) -> Sequence | None:
 
 
 def check_fair(value: object) -> str | None:
-    """The path of the key whose values take turns."""
+    """The path of the key whose values are served in round robin."""
     if value is not None and not isinstance(value, str):
         raise ConfigurationError(f'fair must be the path of a key in the data, such as "tenant", not {value!r}.')
     check_key(value)
@@ -311,7 +311,7 @@ def check_fair(value: object) -> str | None:
 
 
 def window(value: Seconds, name: str) -> float:
-    """A stretch of time that must not be empty."""
+    """A span of time that must not be empty."""
     length = seconds(value, name)
     if length <= 0:
         raise ConfigurationError(f"{name} must be more than 0 seconds.")

@@ -1,4 +1,4 @@
-"""How many jobs of a queue may be pending before its producers are held up. Pure."""
+"""Back-pressure: how many jobs of a queue may be pending before its producers are refused or wait. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Bound:
 
 
 def check_bound(max_pending: object, when_full: object) -> Bound | None:
-    """A bound as users write it; None when none was asked for."""
+    """The bound of the options `max_pending` and `when_full`; None when neither is given."""
     if when_full not in (None, REFUSE, WAIT):
         raise ConfigurationError(f'when_full must be "{REFUSE}" or "{WAIT}", not {when_full!r}.')
     if max_pending is None:

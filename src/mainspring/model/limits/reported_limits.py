@@ -77,5 +77,5 @@ def limits_document(scope: str, target: str, allowance: JobLimits) -> dict[str, 
 
 
 def generosity(rule: Limit | Rate) -> float:
-    """By which the widest of several limits, or of several rates, is found."""
+    """The measure by which the widest of several limits, or of several rates, is found."""
     return float(rule.limit if isinstance(rule, Limit) else rule.per_second)

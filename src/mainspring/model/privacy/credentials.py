@@ -1,8 +1,8 @@
-"""Which names stand for credentials: the one list for redaction, for what is shown of webhooks, for searches and for
-the audit log. Pure.
+"""The names of credentials: the one list for redaction, for the display of webhooks, for searches and for the audit
+log. Pure.
 
 A name is that of a field of data, of a header, or of a parameter in a URL's query. The patterns are those of `redact`:
-`*` stands for anything, case does not matter, and `-` is as good as `_`.
+`*` matches anything, case does not matter, and `-` equals `_`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ PLAIN_KEYS = frozenset(
     f"{kind}_key"
     for kind in ("cache", "dedupe", "foreign", "idempotency", "object", "partition", "primary", "public", "routing")
 ) | {"sort_key", "x_idempotency_key"}
-"""Names that the pattern `*_key` passes over: they are no credentials. Written out, they count like any other name."""
+"""Names that the pattern `*_key` does not match: they are no credentials. A pattern that is the full name does."""
 
 _REMEMBERED = 4096
-# A parameter of a query or a fragment: its name, and its value up to where the next one or something else begins. A
-# value that is one template and no more tells nothing.
+# A parameter of a query or a fragment: its name, and its value up to the next parameter or another delimiter. A value
+# that is a single template contains no credential.
 _PARAMETER = re.compile(r"""(?<=[?&;#])([^\s=&;#?"'<>]{1,200})=(?!\{\{[^{}]*\}\}(?![^\s&;#"'<>]))([^\s&;#"'<>]+)""")
 
 Name = Callable[[str], bool]
 
 
 def matcher(pattern: str) -> Name:
-    """Whether a name is one that a pattern means."""
+    """The function that tells whether a name matches a pattern."""
     wanted = _normal(pattern)
     if "*" not in wanted:
         return lambda name: _normal(name) == wanted
@@ -66,7 +66,7 @@ def mask_urls(text: str) -> str:
 
 
 def url_credentials(text: str) -> Iterator[str]:
-    """The credentials in the queries of the URLs in a text, as they are written there and as they are meant."""
+    """The credentials in the queries of the URLs in a text, as they are written there and decoded."""
     if _may_have_query(text):
         for name, value in _PARAMETER.findall(text):
             if _is_parameter(name):
@@ -76,8 +76,8 @@ def url_credentials(text: str) -> Iterator[str]:
 
 
 def mask_credentials(value: Any) -> Any:
-    """Plain data without what stands under the names of credentials, at any depth, and without those in URLs. Numbers
-    and truth values are kept: they count or switch something."""
+    """Plain data without the values under the names of credentials, at any depth, and without credentials in URLs.
+    Numbers and truth values are kept: they count or switch something."""
     if isinstance(value, Mapping):
         return {key: _kept(str(key), one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

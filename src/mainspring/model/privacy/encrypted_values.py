@@ -1,4 +1,4 @@
-"""Encrypted values: which values of a job's data are encrypted, and how one looks where it is stored. Pure.
+"""Encrypted values: which values of a job's data are encrypted, and their stored form. Pure.
 
 `Encrypt` names the values, `EncryptedValue` is one of them without its key, and the walks here find their places.
 `Cipher` (`store/privacy/cipher.py`) encrypts and decrypts, with the keys of `store/privacy/keyring.py`. An encrypted
@@ -17,16 +17,16 @@ from mainspring.errors import ConfigurationError, InvalidJob
 
 MARK, FORM = "__sealed__", 1
 ALL = "*"
-"""Stands for all data, where that is encrypted as a whole; in a path, for any one step."""
+"""The name of all data, where that is encrypted as a whole; in a path, any one step."""
 SCHEDULE = "schedule"
 
 Place = tuple[str | int, ...]
-"""The way to a value: the names of fields, and places in lists."""
+"""The path of a value: the names of fields, and places in lists."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EncryptedValue:
-    """An encrypted value that is not opened: its key is not here, or it is not to be shown. `kid` names its key."""
+    """An encrypted value that is not decrypted: this process lacks its key (`key_id`), or it must not be shown."""
 
     key_id: str
     nonce: bytes = b""
@@ -44,7 +44,7 @@ class EncryptedValue:
 
 @dataclass(frozen=True, slots=True)
 class Encrypt:
-    """Which values are sealed: those at these paths; all data, as a whole, where no path is given."""
+    """The values to encrypt: those at these paths; all data, as a whole, where no path is given."""
 
     paths: tuple[str, ...] = ()
 
@@ -53,7 +53,7 @@ class Encrypt:
         return not self.paths
 
     def covers(self, key: str) -> bool:
-        """Whether the value at this path is encrypted, or a part of it, or what it is a part of."""
+        """Whether the value at this path is encrypted, or a part of it, or a value that contains it."""
         steps = key.split(".")
         return self.all or any(_meet(path.split("."), steps) for path in self.paths)
 
@@ -65,7 +65,7 @@ class Encrypt:
 
 @dataclass(frozen=True, slots=True)
 class AsStored:
-    """In place of an `Encrypt`: the data is encrypted already, with these keys, and is to be stored as it is."""
+    """In place of an `Encrypt`: the data is encrypted already, with these keys, and is stored as it is."""
 
     key_ids: tuple[str, ...]
 
@@ -116,8 +116,8 @@ def encrypted_at(data: Mapping[str, Any], encrypt: Encrypt, change: Callable[[Pl
 
 
 def marked_data(data: Mapping[str, Any], encrypt: Encrypt) -> Any:
-    """Data with `EncryptedValue` in place of what is going to be encrypted in it: what may be shown of a job just
-    scheduled."""
+    """Data with `EncryptedValue` in place of the values that will be encrypted: the form in which a job that was just
+    scheduled may be shown."""
     return parsed_data(encrypted_at(data, encrypt, lambda *_: EncryptedValue("")))
 
 
@@ -137,24 +137,24 @@ def _replaced(value: Any, routes: list[list[str]], place: Place, change: Callabl
 
 
 def _into_list(routes: list[list[str]], at: int) -> list[list[str]]:
-    """Paths as they go on for an item of a list: a step may name its place, and names of fields pass lists over."""
+    """The rest of the paths for an item of a list: a step may be the item's place; a field's name skips lists."""
     return [route[1:] if route[0] in (ALL, str(at)) else route for route in routes]
 
 
 def parsed(value: Any) -> Any:
-    """A stored value with `EncryptedValue` in place of what is encrypted in it."""
+    """A stored value with `EncryptedValue` in place of its encrypted parts."""
     return opened(value, lambda _, sealed: sealed)
 
 
 def parsed_data(data: Any) -> Any:
-    """Stored data with `EncryptedValue` in place of what is encrypted in it; where that is all of it, under the name
+    """Stored data with `EncryptedValue` in place of its encrypted parts; where that is all of it, under the name
     `*`."""
     found = parsed(data)
     return {ALL: found} if isinstance(found, EncryptedValue) else found
 
 
 def opened(value: Any, open_: Callable[[Place, EncryptedValue], Any], place: Place = ()) -> Any:
-    """A stored value with `open_` applied to what is encrypted in it; what is not encrypted is not copied."""
+    """A stored value with `open_` applied to its encrypted parts; a value without any is not copied."""
     sealed = as_encrypted(value)
     if sealed is not None:
         return open_(place, sealed)
@@ -168,7 +168,7 @@ def opened(value: Any, open_: Callable[[Place, EncryptedValue], Any], place: Pla
 
 
 def as_encrypted(value: Any) -> EncryptedValue | None:
-    """The encrypted value that a document stands for, if it does."""
+    """The encrypted value that a document represents; None if it represents none."""
     if isinstance(value, EncryptedValue):
         return value
     if not isinstance(value, Mapping) or value.get(MARK) != FORM:
@@ -180,7 +180,7 @@ def as_encrypted(value: Any) -> EncryptedValue | None:
 
 
 def encrypted_places(value: Any) -> set[Place]:
-    """Where a stored value has encrypted ones."""
+    """The places of encrypted values in a stored value."""
     places: set[Place] = set()
 
     def note(at: Place, sealed: EncryptedValue) -> EncryptedValue:
@@ -192,14 +192,14 @@ def encrypted_places(value: Any) -> set[Place]:
 
 
 def places_to_encrypt(data: Mapping[str, Any], encrypt: Encrypt) -> set[Place]:
-    """Where data has values that are to be encrypted."""
+    """The places of values to encrypt in data."""
     places: set[Place] = set()
     encrypted_at(data, encrypt, lambda at, _: places.add(at))
     return places
 
 
 def encrypt_like(data: Any) -> Encrypt | None:
-    """The encryption of data that takes the place of this, so that no value becomes plain that was encrypted."""
+    """The encryption for data that replaces this, so that no encrypted value becomes plain."""
     places = encrypted_places(data)
     if not places:
         return None
@@ -221,7 +221,7 @@ def key_ids_in(value: Any) -> set[str]:
 
 
 def _marked(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    """The places of documents that carry the mark of encrypted values."""
+    """The places of documents that have the mark of encrypted values."""
     if isinstance(value, Mapping):
         if MARK in value:
             yield place, value

@@ -22,7 +22,7 @@ def mask_secrets(text: AnyStr, secrets: Iterable[AnyStr], mask: AnyStr, limit: i
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans in order; those that overlap or touch as one."""
+    """The spans in order; spans that overlap or touch are merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -1,7 +1,7 @@
 """Origins that a secret may be sent to: scheme, host and port, such as `https://api.example.com`. Pure.
 
-`https://*.example.com` means every host below example.com, not example.com itself. `*` means every origin, and has to
-stand alone. An unreadable origin matches nothing.
+`https://*.example.com` means every host below example.com, not example.com itself. `*` means every origin, and must be
+the only entry. An unreadable origin matches nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ORIGIN = re.compile(rf"(https?)://(\*\.)?({_LABELS}|\[[0-9a-f:.]+\])\.?(?::([0-
 
 
 def check_origins(value: object) -> tuple[str, ...]:
-    """A list of origins as it is kept: each in its one spelling."""
+    """A list of origins as it is stored: each in its canonical form."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not 1 <= len(value) <= MOST_ORIGINS:
         raise ConfigurationError(
             f'origins must be a list of 1 to {MOST_ORIGINS} origins such as "https://api.example.com": where the '
@@ -33,13 +33,13 @@ def check_origins(value: object) -> tuple[str, ...]:
 
 
 def is_among(origin: str, allowed: Iterable[str]) -> bool:
-    """Whether an origin, of a URL that is about to be called, is one of those that are allowed."""
+    """Whether the origin of a URL that is about to be called is among the allowed ones."""
     plain = _read(origin)
     return plain is not None and any(one == ANYWHERE or _fits(plain, one) for one in allowed)
 
 
 def plain_origin(origin: str) -> str:
-    """An origin in its one spelling, without the port that is usual for its scheme; as it is, if it is none."""
+    """An origin in its canonical form, without the default port of its scheme; an invalid one as it is."""
     return _read(origin) or origin
 
 
@@ -60,14 +60,14 @@ def _check_origin(value: object) -> str:
 
 
 def _is_sound(origin: str) -> bool:
-    """Whether a wildcard is not too wide: below it are at least two labels, and no address."""
+    """Whether a wildcard is not too wide: at least two labels follow it, and no address."""
     _, wildcard, rest = origin.partition("://*.")
     labels = rest.partition(":")[0].split(".")
     return not wildcard or (len(labels) > 1 and not labels[-1].isdigit())
 
 
 def _read(text: str) -> str | None:
-    """An origin in its one spelling; None where a text is none."""
+    """An origin in its canonical form; None where a text is none."""
     match = _ORIGIN.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None

@@ -1,8 +1,8 @@
 """Redaction: the values of fields with certain names, and these values wherever else they occur, are not shown. Pure.
 
-`Redaction` knows the names and replaces what it finds under them, and credentials in the queries of URLs. `Redactor`
-knows values, and replaces them in texts that a handler has written: errors, stacks, log lines, notes. Both come before
-anything is cut to length, or the half of a secret before the cut would not be recognised.
+`Redaction` has the names and replaces the values under them, and credentials in the queries of URLs. `Redactor` has
+values, and replaces them in texts that a handler has written: errors, stacks, log lines, notes. Both are applied before
+a text is cut to length: otherwise the half of a secret before the cut would not be recognised.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mainspring.model.privacy.masking import mask_secrets
 
 ENCRYPTED = "[encrypted]"
 DEFAULT_REDACT = CREDENTIALS
-"""The names that are not shown unless others are chosen."""
+"""The names that are redacted unless the program chooses others."""
 OF_WEBHOOKS = tuple(f"request.{part}.{name}" for part in ("headers", "query") for name in CREDENTIALS)
 """The fields of webhooks that are always redacted."""
 
-# Shorter ones are too common: replacing them would make every text unreadable and hide nothing.
+# Shorter values are too common: replacing them would make every text unreadable and hide nothing.
 _SHORTEST_TEXT, _FEWEST_DIGITS, _SHORTEST_LINE = 4, 6, 8
 _FEW = 64
 _REMEMBERED = 10_000
@@ -33,7 +33,7 @@ _SCALAR = (str, int, float, type(None))
 
 
 def check_redact(value: object, otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The names and paths of fields that are not shown, as users write them."""
+    """Check the option `redact`: the names and paths of fields that are not shown."""
     if value is None:
         return otherwise
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -42,9 +42,9 @@ def check_redact(value: object, otherwise: tuple[str, ...] = ()) -> tuple[str, .
 
 
 class Redaction:
-    """The fields that are not shown: a bare name wherever it stands, a path from the top. `*` stands for anything.
+    """The fields that are not shown: a bare name at any depth, a path from the top. `*` matches anything.
 
-    Names are compared without regard to case, and `-` is as good as `_`.
+    Names are compared without regard to case, and `-` equals `_`.
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
@@ -62,11 +62,11 @@ class Redaction:
         return self if set(more) == set(self.patterns) else Redaction(more)
 
     def shown(self, value: Any) -> Any:
-        """A value as it may be shown; nothing is copied where nothing is hidden."""
+        """A value without its sensitive parts; a value that has none is not copied."""
         return self._walk(value, self._routes, lambda _: REDACTED, mask_urls)
 
     def hidden(self, value: Any) -> list[Any]:
-        """The values that are not shown."""
+        """The sensitive parts of a value."""
         found: list[Any] = []
         if self._routes:
             self._walk(value, self._routes, found.append, lambda text: found.extend(url_credentials(text)))
@@ -75,7 +75,7 @@ class Redaction:
         return found
 
     def _collect(self, value: Any, found: list[Any]) -> None:
-        """The same for bare names only, at a fraction of the cost: it is done for each job that is run."""
+        """Collect the sensitive parts by bare names only, at a fraction of the cost: this is done for each job run."""
         if isinstance(value, Mapping):
             for key, one in value.items():
                 if self._is_hidden(key):
@@ -95,8 +95,7 @@ class Redaction:
     def _walk(
         self, value: Any, routes: list[list[Name]], hide: Callable[[Any], Any], read: Callable[[str], Any]
     ) -> Any:
-        """The value with each part that is hidden replaced by what `hide` makes of it, and each other text by what
-        `read` makes of it."""
+        """The value with `hide` applied to each sensitive part, and `read` to each other text."""
         if isinstance(value, Mapping):
             items = {key: self._field(str(key), one, routes, hide, read) for key, one in value.items()}
             return items if any(items[key] is not one for key, one in value.items()) else value
@@ -116,7 +115,7 @@ class Redaction:
     def _item(
         self, at: int, value: Any, routes: list[list[Name]], hide: Callable[[Any], Any], read: Callable[[str], Any]
     ) -> Any:
-        """An item of a list: a step of a path may stand for it, and names of fields pass lists over."""
+        """Walk an item of a list: a step of a path may be the item's place; a field's name skips lists."""
         onward = [route[1:] if route[0](str(at)) else route for route in routes]
         return hide(value) if any(not route for route in onward) else self._walk(value, onward, hide, read)
 
@@ -130,12 +129,12 @@ class Redaction:
 
 
 def without_sealed(value: Any) -> Any:
-    """A value with a word in place of each sealed one."""
+    """A value with a word in place of each encrypted one."""
     return opened(value, lambda *_: ENCRYPTED)
 
 
 def sealed_values(kept: Any, plain: Any) -> Iterator[Any]:
-    """The values that stand, opened, where `EncryptedValue` stands in what is kept."""
+    """The decrypted values in `plain` at the places where `kept` has an `EncryptedValue`."""
     if isinstance(kept, EncryptedValue):
         if not isinstance(plain, EncryptedValue):
             yield plain
@@ -151,7 +150,7 @@ def sealed_values(kept: Any, plain: Any) -> Iterator[Any]:
 
 
 class Redactor:
-    """Replaces the texts of certain values wherever they stand in another text."""
+    """Replaces the texts of certain values wherever they occur in another text."""
 
     __slots__ = ("_by_start", "_secrets")
 
@@ -168,11 +167,11 @@ class Redactor:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The searched texts: the values as they are, and as they are quoted."""
+        """The texts to search for: the values as they are, and in their quoted forms."""
         return self._secrets
 
     def text(self, text: str) -> str:
-        """The text without the values. Where two overlap, both are gone entirely."""
+        """The text without the values. Where two overlap, both are replaced entirely."""
         return mask_secrets(text, self._candidates(text), REDACTED) if self._secrets else text
 
     def error(self, error: JobError) -> JobError:
@@ -182,7 +181,7 @@ class Redactor:
         return JobError(self.text(error.type), self.text(error.message), stack, self.value(error.details))
 
     def value(self, value: Any) -> Any:
-        """A value with all texts in it so treated."""
+        """A value with `text` applied to all texts in it."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -192,7 +191,7 @@ class Redactor:
         return value
 
     def _candidates(self, text: str) -> Iterable[str]:
-        """The values that may be in a text; where there are many, only those whose beginning is."""
+        """The values that may occur in a text; where there are many, only those whose beginning occurs."""
         if self._by_start is None:
             return self._secrets
         starts = {text[at : at + _SHORTEST_TEXT] for at in range(len(text) - _SHORTEST_TEXT + 1)}
@@ -203,7 +202,7 @@ NO_REDACTION = Redactor()
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts as which the parts of a value may turn up."""
+    """The texts in which the parts of a value may occur."""
     if isinstance(value, Mapping):
         for one in value.values():
             yield from _texts(one)

@@ -1,9 +1,9 @@
-"""Secrets that webhooks and handlers refer to by name: what is known of one without its value, and which jobs may send
-it where. Pure.
+"""Secrets that webhooks and handlers refer to by name: their fields without the value, and which jobs may send them to
+which origins. Pure.
 
 A secret names the origins that it may be sent to; without any, as earlier releases stored it, no webhook can use it. It
 may name the queues, and the prefixes of job names, that may use it. Without these every job may, but a caller of the
-service that reaches some queues or names only cannot make such a job.
+service whose key has a scope cannot make such a job.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Secret:
     key_id: str
     """The id of the key that it is encrypted with."""
     version: int
-    """1 at first; rises with every value that is put in the place of another."""
+    """1 at first; rises whenever a new value replaces the one before."""
     created_at: datetime
     updated_at: datetime
     actor: str | None = None
     old_until: datetime | None = None
-    """Until when requests are signed with the value before this one, too; None where it does not count any more."""
+    """Until when requests are signed with the value before this one, too; None where that is not valid any more."""
     origins: tuple[str, ...] = ()
-    """Where webhooks may send it; nowhere, where it does not say."""
+    """The origins that webhooks may send it to; none if empty."""
     scope: Scope = EVERYTHING
     """The queues and the prefixes of names of the jobs that may use it."""
 
@@ -50,7 +50,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """A secret that a job may use: its values, the current one first, and where it may be sent."""
+    """A secret that a job may use: its values, the current one first, and the origins that it may be sent to."""
 
     values: tuple[str, ...] = field(repr=False)
     origins: tuple[str, ...]
@@ -66,7 +66,7 @@ class SecretRefused(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class SecretUse:
-    """A job that is about to send a secret, or what is signed with it, to an origin."""
+    """A job that is about to send a secret, or a signature made with it, to an origin."""
 
     job_id: str
     job_name: str
@@ -87,14 +87,14 @@ class SecretUse:
 
 
 def check_secret_name(name: object) -> str:
-    """A name as references can have it. One that is none is not repeated: it may be the value."""
+    """Check a secret's name. The error does not show an invalid name: it may be the value."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigurationError("A secret's name is 1 to 64 letters, digits, '-' and '_'.")
     return name
 
 
 def check_secret_value(value: object) -> str:
-    """A value as it can be stored. No message shows it."""
+    """Check a secret's value. No message shows it."""
     if not isinstance(value, str) or not value:
         raise ConfigurationError("A secret's value is a text, and not empty.")
     try:

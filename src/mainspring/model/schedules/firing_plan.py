@@ -1,7 +1,7 @@
-"""The decision about one schedule: which firings get a job now, which do not, and why. Pure.
+"""The decision about one schedule: which firings get a job now, which do not, and the reasons. Pure.
 
-The schedule's *cursor* is the nominal time up to which every firing has been decided. `plan` decides those that have
-come due since. A firing is missed only when no worker decided it within the grace time of its instant; until then it
+The schedule's *cursor* is the nominal time up to which every firing has been decided. `plan` decides the firings since
+then that are due. A firing is missed only when no worker decided it within the grace time of its instant; until then it
 gets a job of its own, however late. Missed firings are found by arithmetic from both ends, never by walking over them,
 so that a million missed firings cost as little as one.
 
@@ -27,8 +27,8 @@ OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 LATE_AFTER = timedelta(seconds=5)
 """A firing whose job is made later than this is late; sooner, it is on time."""
 MOST_AT_ONCE = 1000
-"""How many jobs one pass makes at most; the next pass goes on from there."""
-# How many runs may wait for one that is still going.
+"""The most jobs that one pass makes; the next pass goes on from there."""
+# The most runs that may wait for one that is still going.
 _ROOM = {"queue_one": 1, "queue_all": 1000, "cancel_running": 1000}
 _MOMENT = timedelta(milliseconds=1)
 
@@ -76,7 +76,7 @@ class Runs:
 
     @property
     def last(self) -> str | None:
-        """Whatever is to wait, waits for this one."""
+        """The run that the next run has to wait for."""
         if self.queued:
             return self.queued[-1][0]
         return self.live[-1] if self.live else None
@@ -103,7 +103,7 @@ def plan(times: Times, policy: Policy, cursor: datetime, runs: int, going: Runs,
 
 
 def plan_after_end(times: Times, policy: Policy, ended_at: datetime, runs: int, going: Runs, now: datetime) -> Plan:
-    """The same for a rule that counts from the end of the run before, which was at `ended_at`."""
+    """Decide the next firing of a rule that counts from the end of the run before, which was at `ended_at`."""
     at = None if _is_over(policy, runs) else times.next(ended_at)
     if at is None or times.due(at) > now:
         return Plan(ended_at, at)
@@ -117,9 +117,9 @@ def _is_over(policy: Policy, runs: int) -> bool:
 
 
 def _last_missed(times: Times, first: datetime, edge: datetime) -> datetime:
-    """The last firing that was due before the edge of grace; `first` was."""
+    """The last firing that was due before `edge`, the beginning of the grace time; `first` was."""
     last = times.previous(edge) or first
-    if times.due(last) >= edge:  # jitter keeps it within; the one before is due before it
+    if times.due(last) >= edge:  # its jitter ends after the edge; the firing before it is due before it
         last = times.previous(last) or first
     return max(first, last)
 
@@ -127,7 +127,8 @@ def _last_missed(times: Times, first: datetime, edge: datetime) -> datetime:
 def _decide_missed(
     times: Times, policy: Policy, first: datetime, last: datetime, left: int, now: datetime, rows: list[Row]
 ) -> list[datetime]:
-    """The outcome of the firings from `first` to `last`: those that get a job after all, and the others' row."""
+    """Decide the missed firings from `first` to `last`: returns those that get a job after all, and adds a row for the
+    others."""
     limit = {"skip": 0, "latest": 1, "all": policy.misfire_limit}[policy.misfire]
     deadline = None if policy.start_deadline is None else now - timedelta(seconds=policy.start_deadline)
     taken: list[datetime] = []
@@ -146,7 +147,7 @@ def _decide_missed(
 
 
 def _why_not(policy: Policy, expired: bool, taken: Sequence[datetime]) -> tuple[str, str]:
-    """The outcome of missed firings that get no job, and its reason. Those in `taken` are later, and do."""
+    """The outcome of missed firings that get no job, and its reason. The firings in `taken` are later, and get one."""
     if policy.misfire == "skip":
         return SKIPPED, "misfire"
     if policy.misfire == "latest" and taken:
@@ -159,7 +160,7 @@ def _why_not(policy: Policy, expired: bool, taken: Sequence[datetime]) -> tuple[
 
 
 def _without_phantoms(rows: Sequence[Row], kept: Sequence[Make]) -> list[Row]:
-    """No row may name a run to stand for it that is not made after all, since another one was still going."""
+    """The rows without references to runs that are not made after all, since another run was still going."""
     made = {make.job_id for make in kept}
     gone = "the latest run was to stand for it, and was skipped"
     return [replace(r, job_id=None, reason=gone) if r.job_id not in (None, *made) else r for r in rows]
@@ -170,7 +171,7 @@ def _make(times: Times, at: datetime) -> Make:
 
 
 def late_row(make: Make, now: datetime) -> Row | None:
-    """The row of a firing whose job is made late; one on time needs none."""
+    """The row of a firing whose job is made late; a firing on time needs none."""
     if now - make.due <= LATE_AFTER:
         return None
     return Row(make.at, make.at, LATE, late_by=now - make.due, job_id=make.job_id)
@@ -182,7 +183,7 @@ def on_time_row(make: Make) -> Row:
 
 
 def overlap(makes: Sequence[Make], policy: Policy, going: Runs, rows: list[Row]) -> tuple[list[Make], tuple[str, ...]]:
-    """Apply the policy for runs that are still going: the jobs to make after all, and those to cancel."""
+    """Apply the policy for runs that are still going: returns the jobs to make after all, and the jobs to cancel."""
     kept: list[Make] = []
     cancels: list[str] = []
     for make in makes:

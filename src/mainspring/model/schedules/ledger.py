@@ -1,8 +1,8 @@
-"""The ledger of a schedule: every firing that its rule called for, and what became of it.
+"""The ledger of a schedule: every firing of its rule, and its outcome.
 
-Rows are kept only for what cannot be computed: what was late, skipped, missed, backfilled or triggered by hand. A row
-may stand for a whole span of firings. A firing before the schedule's cursor that has no row was made on time; one
-after it is still expected. Which firings there were is computed from the rules in force at the time (`Era`).
+Rows are stored only for firings that cannot be computed: late, skipped, missed, backfilled or triggered by hand. A row
+may cover a whole span of firings. A firing before the schedule's cursor that has no row was made on time; a firing
+after it is still expected. The firings themselves are computed from the rules in force at the time (`Era`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One firing and what became of it.
+    """One firing and its outcome.
 
     `outcome` is "on_time", "late" (by `late_by`), "skipped" (`reason`: overlap, paused, calendar, misfire, expired or
     by hand), "missed", "backfilled", "triggered", "due" (not decided yet) or "expected" (in the future).
@@ -53,8 +53,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Firings that were late, missed or skipped, as the events of schedules tell of them: `count` of them, from `at`
-    to `until`."""
+    """Firings that were late, missed or skipped, as the events of schedules carry them: `count` of them, from `at` to
+    `until`."""
 
     schedule_id: str
     name: str
@@ -96,13 +96,13 @@ class Book:
 
 
 def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entry]:
-    """The first `limit` firings from `start` on and before `end`, each with what became of it."""
+    """The first `limit` firings from `start` on and before `end`, each with its outcome."""
     merged = heapq.merge(_computed(book, start, end), _kept(book, start, end), key=lambda entry: entry.at)
     return list(islice(merged, limit))
 
 
 def _kept(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:
-    """Entries that come from rows alone: manual runs, and firings that no rule can compute."""
+    """The entries that come from rows alone: manual runs, and firings that no rule can compute."""
     uncomputed = [era for era in book.eras if not era.computed]
     for row in sorted(book.rows, key=lambda row: row.at):
         by_itself = row.outcome == TRIGGERED or any(era.covers(row.at) for era in uncomputed)

@@ -1,7 +1,7 @@
-"""A schedule: a rule that makes jobs, with what is done when firings are missed or runs overlap.
+"""A schedule: a rule that makes jobs, with its policies for missed firings and overlapping runs.
 
-`make_spec` checks what a user asks for; `ScheduleFacts` is what users see of a stored schedule. A schedule never runs
-itself: each firing makes a job of its own, whose id is made of the schedule's id and the firing's instant.
+`make_spec` checks a user's options; `ScheduleFacts` shows a stored schedule to users. A schedule never runs itself:
+each firing makes a job of its own, whose id is made of the schedule's id and the firing's instant.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class ScheduleOptions(TypedDict, total=False):
     end_at: datetime | None
     """No firing after this instant."""
     max_runs: int | None
-    """How many jobs its firings make at most."""
+    """The most jobs that its firings make."""
     jitter: Seconds | None
     """Spreads the firings by up to this much: always the same for the same firing."""
     misfire: Misfire | None
-    """The policy for missed firings: "skip", "latest" (one run for all of it) or "all" (up to `misfire_limit`)."""
+    """The policy for missed firings: "skip", "latest" (one run for all of them) or "all" (up to `misfire_limit`)."""
     misfire_grace: Seconds | None
     """Until this long after its instant a firing is not missed: it gets its job, late. 60 seconds."""
     misfire_limit: int | None
-    """How many missed firings "all" makes up for at most, the latest ones. 100."""
+    """The most missed firings that get a job with "all", the latest ones. 100."""
     start_deadline: Seconds | None
-    """A missed firing is not made up for when it is older than this."""
+    """A missed firing that is older than this gets no job."""
     overlap: Overlap | None
-    """A run that is still going: "allow", "skip", "queue_one", "queue_all" or "cancel_running"."""
+    """The policy for a run that is still going: "allow", "skip", "queue_one", "queue_all" or "cancel_running"."""
     pause_after: int | None
     """Pause the schedule when this many of its runs have failed in a row."""
     paused: bool | None
-    """Make it paused: it fires only once it is resumed. Says nothing to one that is there already."""
+    """Create it paused: it fires only once it is resumed. Has no effect on an existing schedule."""
 
 
 class DeclaredOptions(ScheduleOptions, TemplateOptions, total=False):
@@ -73,7 +73,7 @@ class RepeatOptions(DeclaredOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The checked options."""
+    """The checked options of a schedule."""
 
     id: str
     draft: Draft
@@ -88,7 +88,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why a schedule fires no more for now."""
+    """The pause of a schedule: since when, the reason, and the actor."""
 
     at: datetime
     reason: str = ""
@@ -107,12 +107,12 @@ class ScheduleFacts:
     next_at: datetime | None
     """The next firing: its nominal time, which its job will carry as `scheduled_for`."""
     due_at: datetime | None
-    """When the job of the next firing is to be made: `next_at` and the jitter."""
+    """When the job of the next firing is made: `next_at` and the jitter."""
     last_at: datetime | None
     last_job_id: str | None
     runs: int
     failures: int
-    """How many runs have failed in a row; counted only when `pause_after` is set."""
+    """The number of runs that have failed in a row; counted only when `pause_after` is set."""
     paused: Pause | None
     queue: str
     priority: int
@@ -135,12 +135,12 @@ class ScheduleFacts:
     error: str | None = None
     """The unreadable fields of its document, written by another program: they have defaults, or None."""
     kept: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
-    """Where its data has encrypted values: what is stored of it, with `EncryptedValue` in place of each."""
+    """Where its data has encrypted values: the stored data, with `EncryptedValue` in place of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A firing to come: its nominal time in the rule's zone, when its job is made, and what moved it."""
+    """A future firing: its nominal time in the rule's zone, when its job is made, and notes on what moved it."""
 
     at: datetime
     due: datetime
@@ -148,7 +148,7 @@ class Firing:
 
 
 def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[str, Any]) -> Spec:
-    """Check what was asked for, naming the first thing that is wrong and its cure."""
+    """Check the options of a schedule; the error names the first invalid one and its cure."""
     check_options(options)
     rule = as_rule(spelled(repeat), "repeat")
     given = {key: value for key, value in options.items() if value is not None}
@@ -174,7 +174,7 @@ def make_spec(schedule_id: str, draft: Draft, repeat: object, options: Mapping[s
 
 
 def check_repeated(draft: Draft, session: object) -> None:
-    """Refuse options of a single job that say nothing for the jobs of a schedule."""
+    """Refuse options of a single job that have no meaning for the jobs of a schedule."""
     given = {
         "run_at": (draft.run_at, "use start_at"),
         "debounce": (draft.debounce, "each firing makes one job anyway"),
@@ -191,7 +191,7 @@ def check_repeated(draft: Draft, session: object) -> None:
 
 
 def check_removed(names: object) -> None:
-    """Refuse to remove what a schedule cannot be without, or does not have."""
+    """Refuse to remove options that a schedule must have, or does not have."""
     known = set(ScheduleOptions.__annotations__) - {"paused"}
     if isinstance(names, str) or not isinstance(names, Sequence) or not set(names) <= known:
         raise InvalidSchedule(f"remove takes a list of options, out of {', '.join(sorted(known))}, not {names!r}.")
@@ -209,8 +209,8 @@ def unknown_option(key: str) -> str:
 
 
 def usual_overlap(name: str, rule: Rule) -> str:
-    """The overlap policy where none is given: a webhook does not overlap itself, since its
-    receiver has rarely asked for that; other jobs may."""
+    """The overlap policy where none is given: a webhook does not overlap itself, since its receiver rarely wants
+    that; other jobs may."""
     return "skip" if name == HTTP and not is_after_end(rule) else "allow"
 
 

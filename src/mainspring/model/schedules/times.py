@@ -1,8 +1,8 @@
-"""When one schedule fires: its rule between its start and its end, and where jitter puts each firing.
+"""The times of one schedule: the firings of its rule between its start and its end, and the jitter of each.
 
-The rule's own instant of a firing is its *nominal* time: it names the firing, for ever, and is what the job carries
-as `scheduled_for`. The *due* time, at which the job is made, is the nominal one plus the jitter. That is a hash of the
-schedule and the firing, never a random number, so that every process computes the same and lateness stays defined;
+The rule's own instant of a firing is its *nominal* time: it names the firing for ever, and the job has it as
+`scheduled_for`. The *due* time, at which the job is made, is the nominal one plus the jitter. The jitter is a hash of
+the schedule and the firing, never a random number, so that every process computes the same and lateness stays defined;
 and it never reaches the next firing, so that the order of firings is kept.
 """
 
@@ -59,18 +59,18 @@ class Times:
             yield found.astimezone(UTC)
 
     def skipped(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """The firings between these that a calendar took away, with its name."""
+        """The firings from `start` on and before `end` that a calendar left out, with its name."""
         start, end = self._within(start, end)
         for found, calendar in self.rule.skipped(start, end) if start < end else ():
             yield found.astimezone(UTC), calendar
 
     def count(self, start: datetime, end: datetime) -> int:
-        """How many firings there are from `start` on and before `end`."""
+        """The number of firings from `start` on and before `end`."""
         start, end = self._within(start, end)
         return self.rule.count(start, end) if start < end else 0
 
     def due(self, nominal: datetime) -> datetime:
-        """When the job of a firing is to be made."""
+        """The instant at which the job of a firing is made."""
         if not self.jitter:
             return nominal
         reach = self.jitter
@@ -80,7 +80,7 @@ class Times:
         return nominal + timedelta(milliseconds=int(1000 * reach * self._share(nominal)))
 
     def _share(self, nominal: datetime) -> float:
-        """Between 0 and 1, the same for this firing wherever it is asked for."""
+        """A number between 0 and 1, the same for this firing in every process."""
         key = f"{self.schedule_id}@{nominal.timestamp():.3f}".encode()
         return int.from_bytes(blake2b(key, digest_size=6).digest()) / 2**48
 

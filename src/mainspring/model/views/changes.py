@@ -1,7 +1,7 @@
 """Changes of jobs, schedules and controls as they happen. Pure.
 
-Nothing that a job carries is told: no data, result, error or log, only what it is called, where it stands and how it
-fares.
+A change has nothing of a job's content: no data, result, error or log, only its name, its queue, its state and its
+progress.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PLACE = re.compile(r"[0-9A-F]{16,2000}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that has changed. `type` is job, schedule or control; or gap, where something may have been missed; or
-    beat, where nothing has happened for a while and the follower wants to know that."""
+    """One change. `type` is job, schedule or control; or gap, where changes may have been missed; or beat, where there
+    was no change for a while and the follower requested a sign of life."""
 
     type: str
     id: str | None
@@ -33,21 +33,21 @@ class Change:
     at: datetime
     change: str = ""
     """Of a job: created, started, progress, completed, failed, retried, released, requeued, cancelled or expired. Of a
-    schedule: created, changed or deleted. Of a control: set or removed. Of a gap: why."""
+    schedule: created, changed or deleted. Of a control: set or removed. Of a gap: the reason."""
     key: str | None = None
     """The id of the job or schedule; of a control its kind: pause, limit or breaker."""
     name: str | None = None
     queue: str | None = None
     state: str | None = None
-    """The state that the job has come to, or a breaker is in."""
+    """The new state of a job, or of a breaker."""
     percent: float | None = None
     schedule_id: str | None = None
-    """Of a job: the schedule that has made it."""
+    """Of a job: the schedule that made it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes a follower wants to receive, and may."""
+    """The changes that a follower wants to receive, and may."""
 
     name: str | None = None
     queue: str | None = None
@@ -68,14 +68,14 @@ class ChangeFilter:
     def _may_see(self, change: Change) -> bool:
         scope = self.scope
         if change.type == CONTROL and change.name is None and scope.queues is not None:
-            return change.queue in scope.queues  # it concerns the jobs of its names there as well
+            return change.queue in scope.queues  # it concerns all jobs of that queue, of whatever name
         return scope.everything or scope.allows(change.queue, change.name)
 
 
 def make_change_filter(
     name: str | None, queue: str | None, key: str | None, state: str | None, scope: Scope = EVERYTHING
 ) -> ChangeFilter:
-    """An interest as it was asked for, checked."""
+    """Check the conditions of a filter."""
     for value, what in ((name, "name"), (queue, "queue"), (key, "id")):
         if value is not None:
             check_name(value, what)
@@ -85,7 +85,7 @@ def make_change_filter(
 
 
 def check_place(value: object) -> str:
-    """A place in the stream, as an earlier change told it."""
+    """Check a place in the stream, which is the id of an earlier change."""
     if not isinstance(value, str) or not _PLACE.fullmatch(value):
         raise ConfigurationError(
             "This is not a place in the stream of changes; give the id of the last change received."
@@ -94,10 +94,10 @@ def check_place(value: object) -> str:
 
 
 def job_change(state: str | None, fields: frozenset[str], outcome: str | None, gone: frozenset[str]) -> str | None:
-    """The kind of change of a job: by the state it came to, the fields that it set and removed, and the outcome
-    of the attempt that it added. None where that is nothing to tell of."""
+    """The kind of a job's change, by its new state, the fields that were set and removed, and the outcome of the
+    attempt that was added. None where the change is not reported."""
     if "v" in fields:
-        return "created"  # a raw insert is one from its adoption on
+        return "created"  # a raw insert counts as created when it is adopted
     if state is None:
         return "progress" if "progress" in fields else None
     if state == "running":
@@ -110,7 +110,7 @@ def job_change(state: str | None, fields: frozenset[str], outcome: str | None, g
 
 
 def control_target(scope: object, target: object, queue: object = None) -> tuple[str | None, str | None]:
-    """The name and the queue that a control is for; both of them where it is for a name in one queue."""
+    """The name and the queue of a control's target; both of them where it is for a name in one queue."""
     if not isinstance(target, str):
         return None, None
     if scope == NAME:

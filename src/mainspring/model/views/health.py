@@ -1,7 +1,7 @@
-"""Whether a scheduler works: not just that it is up, but that due jobs get done. Pure.
+"""The health of a scheduler: not just that it is up, but that due jobs get done. Pure.
 
-`healthy`: all jobs move. `degraded`: a job waits longer than it should, or could not run if it came. `unhealthy`: no
-job can run now, since MongoDB is away, or jobs are due and no worker is alive.
+`healthy`: all jobs make progress. `degraded`: a job waits longer than it should, or a new job could not run.
+`unhealthy`: no job can run now, since MongoDB is not reachable, or jobs are due and no worker is alive.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from mainspring.model.workers import WorkerStatus
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
 LATE = timedelta(seconds=60)
-"""How long something may be due before it counts as not moving."""
+"""The time that a job or firing may be due before it counts as late."""
 UNRENEWED = timedelta(seconds=30)
-"""How long a lease may be over before the chore that gives its job back counts as missing."""
+"""The time that a lease may be over before the chore that rescues its job counts as missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a scheduler is. The instants are of what is over its time now; None where nothing is."""
+    """The health of a scheduler. The instants are of the oldest job, lease and firing that are overdue; None where none
+    is."""
 
     status: str
     at: datetime
@@ -42,7 +43,7 @@ class Health:
 
 
 def unreachable(at: datetime, why: str) -> Health:
-    """MongoDB is away."""
+    """The health while MongoDB is not reachable."""
     return Health(UNHEALTHY, at, (why,), clock_known=False)
 
 
@@ -72,7 +73,7 @@ def judge(
 
 
 def _reasons(alive: bool, late: bool, unrenewed: bool, overdue: bool) -> list[str]:
-    """The reasons name no job, queue or worker: callers with a scope read them too."""
+    """The reasons in words. They name no job, queue or worker: callers with a scope read them too."""
     told = (
         (not alive, "No worker is alive; start one with: mainspring worker, or mainspring up."),
         (late, f"A job has been due for more than {LATE.seconds} s and no worker has taken it."),

@@ -13,9 +13,9 @@ class QueueStatus:
 
     name: str
     ready: int
-    """Pending jobs that may be started as soon as their time has come."""
+    """Pending jobs that may be started as soon as they are due."""
     waiting: int
-    """Pending jobs that something holds back: a limit, a pause, a missing handler."""
+    """Pending jobs that wait for a gate: a limit, a pause, a missing handler."""
     running: int
     counted: int
     paused: Paused | None = None

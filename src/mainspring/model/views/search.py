@@ -1,7 +1,7 @@
 """A checked search for jobs, and the places in its order at which a page ends. Pure.
 
-All that is asked for is compared as a literal: a text is a text, whatever it looks like, so that nothing that a client
-sends is ever taken as an operator.
+Every value is compared as a literal: a text is a text, whatever it looks like, so that no value of a client is ever
+taken as an operator.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Search:
     since: datetime | None = None
     until: datetime | None = None
     data: tuple[tuple[str, tuple[Plain, ...]], ...] = ()
-    """Paths in the data, each with the values that fit there."""
+    """Paths in the data, each with the values that match."""
     scope: Scope = EVERYTHING
     without: tuple[str, ...] = ()
-    """Names of jobs that are not found: of these, a value that is asked for is not shown."""
+    """Names of jobs that are left out: a value that is searched for is redacted in them."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class SearchPage(Generic[J]):
-    """A page of a search. `next` leads to the page behind it and is None at the end. A page that is not `complete` has
-    fewer jobs than were asked for, since so many were looked at that do not match: there may be more behind it."""
+    """A page of a search. `next` is the cursor of the next page, and None at the end. A page that is not `complete` has
+    fewer jobs than the limit, since the search read its most jobs for one page: there may be more on the next."""
 
     jobs: tuple[J, ...]
     next: str | None = None
@@ -64,7 +64,7 @@ class SearchPage(Generic[J]):
 
 
 def make_search(given: Mapping[str, Any], data: Mapping[str, Any] | None = None, scope: Scope | None = None) -> Search:
-    """Check what was asked for, naming the first thing that is wrong."""
+    """Check a search; the error names the first invalid condition."""
     asked = {key: value for key, value in given.items() if value is not None}
     state = asked.pop("state", None)
     if state is not None and state not in STATES:
@@ -113,12 +113,12 @@ def _path(path: object) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a text can be stored at all: JSON can write half a character."""
+    """Whether a text can be stored at all: JSON can contain lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _values(path: str, value: object) -> tuple[Plain, ...]:
-    """The values that fit: one, or one of several."""
+    """The values that match: one, or several."""
     values = value if isinstance(value, tuple) else (value,)
     for one in values:
         unfit = isinstance(one, str) and (len(one) > _LONGEST_VALUE or not _is_text(one))

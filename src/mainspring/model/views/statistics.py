@@ -1,7 +1,7 @@
-"""Counting attempts: how many began and how they ended, how long they took and how late they were. Pure.
+"""Counting attempts: their starts and outcomes, their durations and their lateness. Pure.
 
-A worker counts in a `Tally` and stores what it has counted once a second; `Statistics` is what comes back, as a series
-in time and in sum. Durations are also counted by their length in a few fixed bins, from which percentiles are told.
+A worker counts in a `Tally` and stores its counts once a second; `Statistics` has the stored counts, as a series in
+time and in sum. Durations are also counted by their length in a few fixed bins, from which percentiles are computed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mainspring.model.jobs.retry import Seconds, seconds
 
 OUTCOMES = ("completed", "failed", "retried", "cancelled", "snoozed", "lost")
 EXECUTED = ("completed", "failed", "retried", "cancelled", "lost")
-"""The outcomes that are an attempt at a job; a snooze is none."""
+"""The outcomes that count as an attempt at a job; a snooze does not."""
 UNSUCCESSFUL = ("failed", "retried", "lost")
 BOUNDS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 1_800_000)
 """The longest duration of each bin in milliseconds; the last bin has no end."""
 BINS = len(BOUNDS) + 1
 OTHERS = "(others)"
-"""The name that names and queues are counted under when there are too many."""
+"""The name under which names and queues are counted when there are too many."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MOST_POINTS = 2000
 _MOST_KINDS = 500
@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of a stretch of time. Each attempt that has ended is in exactly one of the outcomes."""
+    """The counts of a span of time. Each attempt that has ended is in exactly one of the outcomes."""
 
     started: int = 0
     completed: int = 0
@@ -47,15 +47,15 @@ class Counts:
     lost: int = 0
     """Attempts whose worker died, or lost its lease."""
     duration_ms: int = 0
-    """The time that all that have ended took together."""
+    """The durations of all ended attempts, in sum."""
     lateness_ms: int = 0
-    """How long those that were started had been due by then, together."""
+    """The times for which started attempts had been due, in sum."""
     bins: list[int] = field(default_factory=lambda: [0] * BINS)
-    """How many took how long: see `BOUNDS`."""
+    """The number of attempts by duration: see `BOUNDS`."""
 
     @property
     def executions(self) -> int:
-        """Attempts that have ended, in whatever way."""
+        """The attempts that have ended, with whatever outcome."""
         return sum(getattr(self, outcome) for outcome in EXECUTED)
 
     @property
@@ -72,7 +72,7 @@ class Counts:
         return timedelta(milliseconds=self.lateness_ms / self.started) if self.started else None
 
     def percentile(self, share: float) -> timedelta | None:
-        """How long this share of them, from 0 to 1, took at most, as far as the bins tell."""
+        """The longest duration of this share of the attempts, from 0 to 1, as far as the bins tell."""
         timed = sum(self.bins)
         if not timed:
             return None
@@ -100,11 +100,11 @@ class Counts:
 
 
 FIGURES = ("started", *OUTCOMES, "duration_ms", "lateness_ms")
-"""The counts of a stretch of time that are single numbers."""
+"""The counts of a span of time that are single numbers."""
 
 
 def _between(place: int, share: float) -> float:
-    """A duration within a bin. The last one has no end, so that it is told by its beginning."""
+    """A duration within a bin. The last bin has no end, so that its beginning is used."""
     low = BOUNDS[place - 1] if place else 0
     return low if place == len(BOUNDS) else low + (BOUNDS[place] - low) * max(0.0, share)
 
@@ -128,15 +128,15 @@ class Tally:
         return len(self._counts)
 
     def began(self, at: datetime, queue: str, name: str, lateness: timedelta) -> None:
-        """An attempt was started, so long after it was due."""
+        """Count an attempt that was started, this long after it was due."""
         self._of(at, queue, name).began(int(lateness.total_seconds() * 1000))
 
     def ended(self, at: datetime, queue: str, name: str, outcome: str, took: float | None = None) -> None:
-        """An attempt has ended, and that is stored; it took so many seconds, where that is known."""
+        """Count an attempt that has ended, once that is stored; `took` is its seconds, where they are known."""
         self._of(at, queue, name).ended(outcome, None if took is None else int(took * 1000))
 
     def take(self) -> list[tuple[Kind, Counts]]:
-        """All that was counted; counting begins anew."""
+        """Return all counts and begin anew."""
         counted, self._counts = self._counts, {}
         return [(Kind(_EPOCH + minute * MINUTE, queue, name), one) for (minute, queue, name), one in counted.items()]
 
@@ -171,7 +171,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The moments between which something is asked for, on the grid of its steps."""
+    """The instants between which counts are requested, on the grid of the steps."""
 
     start: datetime
     end: datetime
@@ -183,7 +183,7 @@ class Window:
 
 
 def make_window(start: object, end: object, step: Seconds) -> Window:
-    """The window that was asked for, widened to whole steps; these count from 1970 on, in UTC."""
+    """The requested window, widened to whole steps; steps count from 1970 on, in UTC."""
     length = timedelta(seconds=seconds(step, "step"))
     if length < MINUTE or length % MINUTE:
         raise ConfigurationError(f"step must be a whole number of minutes, not {length.total_seconds():g} s.")
@@ -206,7 +206,7 @@ def _widened(start: datetime, end: datetime, step: timedelta) -> Window:
 
 
 def make_statistics(window: Window, found: Iterable[tuple[datetime, Counts]]) -> Statistics:
-    """A whole series from the steps in which something happened."""
+    """A whole series from the steps that have counts."""
     points = {at: Counts() for at in window.starts}
     total = Counts()
     for at, counts in found:
@@ -220,7 +220,7 @@ def make_statistics(window: Window, found: Iterable[tuple[datetime, Counts]]) ->
 
 
 def summed(counts: Sequence[Counts]) -> Counts:
-    """Several counts as one."""
+    """The sum of several counts."""
     total = Counts()
     for one in counts:
         total.add(one)

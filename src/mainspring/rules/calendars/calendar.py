@@ -1,7 +1,7 @@
 """Calendars: named sets of days, such as holidays, or the days on which no business is done.
 
-A `Calendar` is an immutable value. It is stored under a name and used by rules that make an exception for its days
-(`Except`). Days are dates without a zone: the rule that uses the calendar has the zone.
+A `Calendar` is an immutable value. It is stored under a name, and rules can leave its days out (`Except`). Days are
+dates without a zone: the rule that uses the calendar has the zone.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class Calendar:
     ) -> Calendar:
         """The days on which the events of an .ics file take place. Needs `pip install 'mainspring[calendars]'`.
 
-        Events that come back every year or every week are kept as such; other repeated ones are written out for 20
+        Events that repeat every year or every week are kept as such; other repeated events are written out for 20
         years from `since`, which is the youngest date in the file unless it is given. With `timezone`, times in UTC
-        or another zone are read as days there; else each event has the days of its own zone.
+        or another zone are read as days there; otherwise each event has the days of its own zone.
         """
         from mainspring.rules.calendars.ics import read_ics
 

@@ -12,7 +12,7 @@ from datetime import date
 
 FIRST_DAY = date(1, 1, 15).toordinal()
 LAST_DAY = date(9999, 12, 15).toordinal()
-# How far days that are all in the set are followed one by one; a run of more than eleven years counts as endless.
+# The most days of an unbroken run that are followed one by one; a run of more than eleven years counts as endless.
 _FARTHEST = 4018
 
 Span = tuple[int, int]
@@ -106,7 +106,7 @@ class Days:
 
 
 class AnyDays:
-    """The days that are in any of several sets, searched in the same way without being put together first."""
+    """The days that are in any of several sets, searched in the same way without a merge."""
 
     def __init__(self, sets: Sequence[Days]) -> None:
         self._sets = sets
@@ -141,7 +141,7 @@ class AnyDays:
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
-    """Spans in order, with those that overlap or touch made one."""
+    """Spans in order; spans that overlap or touch are merged."""
     merged: list[Span] = []
     for first, last in sorted(spans):
         if merged and first <= merged[-1][1] + 1:

@@ -1,8 +1,8 @@
 """Calendars from .ics files: the days on which their events take place.
 
-The package `icalendar` reads the text; the days of its events are worked out here, in bounded steps: a file is at most
+The package `icalendar` reads the text; this module computes the days of its events, in bounded steps: a file is at most
 1 MB, and an event that repeats without an end is either kept as such (every year, every week) or written out for a
-limited time. Cancelled events do not count; moved instances of repeated ones count where they were moved to.
+limited time. Cancelled events do not count; a moved instance of a repeated event counts on its new day.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _read(text: str | bytes, since: date | None, timezone: str | None, descripti
 
 
 def _youngest(events: list[Event]) -> date:
-    """When the file was made, as far as it tells: its youngest stamp, or else its last beginning."""
+    """The approximate date of the file: its youngest stamp, or otherwise the last beginning of its events."""
     stamps = [event.stamp for event in events if event.stamp is not None]
     return max(stamps or [event.first for event in events], default=date(2000, 1, 1))
 
@@ -97,7 +97,7 @@ class _Reading:
         self._written = 0
 
     def calendar(self, description: str) -> Calendar:
-        """All of it; days that come back anyway are not listed once more."""
+        """The calendar of all days; single days that also repeat are not listed again."""
         kept = Calendar(yearly=self._yearly, weekdays=self._weekdays).searchable
         left = [
             (first, last) for first, last in self._spans if (kept.next_out(first.toordinal()) or 0) <= last.toordinal()
@@ -131,7 +131,8 @@ class _Reading:
             raise InvalidSchedule(f"The event {event.name!r} repeats in a way that cannot be read: {error}") from None
 
     def _keep(self, event: Event, pattern: Pattern) -> bool:
-        """Keep an event that repeats every year or every week, without an end, as just that."""
+        """Keep an event that repeats every year or every week, without an end, as yearly days or weekdays; returns
+        whether it is one."""
         first, last = event.days(event.start, self._zone)
         endless = pattern.count is None and pattern.until is None and pattern.interval == 1 and not pattern.positions
         if not endless or first != event.first:

@@ -1,4 +1,4 @@
-"""One event of an .ics file: when it takes place, and which days that is."""
+"""One event of an .ics file: its times and its days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ When = date | datetime
 
 @dataclass(frozen=True)
 class Event:
-    """A VEVENT. `start` is a date when the event takes whole days, else a datetime, with or without a zone."""
+    """A VEVENT. `start` is a date when the event takes whole days, otherwise a datetime, with or without a zone."""
 
     name: str
     uid: str
@@ -30,7 +30,7 @@ class Event:
     """The day of the instance of a repeated event that this one replaces."""
     cancelled: bool
     stamp: date | None
-    """When this was written down."""
+    """The date of the entry (DTSTAMP)."""
 
     @classmethod
     def read(cls, event: Any) -> Event:
@@ -59,14 +59,14 @@ class Event:
 
     @property
     def wall(self) -> datetime:
-        """Its beginning as a clock where it takes place shows it."""
+        """Its beginning as local wall time."""
         if isinstance(self.start, datetime):
             return self.start.replace(tzinfo=None)
         return datetime(self.start.year, self.start.month, self.start.day)
 
     @property
     def zone(self) -> str:
-        """The zone whose clock it follows; UTC stands for none, and for one that has no name."""
+        """The zone of its wall times; UTC where it has none, or one without a name."""
         zone = self.start.tzinfo if isinstance(self.start, datetime) else None
         return zone.key if isinstance(zone, ZoneInfo) else "UTC"
 
@@ -117,7 +117,7 @@ def _length(event: Any, start: When, name: str) -> timedelta:
 
 
 def _mixed(start: When, end: When) -> bool:
-    """Whether only one of them has a zone, so that they cannot be subtracted."""
+    """Whether only one of the two has a zone, so that they cannot be subtracted."""
     zones = [one.tzinfo is None for one in (start, end) if isinstance(one, datetime)]
     return len(set(zones)) > 1
 
@@ -172,7 +172,7 @@ def _date(when: When) -> date:
 
 
 def _wall(when: When, zone: ZoneInfo | None) -> datetime:
-    """A beginning or an end as a wall clock shows it: in a zone if one is given and it has one of its own."""
+    """A beginning or an end as wall time; in `zone`, if both it and `when` have one."""
     if not isinstance(when, datetime):
         return datetime(when.year, when.month, when.day)
     if zone is not None and when.tzinfo is not None:

@@ -1,6 +1,6 @@
 """`Cron`: a cron expression in a time zone, as a rule.
 
-The constructor checks everything; questions read no clock and fail only for a datetime without a zone. Equal
+The constructor checks everything; the other methods read no clock and fail only for a datetime without a zone. Equal
 expressions of a process share their compiled patterns.
 """
 

@@ -1,8 +1,8 @@
 """The days of a cron expression: day of month, month and day of week together.
 
 The mask of a month depends on the weekday of its first day and on its length alone, and the mask of a year on the
-weekday of New Year and on whether it is a leap year. So there are 14 kinds of years, each worked out when a search
-first needs it. This also proves which expressions never fire: every kind of year occurs within 400 years.
+weekday of New Year and on whether it is a leap year. So there are 14 kinds of years, each computed when a search first
+needs it. This also proves which expressions never fire: every kind of year occurs within 400 years.
 """
 
 from __future__ import annotations

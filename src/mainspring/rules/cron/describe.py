@@ -1,4 +1,4 @@
-"""A cron expression in English: when in the day, on which days, in which months, and in which zone."""
+"""A cron expression in English: the times of day, the days, the months and the zone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe(pattern: Pattern, zone: str, seeded: bool) -> str:
 
 
 def _clock_times(seconds: Items, minutes: Items, hours: Items) -> str:
-    """At which times, when they are few."""
+    """The times of day as a list, when they are few."""
     known: list[list[int]] = []
     for field, items in ((HOUR, hours), (MINUTE, minutes), (SECOND, seconds)):
         if any(_is_every(item) or item.kind is Kind.HASH for item in items):
@@ -51,7 +51,7 @@ def _clock_times(seconds: Items, minutes: Items, hours: Items) -> str:
 
 
 def _times(seconds: Items, minutes: Items, hours: Items) -> str:
-    """How often, or at which seconds or minutes, of which hours."""
+    """The frequency, or the seconds or minutes, of which hours."""
     if seconds == _ONLY_ZERO:
         parts = [_lead(MINUTE, minutes)]
     else:
@@ -64,7 +64,7 @@ def _times(seconds: Items, minutes: Items, hours: Items) -> str:
 
 
 def _lead(field: Field, items: Items) -> str:
-    """The first words: every so many, or at certain ones."""
+    """The first words, such as "every 5 minutes" or "at minute 5"."""
     item = items[0]
     if len(items) == 1 and _is_every(item):
         return f"every {field.name}"
@@ -87,7 +87,7 @@ def _of(field: Field, items: Items) -> str:
 
 
 def _named(field: Field, items: Items) -> str:
-    """minute 5, minutes 5 and 20 to 25."""
+    """The values with their noun, such as "minute 5" or "minutes 5 and 20 to 25"."""
     listed = _listed(field, items)
     one = len(listed) == 1 and (items[0].low == items[0].high or items[0].kind is Kind.HASH)
     return f"{field.name}{'' if one else 's'} {joined(listed)}"
@@ -142,7 +142,7 @@ def _months(items: Items) -> str:
 
 
 def _listed(field: Field, items: Items) -> list[str]:
-    """Each item in words; those with few steps as the values they have."""
+    """Each item in words; items with few steps as their values."""
     return [text for item in items for text in _item(field, item)]
 
 
@@ -159,7 +159,7 @@ def _has_many_steps(field: Field, item: Item) -> bool:
 
 
 def _reach(field: Field, item: Item) -> str:
-    """From where to where an item goes."""
+    """The first and the last value of an item, in words."""
     low, high = _value(field, item.low), _value(field, item.high)
     if item.kind is Kind.HASH:
         return "H" if (item.low, item.high) == (field.low, field.hashed) else f"H (within {low} to {high})"

@@ -15,7 +15,7 @@ SUNDAY, SATURDAY = 0, 6
 
 
 def _names(full: tuple[str, ...], start: int) -> dict[str, int]:
-    """Both the first three letters and the whole name."""
+    """The numbers of names, by their first three letters and in full."""
     upper = [name.upper() for name in full]
     return {name: number for number, whole in enumerate(upper, start) for name in (whole[:3], whole)}
 

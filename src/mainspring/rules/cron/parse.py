@@ -1,4 +1,4 @@
-"""Reading a cron expression: from text to items, or to an error that says where and why.
+"""Reading a cron expression: from text to items, or to an error with the position and the reason.
 
 Each field is cut into words (digits, letters, single signs) and read from left to right, once. Every
 mistake raises `InvalidCron` with its position in the given text, the word found there, and the words expected.
@@ -124,7 +124,7 @@ class _Reader:
         return word
 
     def fail(self, expected: str, hint: str = "", back: int = 0) -> Never:
-        """Refuse the word, or the one so many words back."""
+        """Refuse the present word, or the word `back` places before it."""
         index = self.index - back
         position = self.position + sum(map(len, self.words[:index]))
         found = repr(self.words[index]) if self.words[index] else "the end of the field"

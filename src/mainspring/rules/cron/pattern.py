@@ -12,7 +12,7 @@ from mainspring.rules.cron.parse import Items, find_field, parse, refuse
 from mainspring.rules.wall_times import DailyTimes, bits, clock_times
 
 Choose = Callable[[Field, Item], Item]
-"""Given a field and an H in it, the item that it stands for."""
+"""Returns the item that an H in a field stands for."""
 _PATIENCE = 402
 """The calendar and all zones repeat after 400 years: after those, the zone leaves out every time of the expression."""
 

@@ -1,4 +1,4 @@
-"""From a pattern and its start to a timeline. Equal rules of a process share it."""
+"""Compilation of a pattern and its start into a timeline. Equal rules of a process share it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _mask(pattern: Pattern) -> int:
     elif pattern.freq == MINUTELY:
         hour = _tiled(bits(_chosen(seconds, pattern)), minutes, MINUTE)
     else:
-        alone = _chosen([0], pattern)  # of one second, BYSETPOS can choose the first or nothing
+        alone = _chosen([0], pattern)  # of a single second, BYSETPOS can choose the first or nothing
         hour = _tiled(bits(seconds if alone else ()), minutes, MINUTE)
     return _tiled(hour, pattern.hours or range(24), HOUR)
 
@@ -101,5 +101,5 @@ def _chosen(places: Sequence[int], pattern: Pattern) -> Sequence[int]:
 
 
 def _tiled(mask: int, places: Iterable[int], size: int) -> int:
-    """The mask at each of these places, which are so far apart."""
+    """The mask repeated at each of these places, in units of `size` bits."""
     return mask * bits(place * size for place in places)

@@ -1,8 +1,8 @@
 """The days on which a recurrence rule may fire.
 
-Which days of a year the lists of a rule allow depends on the weekday of New Year, on the length of the year and, for
-numbers of weeks, on the length of the year before: 28 kinds of years at most, each worked out once. INTERVAL then
-takes its share.
+The days of a year that the lists of a rule allow depend on the weekday of New Year, on the length of the year and, for
+numbers of weeks, on the length of the year before: 28 kinds of years at most, each computed once. INTERVAL then leaves
+a part of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecurringDays(YearDays):
         return share and self._allowed(year) & share
 
     def step(self, year: int, direction: int) -> int:
-        """Years that INTERVAL leaves out are jumped over."""
+        """The next year to search; years that INTERVAL leaves out are skipped."""
         if self._pattern.freq == YEARLY:
             interval = self._pattern.interval
             return year + direction * (interval - (year - self._start.year) * direction % interval)
@@ -91,7 +91,7 @@ def _lists(pattern: Pattern, year: int) -> int:
 
 
 def _weekday_names(pattern: Pattern, day: date, place: int, length: int, size: int) -> set[tuple[int, int]]:
-    """All that BYDAY may call this day: every, the nth and the nth from the end of its month or year."""
+    """All entries of BYDAY that match this day: every, the nth and the nth from the end of its month or year."""
     weekday = day.weekday()
     if pattern.freq > MONTHLY:
         return {(0, weekday)}

@@ -1,4 +1,4 @@
-"""Reading the text of RFC 5545, strictly: every error says what was expected.
+"""Reading the text of RFC 5545, strictly: every error names the expected form.
 
 A text that the standard forbids is refused rather than guessed at. Exceptions and extra dates are refused, too: rules
 and calendars of their own express them.

@@ -16,7 +16,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Pattern:
-    """The parts of a rule. Lists are sorted and have no doubles; an empty one was not given."""
+    """The parts of a rule. Lists are sorted and have no duplicates; an empty list was not given."""
 
     freq: int
     interval: int = 1
@@ -37,7 +37,7 @@ class Pattern:
 
     @property
     def follows_real_time(self) -> bool:
-        """Whether it counts hours, minutes or seconds as they pass, not as a wall clock shows them."""
+        """Whether it counts hours, minutes or seconds of real time, not of wall time."""
         return self.freq >= HOURLY
 
     def completed(self, start: datetime) -> Pattern:
@@ -60,7 +60,7 @@ class Pattern:
         return replace(self, months=months, month_days=(start.day,))
 
     def endless(self) -> Pattern:
-        """The rule with nothing that depends on where it starts: each period, without an end."""
+        """The rule without the parts that depend on its start: each period, without an end."""
         return replace(self, interval=1, count=None, until=None)
 
     def text(self) -> str:

@@ -18,7 +18,7 @@ from mainspring.rules.wall_clock_rule import WallClockRule
 from mainspring.rules.zones.zone import Fold, Gap, check_policy, find_zone, in_zone, instants, whole_second
 from mainspring.spelling import spelled_class
 
-# A start that leaves every rule a chance: a rule that does not fire after it in UTC never does.
+# A start after which every rule that fires at all does so: a rule without a firing after it in UTC never fires.
 _PROBE = 946_684_800
 
 
@@ -112,7 +112,7 @@ class RRule(WallClockRule):
         return self._firings or compiled.__wrapped__(pattern, zone, gap, fold, asked)
 
     def _check(self) -> None:
-        """Refuse a rule that never fires. As long as its start is open, this is one that never would."""
+        """Refuse a rule that never fires; as long as its start is open, a rule that would never fire with any start."""
         pattern, zone, gap, fold, start = self._key
         if pattern.until is not None:
             last_instant(pattern.until, zone)
@@ -125,7 +125,7 @@ class RRule(WallClockRule):
 
 
 def _zone(written: Written, timezone: str | ZoneInfo) -> ZoneInfo:
-    """The zone that was given, or that of DTSTART."""
+    """The given zone, or that of DTSTART."""
     zone = find_zone(timezone)
     if written.zone is None:
         return zone

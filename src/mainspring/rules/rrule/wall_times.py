@@ -1,7 +1,7 @@
 """The wall times of recurrence rules that are not the same on each day.
 
-`ChosenTimes` are those that BYSETPOS chooses out of each week, month or year. `FlowingTimes` are hours, minutes or
-seconds as they pass; INTERVAL counts real time there, so that the set depends on the offset to UTC.
+`ChosenTimes` are the times that BYSETPOS chooses out of each week, month or year. `FlowingTimes` are hours, minutes or
+seconds of real time; INTERVAL counts real time there, so that the set depends on the offset to UTC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Period = tuple[int, int]
 
 
 class ChosenTimes(WallTimes):
-    """Those wall times of each period (a week, a month or a year) that stand at certain positions among all of it."""
+    """The wall times at certain positions of each period (a week, a month or a year)."""
 
     def __init__(self, days: YearDays, times: tuple[int, ...], pattern: Pattern) -> None:
         self._days = days
@@ -85,7 +85,7 @@ class ChosenTimes(WallTimes):
 
 
 class FlowingTimes(WallTimes):
-    """Hours, minutes or seconds as they pass, filtered by the wall clock."""
+    """Hours, minutes or seconds of real time, filtered by the wall clock."""
 
     patience = 12
 
@@ -152,7 +152,7 @@ class FlowingTimes(WallTimes):
         return self._masked((day * DAY - offset - self._origin) % self._period)
 
     def _mask(self, passed: int) -> int:
-        """The seconds of a day that begins when so much of a period has passed."""
+        """The seconds of a day that begins `passed` seconds into a period."""
         return self._times & share(self._unit, self._period, passed)
 
 
@@ -176,6 +176,6 @@ def _repeated(unit: int, period: int) -> int:
 
 
 def positions(wanted: tuple[int, ...], size: int) -> list[int]:
-    """The places, from 0, that BYSETPOS means among so many."""
+    """The places, from 0, that BYSETPOS chooses among `size` ones."""
     places = {one - 1 if one > 0 else size + one for one in wanted}
     return sorted(place for place in places if 0 <= place < size)

@@ -1,8 +1,8 @@
 """A zone's time under a policy: the spans in which wall times fire, and the lost wall times that fire at their starts.
 
-`fold` leaves out the pass of a repeated hour that does not count; `gap` sends wall times that do not exist to the
-instant after. With `gap="skip"` and `fold="both"` only real time is left, as rules that follow it need. So
-one search serves all policies.
+`fold` leaves out the pass of a repeated hour that does not count; `gap` moves wall times that do not exist to the
+instant after. With `gap="skip"` and `fold="both"` only real time is left, for the rules that follow it. So one search
+serves all policies.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Span(NamedTuple):
     end: int
     offset: int
     epoch: datetime
-    """1970-01-01 00:00 on this span's wall, to which a wall time can be added."""
+    """1970-01-01 00:00 with this span's offset, to which a wall time can be added."""
     lost: tuple[Range, ...] = ()
-    """Wall times that do not exist; those that match fire once, at `start`."""
+    """Wall times that do not exist; if any of them match, the rule fires once for them, at `start`."""
 
 
 class Spans(NamedTuple):
-    """The spans of a block, and their starts apart, to be searched."""
+    """The spans of a block, and a list of their starts for the search."""
 
     starts: list[int]
     spans: list[Span]
@@ -68,7 +68,7 @@ def _fire_in(part: Segment, others: Sequence[Segment], lost: tuple[Range, ...]) 
 
 
 def _lost(parts: Sequence[Segment]) -> dict[int, tuple[Range, ...]]:
-    """The wall times that never were, by the instant at which the clock jumped over them."""
+    """The wall times that never existed, by the instant at which the clock skipped them."""
     known = [_walls(part) for part in parts]
     lost: dict[int, tuple[Range, ...]] = {}
     for before, after in pairwise(parts):

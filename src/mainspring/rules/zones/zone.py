@@ -1,9 +1,9 @@
-"""Time zones: which instants a wall time is, under a declared policy for nights on which clocks change.
+"""Time zones: the instants of a wall time, under a declared policy for changes of clocks.
 
-An instant is whole seconds since 1970 in UTC; a wall time is whole seconds since 1970 as a clock on the wall shows
-them. Python's `zoneinfo` is the only source: a zone is asked for its offset once a day over a year, and a change
-in between is found to the second by halving. No two changes of a zone are less than four days apart. The changes are
-kept in memory only, so that new zone rules take effect with the next start of the process.
+An instant is whole seconds since 1970 in UTC; a wall time is whole seconds since 1970 in local time. Python's
+`zoneinfo` is the only source: the offset of a zone is read once a day over a year, and a change in between is found to
+the second by binary search. No two changes of a zone are less than four days apart. The changes are kept in memory
+only, so that new zone rules take effect with the next start of the process.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ FOLDS: tuple[Fold, ...] = get_args(Fold)
 DAY = 86400
 BLOCK = 365 * DAY + DAY // 4
 MARGIN = 3 * DAY
-"""More than two offsets can differ by, so that wall times this far apart are in the same order as their instants."""
+"""More than any two offsets differ by, so that wall times this far apart are in the same order as their instants."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WALL_EPOCH = datetime(1970, 1, 1)
 EARLIEST = int((datetime.min - WALL_EPOCH).total_seconds()) + 2 * MARGIN
 LATEST = int((datetime.max - WALL_EPOCH).total_seconds()) - 2 * MARGIN
-"""No instants beyond these are looked at: in some zone, they would be out of the range of datetimes."""
+"""No search goes beyond these: in some zone, such instants would be out of the range of datetimes."""
 _DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
 _Kind = tuple[timedelta, str]
 """An offset and an abbreviation."""
 _NOT_PORTABLE = ("posix/", "right/", "localtime")
 _NEVER_CHANGED = frozenset(("UTC", "Etc/UTC"))
-"""Names that need not be asked; UTC is the default, and most rules use nothing else."""
+"""Names whose offsets need not be read; UTC is the default, and most rules use nothing else."""
 
 
 class Segment(NamedTuple):
-    """A stretch of time, from `start` to before `end`, in which a zone has one offset and one abbreviation."""
+    """A span of time, from `start` to before `end`, in which a zone has one offset and one abbreviation."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Segment(NamedTuple):
 
 
 def find_zone(zone: object) -> ZoneInfo:
-    """The zone of an IANA name; refused with the names that come near when there is none."""
+    """The zone of an IANA name; an unknown name is refused, with the names that are close to it."""
     if zone is UTC:
         zone = "UTC"
     if isinstance(zone, ZoneInfo):
@@ -87,7 +87,8 @@ def check_policy(gap: object, fold: object) -> None:
 def instants(wall: datetime, zone: ZoneInfo, gap: Gap = "after", fold: Fold = "first") -> tuple[datetime, ...]:
     """The instants at which a wall time (a naive datetime) fires: none, one or, for `fold="both"`, two.
 
-    One that does not exist fires at the first instant after the gap, or not at all. The results have fixed offsets.
+    A wall time that does not exist fires at the first instant after the gap, or not at all. The results have fixed
+    offsets.
     """
     second, rest = divmod(wall - WALL_EPOCH, _SECOND)
     if not EARLIEST + MARGIN <= second < LATEST - MARGIN:
@@ -120,7 +121,7 @@ def local(instant: int, part: Segment) -> datetime:
 
 @lru_cache(maxsize=4096)
 def fixed(offset: int, name: str) -> timezone:
-    """A fixed offset with an abbreviation; one object for all that are alike."""
+    """A fixed offset with an abbreviation; equal ones share one object."""
     return UTC if offset == 0 and name == "UTC" else timezone(timedelta(seconds=offset), name)
 
 
@@ -164,12 +165,13 @@ def _changes(zone: ZoneInfo, start: int, end: int) -> list[tuple[int, _Kind]]:
 
 
 def _moment(zone: ZoneInfo, instant: int) -> datetime:
-    """An instant as `fromutc` takes it: in UTC, but with the zone's name on it."""
+    """An instant as `fromutc` takes it: in UTC, but with the zone as its tzinfo."""
     return datetime(1970, 1, 1, tzinfo=zone) + timedelta(0, instant)
 
 
 def _kind(zone: ZoneInfo, moment: datetime) -> _Kind:
-    """The offset is the wall time less UTC; `utcoffset()` would have to guess where an hour happens three times."""
+    """The offset and abbreviation at an instant. The offset is the wall time less UTC; `utcoffset()` would have to
+    guess where an hour happens three times."""
     shown = zone.fromutc(moment)
     return shown - moment, shown.tzname() or ""
 

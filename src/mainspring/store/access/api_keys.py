@@ -25,7 +25,7 @@ from mainspring.store.shapes import API_KEY
 
 _MOST_KEYS = 10_000
 _CHUNK = 1000
-# When a key was used last is noted this often at most.
+# The last use of a key is stored this often at most.
 _TOUCH_EVERY = timedelta(minutes=1)
 _FIRST = "first-key"
 """The lock by which processes agree on the id of the first key."""
@@ -39,7 +39,7 @@ class ApiKeys:
         self._connection = connection
         self._keys = connection.access
         self._touched: dict[str, datetime] = {}
-        # Every request asks; those that come at once are answered by one read, which begins after they came.
+        # Every request looks its key up; one read answers all requests that arrived before it began.
         self._reading = GroupCommit(self._read, _CHUNK)
         self._counting = GroupCommit(self._count, _CHUNK)
 
@@ -53,7 +53,7 @@ class ApiKeys:
         actor: str | None = None,
         identity: str | None = None,
     ) -> tuple[str, Key]:
-        """Make a key; returns the text to show, this once, and what is kept. An id that is taken is refused."""
+        """Make a key; returns the text to show, this once, and the stored key. An id that is taken is refused."""
         end = None if expires_at is None else truncate(expires_at)
 
         async def attempt(_: int) -> tuple[str, Key] | None:
@@ -72,12 +72,12 @@ class ApiKeys:
         self, name: str, *, actor: str | None, keep: Callable[[str], None]
     ) -> tuple[str, Key] | None:
         """Make the first key of all, an admin's; None where there is a key. Of several processes that do so at once,
-        one makes it: they agree on its id first. `keep` is given the text before the key counts, and may refuse."""
+        one makes it: they agree on its id first. `keep` receives the text before the key is stored, and may refuse."""
         if await self.any_exists():
             return None
         text, key = new_key(name, ADMIN, self._now(), actor=actor, identity=await self._agreed_id())
         made: tuple[str, Key] | None = None
-        # Where the id was agreed on anew, since another process was done with its own, that one's key is there now.
+        # Another process may have made its key and deleted the lock, so that this id is a new one: then a key exists.
         if not await self.any_exists():
             keep(text)
             with suppress(DuplicateKeyError):
@@ -87,19 +87,19 @@ class ApiKeys:
         return made
 
     async def _agreed_id(self) -> str:
-        """The id of the first key, as the process that was first to ask has chosen it."""
+        """The id of the first key, which the process that was first to ask has chosen."""
         with suppress(DuplicateKeyError):
             await self._connection.locks.insert_one({"_id": _FIRST, "owner": new_key_id(), "until": EPOCH})
         found = await self._connection.locks.find_one({"_id": _FIRST}, {"owner": 1})
         return new_key_id() if found is None else str(found["owner"])
 
     async def get(self, key_id: str) -> Key | None:
-        """A key by its id, revoked or expired as it may be."""
+        """A key by its id, even if it is revoked or expired."""
         return await self._reading.submit(key_id)
 
     async def _read(self, ids: list[str]) -> list[Key | None]:
         found = await self._keys.find_all({"_id": {"$in": list(set(ids))}}, hint=BY_ID)
-        # A malformed key opens nothing, and does not fail the other requests of the same read.
+        # A malformed key grants nothing, and does not fail the other requests of the same read.
         keys = {key.id: key for key in readable(found, API_KEY, _decode)}
         return [keys.get(key_id) for key_id in ids]
 
@@ -110,7 +110,7 @@ class ApiKeys:
         return Listed(sorted(found, key=lambda key: (key.created_at, key.id)), found.unreadable)
 
     async def any_exists(self) -> bool:
-        """Whether a key was ever made. A revoked one counts: taking the last one back must not open the door."""
+        """Whether a key was ever made. A revoked key counts: revoking the last one must not open the service."""
         return await self._counting.submit(None)
 
     async def _count(self, askers: list[None]) -> list[bool]:
@@ -118,7 +118,7 @@ class ApiKeys:
         return [exists] * len(askers)
 
     async def revoke(self, key_id: str) -> Key:
-        """End a key at once. One that is revoked already stays as it is."""
+        """Revoke a key at once. A revoked key stays as it is."""
         document = await self._keys.find_one_and_update(
             {"_id": key_id},
             [{"$set": {"revoked_at": {"$ifNull": ["$revoked_at", self._connection.clock.expression()]}}}],
@@ -129,7 +129,7 @@ class ApiKeys:
         return read(document, API_KEY, _decode, "The key")
 
     async def rotate(self, key_id: str, grace: timedelta = timedelta(0), request: str | None = None) -> tuple[str, Key]:
-        """Give a key a new secret; the old one counts for the grace time. Returns the text to show, and the key. A
+        """Give a key a new secret; the old one is valid for the grace time. Returns the text to show, and the key. A
         request that was carried out before is refused."""
 
         async def attempt(_: int) -> tuple[str, Key] | None:
@@ -154,7 +154,7 @@ class ApiKeys:
         await self._keys.update_one({"_id": key.id}, {"$max": {"last_used_at": now}})
 
     async def _replace_secret(self, before: Key, after: Key) -> bool:
-        """Compares the secret that was read, so that of two rotations at once the second one sees the first."""
+        """Replace the secret by compare-and-set on the hash that was read: of two rotations at once one is repeated."""
         fields = _encode(after)
         change: Document = {"$set": {name: fields[name] for name in ("hash", "rotated_at")}}
         old = {name: fields[name] for name in ("old_hash", "old_until") if name in fields}

@@ -1,10 +1,10 @@
 """Storing the audit log: rows that are only ever added, each under the next number, each with the hash before it.
 
-A process that appends reads the end of the chain and inserts the next number; of two at once one meets a duplicate
-`_id`, reads again and goes on behind the other. So the order is total without a transaction, on a standalone server
-too. The collections are `jobs.audit`, where nothing but inserts is needed, and `jobs.audit.head`: one document with the
-last number and hash, moved on behind the rows. It shows when the end of the log was cut off, which the chain alone
-cannot. With keys, rows and head are signed (`model/access/audit_chain.py`).
+A process that appends reads the end of the chain and inserts the next number; of two processes at once, one gets a
+duplicate `_id`, reads again and goes on behind the other. So the order is total without a transaction, on a standalone
+server too. The collections are `jobs.audit`, where nothing but inserts is needed, and `jobs.audit.head`: one document
+with the last number and hash, updated after the rows. It shows when the end of the log was cut off, which the chain
+alone cannot. With keys, rows and head are signed (`model/access/audit_chain.py`).
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _FORGED = (
 # The numbers of rows. A document that another program has stored under another id is no row, and no end of the log.
 _NUMBERED = {"$type": ["int", "long"]}
 _MAYBE = ("address", "before", "after", "key")
-# Processes that have met take turns for so long, in seconds.
+# Processes that contend take turns for this many seconds.
 _CROWDED = 5.0
-# How long the head may be behind the rows, in seconds: a write of its own for each of them would slow them down.
+# The head may be behind the rows by this many seconds: one write of the head per row would slow the rows down.
 _HEAD_EVERY = 0.1
 
 
 class Audit:
-    """The store's verbs for the audit log. `redact` takes out of a value what must not be kept; the first of the keys
-    signs, and without any the chain is a plain one."""
+    """The store's verbs for the audit log. `redact` removes sensitive parts from a value; the first of the keys signs,
+    and without keys the chain is not signed."""
 
     def __init__(self, connection: Connection, redact: Redact, ring: Keyring) -> None:
         self._connection = connection
@@ -89,11 +89,11 @@ class Audit:
 
     @property
     def keyed(self) -> bool:
-        """Whether this process signs what it appends."""
+        """Whether this process signs the rows that it appends."""
         return bool(self._ring.ids)
 
     async def append(self, *entries: Entry) -> list[Row]:
-        """Add rows at the end of the log, in this order; rows of others may come between them.
+        """Add rows at the end of the log, in this order; rows of other processes may be between them.
 
         Rows are written by group commit: the chain allows one writer at a time, and a service makes many changes at
         once.
@@ -101,7 +101,7 @@ class Audit:
         return await self._group.submit([(entry.id or secrets.token_hex(12), entry) for entry in entries])
 
     async def settle(self, seconds: float) -> None:
-        """Let the head be moved on now, if that takes no longer than this."""
+        """Update the head now, and wait no longer than this for it."""
         moving = self._moving
         if moving is not None:
             self._hurry.set()
@@ -110,7 +110,7 @@ class Audit:
             moving.cancel()
 
     async def _append_all(self, changes: list[list[tuple[str, Entry]]]) -> list[list[Row] | Exception]:
-        """Add the rows of several changes; those that are in are kept, whatever becomes of the rest."""
+        """Add the rows of several changes; stored rows are kept even if the rest fails."""
         named = [one for entries in changes for one in entries]
         added: list[Row] = []
         failed: Exception | None = None
@@ -128,8 +128,8 @@ class Audit:
         ]
 
     async def _contend(self, entries: Sequence[tuple[str, Entry]], added: list[Row]) -> None:
-        """Add rows behind those of other processes until all are in. Processes that meet take turns from then on, for
-        a while: otherwise most of their inserts would be in vain."""
+        """Add rows behind those of other processes until all are stored. Processes that contend take turns from then
+        on, for a while: otherwise most of their inserts would be in vain."""
         until = clocks.monotonic() + self._connection.settings.operation_timeout
         turn = await self._take_turn(until) if clocks.monotonic() < self._crowded_until else None
         try:
@@ -143,11 +143,11 @@ class Audit:
                 turn = turn or await self._take_turn(until)
         finally:
             if turn is not None:
-                with suppress(Unavailable):  # others do not wait for long
+                with suppress(Unavailable):  # other processes do not wait for long
                     await self._turns.end(turn)
 
     async def _take_turn(self, until: float) -> int:
-        """Wait for this process's turn, and look where the log ends then."""
+        """Wait for this process's turn, and read the end of the log then."""
         turn = await self._turns.join()
         await self._turns.wait(turn, until)
         if self._end is not None:
@@ -155,18 +155,18 @@ class Audit:
         return turn
 
     async def head(self) -> Link:
-        """The end of the log: the last row's number, hash and time. Kept elsewhere, it proves what was there."""
+        """The end of the log: the last row's number, hash and time. A copy kept elsewhere proves what was stored."""
         found = (await self._read_last())[0], _decode_head(await self._read_head()) or Head(Link())
         return max(found[0], found[1].link, key=lambda link: link.n)
 
     async def check_end(self) -> End:
-        """Where the next row goes, as far as this process can tell. Raises AuditKeyMissing."""
+        """The end of the log, as far as this process can tell. Raises AuditKeyMissing."""
         return await self._read_end()
 
     async def find(
         self, *, before: int | None = None, limit: int = 50, actor: str | None = None, target: str | None = None
     ) -> Listed[Row]:
-        """Rows, the newest first: those with numbers below `before`, which is the last number of the page before."""
+        """Rows, the newest first, with numbers below `before`, which is the last number of the page before."""
         chosen: Document = {
             "_id": {**_NUMBERED, "$gt": 0} if before is None else {**_NUMBERED, "$gt": 0, "$lt": before}
         }
@@ -184,7 +184,7 @@ class Audit:
 
     async def verify(self, first: int = 1, last: int | None = None, *, known: Link | None = None) -> Verdict:
         """Check the chain from one row to another, or to the end; the verdict names the first row that is broken.
-        `known` is a `head()` of before, kept elsewhere: the log has to pass through there.
+        `known` is an earlier `head()`, kept elsewhere: the chain must contain it.
         """
         own = [self._written] if self._written.n else []  # the head may be a moment behind it
         keys, head = self._ring.keys, _decode_head(await self._read_head())
@@ -203,7 +203,7 @@ class Audit:
         return verdict
 
     async def _judge_head(self, verdict: Verdict, keys: Keys) -> Verdict:
-        """Look once more at a head that no key vouches for: the first row may have been written meanwhile."""
+        """Read a head without a valid signature once more: the first row may have been written meanwhile."""
         if is_signed(_decode_head(await self._read_head()), keys):
             return verdict
         behind = f"rows behind row {verdict.last.n} may have been cut off"
@@ -212,9 +212,9 @@ class Audit:
     # -- appending -------------------------------------------------------------------------------------------------
 
     async def _append_some(self, entries: Sequence[tuple[str, Entry]]) -> list[Row]:
-        """Insert behind the end as it is known; returns the rows that are in, from the first one on."""
+        """Insert rows behind the known end; returns the rows that were stored, from the first one on."""
         end, keys = self._end or await self._read_end(), self._ring.keys
-        self._end = None  # It is read again unless all rows are known to be in.
+        self._end = None  # The end is read again unless all rows are known to be stored.
         if end.unsigned:
             await self._replace_head(end.link, keys)
         rows = write_rows(end.link, entries, truncate(self._connection.clock.now()), self._redact, keys)
@@ -223,14 +223,15 @@ class Audit:
             self._written = Link(added[-1].n, added[-1].hash, added[-1].at)
             if end.forged:
                 logger.error(_FORGED, rows[0].n)
-                with suppress(Unavailable):  # the rows are in, and tell of it
+                with suppress(Unavailable):  # the rows are stored, and show the gap
                     await self._replace_head(self._written, keys)
         if len(added) == len(rows):
             self._end = End(self._written)
         return added
 
     async def _insert(self, rows: Sequence[Row]) -> int:
-        """How many of the rows are in, from the first one on. After an error that leaves it open, this is read back."""
+        """Insert rows; returns how many were stored, from the first one on. After an ambiguous error, this is read
+        back."""
         try:
             await self._rows.insert_many([_encode(row) for row in rows], ordered=True)
         except BulkWriteError as error:
@@ -248,12 +249,12 @@ class Audit:
         return len(rows)
 
     async def _wait_for_majority(self) -> None:
-        """Let a majority have whatever the primary has: a row that only the primary has may be rolled back, and the
-        chain would go on behind a row that is gone. It changes nothing, and needs no right to change rows."""
+        """Wait until a majority has all rows of the primary: a row that only the primary has may be rolled back, and
+        the chain would go on behind a missing row. The write changes nothing, and needs no right to change rows."""
         await self._head.update_one({"_id": _HEAD, "n": _NO_NUMBER}, {"$set": {"n": _NO_NUMBER}})
 
     async def _count_in(self, rows: Sequence[Row]) -> int:
-        """How many of the rows are in, from the first one on, by what is stored there."""
+        """Count the rows that are stored, from the first one on, by their hashes."""
         found = await self._look_behind(Link(rows[0].n - 1, rows[0].prev))
         count = 0
         while count < min(len(rows), len(found)) and found[count].get("hash") == rows[count].hash:
@@ -261,27 +262,27 @@ class Audit:
         return count
 
     async def _look_behind(self, link: Link) -> list[Document]:
-        """Read the rows behind a link, and learn from them where the log ends now."""
+        """Read the rows behind a link, and note the end of the log by them."""
         chosen, fields = {"_id": {**_NUMBERED, "$gt": link.n}}, {"hash": 1, "at": 1, "key": 1}
         found = await self._rows.find_all(chosen, fields, sort=[("_id", ASCENDING)], hint=BY_ID, limit=_BATCH)
         if found:
             ours = _text(found[-1].get("key")) == next(iter(self._ring.ids), None)
-            # Another end is judged by the head as well.
+            # An end that this key did not sign has to be judged by the head as well.
             self._end = End(_link(found[-1])) if ours and len(found) < _BATCH else None
         return found
 
     async def _read_end(self) -> End:
-        """Where the next row goes."""
-        head = _decode_head(await self._read_head())  # before the rows: it is never ahead of those that are read then
+        """The end of the log, behind which the next row goes."""
+        head = _decode_head(await self._read_head())  # before the rows: it is never ahead of rows that are read later
         last, key = await self._read_last()
         end = self._judge(last, key, head)
-        # The first process that signs may have done so meanwhile, the head first and then a row.
+        # The first process that signs may have written meanwhile, the head first and then a row.
         return self._judge(last, key, _decode_head(await self._read_head())) if end.forged else end
 
     def _judge(self, last: Link, key: str | None, head: Head | None) -> End:
         for key_id in (key, None if head is None else head.key):
             if key_id is not None:
-                self._ring.get(key_id)  # one that is not known is looked for in the file at once
+                self._ring.get(key_id)  # an unknown key is looked for in the file at once
         return find_end(last, key, head, self._ring.keys)
 
     async def _read_last(self) -> tuple[Link, str | None]:
@@ -295,7 +296,7 @@ class Audit:
         return await self._head.find_one({"_id": _HEAD})
 
     async def _move_head(self) -> None:
-        """Move the head on to the last row that was written, in the background; not for each of many rows."""
+        """Move the head to the last row that was written, in the background; once for many rows."""
         moved = 0
         try:
             while moved < self._written.n:
@@ -314,11 +315,11 @@ class Audit:
         try:
             await self._head.update_one({"_id": _HEAD, "n": {"$lt": end.n}}, change, upsert=True)
         except (DuplicateKeyError, Unavailable):
-            # The head of another process is further on, or the database is away; the row itself is in.
+            # Another process has moved the head further, or the database is not reachable; the row itself is stored.
             pass
 
     async def _replace_head(self, link: Link, keys: Keys) -> None:
-        """Sign the head in place of one that no key vouches for. Of several processes that do so at once, one does."""
+        """Replace a head without a valid signature by a signed one. Of several processes at once, one does so."""
         found = await self._read_head()
         if is_signed(_decode_head(found), keys):
             return
@@ -341,7 +342,7 @@ class Audit:
         return _link(document)
 
     async def _read(self, first: int, last: int | None) -> AsyncGenerator[list[Document], None]:
-        """The stored rows in order. From the beginning, whatever else is in the collection is read too."""
+        """The stored rows in order. A read from the first row on includes all other documents of the collection."""
         chosen = _after(MinKey() if first <= 1 else first - 1, last)
         while True:
             batch = await self._rows.find_all(chosen, sort=[("_id", ASCENDING)], hint=BY_ID, limit=_BATCH)
@@ -352,13 +353,13 @@ class Audit:
 
 
 def _after(identity: Any, last: int | None) -> Document:
-    """Documents behind this id, of whatever type theirs is: a plain comparison finds those of the same type only."""
+    """The filter for documents behind this id, with ids of any type: a plain comparison only finds the same type."""
     behind: Document = {"$expr": {"$gt": ["$_id", {"$literal": identity}]}}
     return behind if last is None else {**behind, "_id": {"$lte": last}}
 
 
 def _judge_end(verdict: Verdict, known: Sequence[Link], last: int | None) -> Verdict:
-    """Whether the log goes as far as it must: to the row that was asked for, or to the last that is known."""
+    """Check that the log goes as far as it must: to the requested row, or to the last known one."""
     end = verdict.last
     if not verdict.ok:
         return verdict
@@ -379,7 +380,7 @@ def _encode(row: Row) -> Document:
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    """A stored row's fields by name. A field that no row has is kept, so that it is noticed."""
+    """A stored row's fields by name. An unknown field is kept, so that the check notices it."""
     return {"n": document["_id"], **{name: value for name, value in document.items() if name != "_id"}}
 
 
@@ -389,7 +390,7 @@ def _decode(document: Document) -> Row:
         name: fields.get(name) if name in _MAYBE else fields[name] for name in Row.__dataclass_fields__
     }
     row = Row(**values)
-    row.value_before(), row.value_after()  # raises where they are no JSON
+    row.value_before(), row.value_after()  # raise where they are no JSON
     return row
 
 
@@ -404,7 +405,7 @@ def _encode_head(head: Head) -> Document:
 
 
 def _decode_head(document: Document | None) -> Head | None:
-    """The head as it is stored; one that makes no sense is none."""
+    """The stored head; None for a malformed one."""
     if document is None:
         return None
     number, digest, at = document.get("n"), document.get("hash"), document.get("at")

@@ -1,5 +1,5 @@
 """Storing which sessions were closed before their end, for all processes of the service. The collection is
-`jobs.sessions`; MongoDB forgets each when its session would have ended anyway.
+`jobs.sessions`; a TTL index deletes each entry when its session would have ended anyway.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class ClosedSessions:
         self._reading = GroupCommit(self._read, _CHUNK)
 
     async def add(self, session: str, until: datetime) -> None:
-        """Close a session, by its id, that would have lasted until then."""
+        """Close a session, by its id, that would have ended at `until`."""
         await self._connection.sessions.update_one({"_id": session}, {"$set": {"until": truncate(until)}}, upsert=True)
 
     async def has(self, session: str) -> bool:
-        """Whether a session was closed. Those that ask at once are answered by one read."""
+        """Whether a session was closed. One read answers all callers that ask at once."""
         return await self._reading.submit(session)
 
     async def _read(self, sessions: list[str]) -> list[bool]:

@@ -1,8 +1,8 @@
-"""Storing answers by the key that a request came with (Idempotency-Key), so that none is carried out twice.
+"""Storing answers by the idempotency key of a request (Idempotency-Key), so that no request is carried out twice.
 
-The record is stored before the request is carried out, with the id of the thing that it makes. A request that comes
-again after a crash makes the same thing under the same id, which exists already; once the answer is stored, the request
-is answered with it.
+The record is stored before the request is carried out, with the id of the resource that it creates. A request that is
+repeated after a crash creates the same resource under the same id, which exists already; once the answer is stored, a
+repeated request is answered with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class IdempotencyRecords:
         self._connection = connection
 
     async def open(self, key: str, print: str) -> Reply:
-        """The record under a key; one for this request is made if there is none."""
+        """The record under a key; a missing record is created for this request."""
         now = truncate(self._connection.clock.now())
         fresh: Document = {"_id": key, "print": print, "seed": str(ObjectId()), "at": now}
 
@@ -52,7 +52,7 @@ class IdempotencyRecords:
         )
 
     async def find(self, keys: Sequence[str]) -> dict[str, Reply]:
-        """The records under those of some keys that have one."""
+        """The records of these keys, by key; keys without a record are left out."""
         found = await self._connection.replies.find_all({"_id": {"$in": list(keys)}}, hint=BY_ID)
         return {document["_id"]: _decode(document) for document in found}
 
@@ -69,7 +69,8 @@ class IdempotencyRecords:
                 raise Unavailable("MongoDB did not confirm that a majority has the answers; try again.") from error
 
     async def forget(self, key: str) -> None:
-        """The request was refused, and nothing made: it may be put right and come again under the same key."""
+        """Delete the record of a refused request, which created nothing: the client may correct it and use its key
+        again."""
         await self._connection.replies.delete_one({"_id": key, "status": None})
 
 

@@ -1,4 +1,4 @@
-"""Secrets of the service itself, which all its processes on one database share: each is made when it is first needed.
+"""Secrets of the service itself, which all its processes on one database share: the first use creates each.
 
 They hide values from the callers of the service, not from a reader of the database.
 """

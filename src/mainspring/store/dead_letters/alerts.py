@@ -1,9 +1,9 @@
-"""Alerts about dead letters: making the jobs that tell a handler of them, each once, in whichever process.
+"""Alerts about dead letters: making the jobs that notify a handler of them, each once, in whichever process.
 
-A walk along the dead letters follows a stored instant, and looks back over half a minute each time, since what failed
-at an instant may be seen only a little later. It goes as far as it was when the walk began, over as many passes as that
-takes; then the next one begins. The job that tells of a dead letter has an id that is the same for every process that
-makes it. Of a summary, all that it tells is decided and stored first, and its job is made from that.
+A walk along the dead letters starts at a stored instant, and looks back over half a minute each time, since a job that
+failed at an instant may become visible only a little later. It ends at the instant when it began, after as many passes
+as that takes; then the next walk begins. The job that notifies of a dead letter has an id that is the same for every
+process that makes it. The contents of a summary are decided and stored first, and its job is made from them.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from mainspring.store.schema import BY_ID
 logger = logging.getLogger("mainspring")
 
 OVERLAP = timedelta(seconds=30)
-# An alert's job is kept for as long as another process may be about to make it again, whatever retention says.
+# An alert's job is kept as long as another process may still make it, whatever retention says.
 _KEPT = timedelta(minutes=10)
 _PAGE, _MOST_PAGES = 1000, 50
 _MESSAGE, _GROUPS = 500, 50
-# Of a dead letter that a summary has told of, so many bytes are kept: hundreds of thousands fit into a document.
+# The bytes kept of each dead letter that a summary has reported: hundreds of thousands fit into a document.
 _MARK = 8
 _CLOCKS_DIFFER = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
 class Walk:
-    """One walk along the dead letters: when it began, the first instant, and the last place that was told of."""
+    """One walk along the dead letters: when it began, its first instant, and the last place that was reported."""
 
     began: datetime
     start: datetime
     after: Place | None = None
 
     def is_behind(self, start: datetime) -> bool:
-        """Whether others have gone much further since: what they have told of may be forgotten by now."""
+        """Whether other workers have gone further since: the alert jobs that they made may be pruned by now."""
         return max(self.start, self.start if self.after is None else self.after.at) < start
 
 
 class Alerts:
-    """The store's verbs for alerts. One object belongs to one worker: it remembers what it has told of."""
+    """The store's verbs for alerts. One object belongs to one worker: it remembers the dead letters it has reported."""
 
     def __init__(self, connection: Connection, inserts: Inserts, dead_letters: DeadLetters) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class Alerts:
         self._walks: dict[str, Walk] = {}
 
     async def open(self, names: Iterable[str]) -> None:
-        """Begin to follow the dead letters for these handlers; for those that are known already, nothing changes."""
+        """Begin to follow the dead letters for these handlers; for known handlers nothing changes."""
         now = self._connection.clock.expression()
         for name in names:
             await self._connection.alerts.update_one(
@@ -73,8 +73,7 @@ class Alerts:
             )
 
     async def tell(self, alert: Alert, template: Draft) -> tuple[list[Document], bool]:
-        """Make the jobs that are due for a handler, after a template; returns the new ones, and whether there are
-        more."""
+        """Make the due alert jobs of a handler from a template; returns the new ones, and whether there are more."""
         state = await self._connection.alerts.find_one({"_id": alert.name})
         if state is None:
             await self.open([alert.name])
@@ -114,8 +113,8 @@ class Alerts:
             if row["_id"] in jobs and not jobs[row["_id"]].get("alert"):
                 try:
                     documents.append(self._alert_of(alert, row, jobs[row["_id"]], template))
-                except InvalidJob as error:  # one that cannot be told of must not keep the others from it
-                    logger.error("Handler %s is not told of the dead letter %s: %s", alert.name, _id(row), error)
+                except InvalidJob as error:  # a dead letter without an alert must not hold up the others
+                    logger.error("Handler %s gets no alert about the dead letter %s: %s", alert.name, _id(row), error)
         return await self._inserts.insert_made(documents)
 
     def _alert_of(self, alert: Alert, row: Document, job: Document, template: Draft) -> Document:
@@ -139,7 +138,7 @@ class Alerts:
         return made
 
     async def _decide(self, alert: Alert, state: Document) -> Document | None:
-        """Store what the next summary tells of, if one is due and there is something to tell."""
+        """Store the contents of the next summary, if one is due and not empty."""
         now = truncate(self._connection.clock.now())
         told_at = state.get("told_at")
         if told_at is not None and now < told_at + timedelta(seconds=alert.every or 0):
@@ -156,8 +155,8 @@ class Alerts:
         return making if taken.matched_count else None
 
     async def _counted(self, start: datetime, end: datetime, earlier: list[Document], late: list[Document]) -> Document:
-        """The contents of a window's summary: how many dead letters there were, and of which groups; and marks of the
-        youngest ones, beside which others may be seen only later."""
+        """The contents of a window's summary: the number of dead letters and their groups; and marks of the youngest,
+        since others of the same time may become visible only later."""
         young = max(start, end - OVERLAP)
         rows = await self._all(young, end)
         found = await self._dead_letters.summed({"state": FAILED, "finished_at": {"$gte": start, "$lt": young}})
@@ -184,7 +183,7 @@ class Alerts:
         return {"count": making["count"], "since": making["start"], "until": making["end"], "groups": told}
 
     async def _summed(self, alert: Alert, making: Document) -> None:
-        """The window has been told of: the next one begins at its end."""
+        """Note that the window was reported: the next one begins at its end."""
         fields: Document = {"at": making["end"], "tail": making["tail"]}
         if making["count"]:
             fields["told_at"] = making["end"]
@@ -202,7 +201,7 @@ class Alerts:
         return await self._dead_letters.page({"state": FAILED, "finished_at": span}, limit or _PAGE, after)
 
     async def _all(self, start: datetime, end: datetime) -> list[Document]:
-        """All dead letters of a short stretch of time."""
+        """All dead letters of a short span of time."""
         found = page = await self._rows(start, None, end)
         while len(page) == _PAGE:
             page = await self._rows(start, Place(page[-1]["finished_at"], page[-1]["_id"]), end)
@@ -210,7 +209,7 @@ class Alerts:
         return found
 
     async def _jobs(self, ids: Sequence[DocumentId]) -> dict[DocumentId, Document]:
-        """The fields that alerts tell of these jobs. A job that was retried meanwhile has its error in its attempts
+        """The fields of these jobs that alerts contain. A job that was retried meanwhile has its error in its attempts
         only."""
         fields = {"name": 1, "queue": 1, "error": 1, "tries": 1, "alert": 1, "attempts": {"$slice": -1}}
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
@@ -222,7 +221,7 @@ class Alerts:
 
 
 def _start(state: Document) -> datetime:
-    """Where a walk begins: a little before the instant that was reached, and never before the handler was known."""
+    """The start of a walk: a little before the instant that was reached, and never before the handler was known."""
     since: datetime = state["since"]
     reached: datetime = state.get("at", since)
     return max(since, reached - OVERLAP)
@@ -233,12 +232,12 @@ def _id(row: Document) -> str:
 
 
 def _key(row: Document) -> str:
-    """One making of a dead letter: a job that is retried and fails again is another one."""
+    """The key of one dead letter: a job that is retried and fails again becomes another one."""
     return f"{row['_id']}@{instant_text(row['finished_at'])}"
 
 
 def _mark(row: Document) -> bytes:
-    """The mark of a dead letter that was told of: enough to know it again."""
+    """The mark of a reported dead letter: enough to recognise it."""
     return blake2b(_key(row).encode(), digest_size=_MARK).digest()
 
 

@@ -1,8 +1,8 @@
 """Reading dead letters: in their order, page by page, and in groups by the fingerprint of their error.
 
-All of it goes along one index that only failed jobs are in. A page begins exactly behind a place in it, told by the
-instant and the id of the last one seen, so that neither thousands that failed in the same millisecond nor ids of
-different kinds confuse it.
+All reads use one index that only failed jobs are in. A page begins exactly behind a place in it, which is the instant
+and the id of the last dead letter seen, so that it is correct even where thousands failed in the same millisecond, or
+ids are of different types.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEYS = {"_id": 1, "finished_at": 1, "fingerprint": 1}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Right before or right behind one dead letter, in their order."""
+    """The place of one dead letter in their order; a read begins or ends right before or behind it."""
 
     at: datetime
     id: DocumentId
@@ -59,7 +59,7 @@ class DeadLetters:
         self._connection = connection
 
     async def find(self, selection: Selection, limit: int | None, after: Place | None) -> AsyncIterator[Document]:
-        """The dead letters that match, the newest first, from behind a place on."""
+        """The dead letters that match, the newest first; with `after`, only those behind that place."""
         left = limit
         while left is None or left > 0:
             count = _BATCH if left is None else min(left, _BATCH)
@@ -76,20 +76,20 @@ class DeadLetters:
     async def page(
         self, filter: Document, limit: int, after: Place | None = None, fields: Mapping[str, int] = KEYS
     ) -> list[Document]:
-        """The next that match behind a place, the oldest first."""
+        """The next dead letters that match behind a place, the oldest first."""
         return await self._connection.jobs.find_all(
             filter, dict(fields), sort=_OLDEST_FIRST, hint=DEAD, limit=limit, **_ends(lower=after)
         )
 
     async def count(self, filter: Document, most: int) -> int:
-        """How many there are, counted up to `most`."""
+        """The number of dead letters that match, counted up to `most`."""
         return await self._connection.jobs.count(filter, hint=DEAD, limit=most)
 
     async def groups(self, selection: Selection) -> list[DeadLetterGroup]:
         """The dead letters that match, by their fingerprints, the group with the latest one first.
 
-        The fingerprint includes the name and the error's type, so that these need not be read from each dead letter: a
-        group either has them or has not. Without a queue, a tag or a text to look for, the index alone is read, and one
+        The fingerprint includes the name and the error's type, so that a filter on these applies to whole groups, and
+        need not read each dead letter. Without a queue, a tag or a text to look for, the index alone is read, and one
         job per group.
         """
         within = Selection(
@@ -107,7 +107,7 @@ class DeadLetters:
         return sorted(wanted, key=lambda group: group.last_seen or EPOCH, reverse=True)
 
     async def summed(self, filter: Document) -> list[Document]:
-        """Per fingerprint: count, first, and last with its instant and its job."""
+        """The count, the first instant, and the last instant with its job, by fingerprint."""
         stages: list[dict[str, Any]] = [
             {"$match": filter},
             {"$project": KEYS},

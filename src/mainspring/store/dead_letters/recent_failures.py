@@ -1,8 +1,8 @@
-"""Finding the jobs whose attempts failed last, whatever has become of them since.
+"""Finding the jobs whose attempts failed last, whatever their state is now.
 
-Jobs that failed for good are in the index of dead letters. Of the others, a job that was given another attempt tells
-when one failed last, and an index has those alone: a job that never fails is in neither. Both are read from their
-newest end, and no further than a search would be, so that a scope that fits little costs little, too.
+Jobs whose last attempt failed are in the index of dead letters. A job that was given another attempt has the time of
+its last failure in a field, and an index has only such jobs: a job that never fails is in neither. Both are read from
+their newest end, and no further than a search reads, so that a scope with few jobs costs little, too.
 """
 
 from __future__ import annotations
@@ -44,4 +44,4 @@ def _walks(scope: Scope) -> tuple[Walk, Walk]:
 
 def _failed_at(document: Document) -> datetime:
     at = document.get("finished_at" if document["state"] == FAILED else "last_failure_at")
-    return at if isinstance(at, datetime) else EPOCH  # another program may have inserted it
+    return at if isinstance(at, datetime) else EPOCH  # another program may have inserted the job

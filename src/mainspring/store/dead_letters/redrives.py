@@ -1,12 +1,12 @@
-"""Redrives: retrying or discarding many dead letters, in batches that go on after a crash half-way.
+"""Redrives: retrying or discarding many dead letters, in batches that survive a crash.
 
-A redrive is a document. A step of it first *stores the batch* that it takes in hand, then *carries it out*, then
-*counts* it and moves the cursor; each of its own writes compares `rev`. A process that dies in between leaves the batch
-in the document, and the process that takes the next step does it again.
+A redrive is a document. A step of it first *stores its batch*, then *carries it out*, then *counts* it and moves the
+cursor; each write of the redrive is a compare-and-set on `rev`. A process that dies in between leaves the batch in the
+document, and the process that takes the next step carries it out again.
 
-Keeps true: each dead letter is retried once. The update that moves a job marks it with the redrive's id, and passes
-over those that have the mark, that are not failed any more, or that failed after the redrive began. Jobs are counted
-by their marks, not by the reports of statements. So any number of processes may take steps at once.
+Keeps true: each dead letter is retried once. The update that moves a job marks it with the redrive's id, and skips
+jobs that have the mark, that are no longer failed, or that failed after the redrive began. Jobs are counted by their
+marks, not by the results of statements. So any number of processes may take steps at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEY_HELD = "another job holds its dedupe key now"
 _GONE = "it is no dead letter any more"
 
 Remove = Callable[[list[Document]], Awaitable[int]]
-"""Deletes finished jobs that were read whole."""
+"""Deletes finished jobs, given their whole documents."""
 
 
 class Redrives:
@@ -58,8 +58,8 @@ class Redrives:
         reason: str,
         redrive_id: str | None = None,
     ) -> Document:
-        """Store a redrive, or find the one that has this id already. Its instant is the server's: dead letters that
-        are made from then on are not meant."""
+        """Store a redrive, or find the one that has this id already. It begins at an instant of the server's clock:
+        later dead letters are not part of it."""
         redrive_id, now = redrive_id or secrets.token_hex(8), self._connection.clock.expression()
         literal: Document = {
             "kind": kind,
@@ -75,7 +75,7 @@ class Redrives:
             {"$set": {key: {"$literal": value} for key, value in literal.items()}},
             {"$set": {"cutoff": now, "started_at": now, "stepped_at": now}},
         ]
-        with suppress(DuplicateKeyError):  # it is there: an earlier call has begun it
+        with suppress(DuplicateKeyError):  # an earlier call has stored it
             await self._connection.redrives.update_one({"_id": redrive_id, "kind": None}, stages, upsert=True)
         document = await self.get(redrive_id)
         if _asked(document) != _asked(bson.decode(bson.encode(literal, codec_options=CODEC), CODEC)):
@@ -93,11 +93,11 @@ class Redrives:
         return await self._connection.redrives.find_all({}, sort=[("started_at", -1)], hint=STARTED, limit=limit)
 
     async def under_way(self) -> list[Document]:
-        """The redrives with something left to do, the oldest first."""
+        """The redrives that are not finished, the oldest first."""
         return await self._connection.redrives.find_all({"state": RUNNING}, sort=[("started_at", 1)], hint=UNDER_WAY)
 
     async def cancel(self, redrive_id: str) -> Document:
-        """Let a redrive take no more batches. Jobs that it has retried or discarded stay so."""
+        """Stop a redrive: it takes no more batches. Jobs that it has retried or discarded stay so."""
         now = self._connection.clock.expression()
         await self._connection.redrives.update_one(
             {"_id": redrive_id, "state": RUNNING}, [{"$set": {"state": CANCELLED, "finished_at": now}}]
@@ -111,7 +111,7 @@ class Redrives:
         return await self._connection.redrives.delete_some(old, hint=STARTED, limit=limit)
 
     async def step(self, document: Document, remove: Remove) -> Document:
-        """Deal with one batch of a redrive that is under way; returns the redrive as it is then."""
+        """Carry out one batch of a running redrive; returns the redrive after it."""
         if "batch" not in document:
             document = await self._take_batch(document)
         if "batch" not in document:
@@ -127,9 +127,10 @@ class Redrives:
         return await self._dead_letters.count(filter_of(selection), _COUNTED)
 
     async def _take_batch(self, document: Document) -> Document:
-        """Store the next batch with the redrive, or that there is none; what others have stored meanwhile counts.
+        """Store the next batch with the redrive, or that there is none; a batch that another process stored meanwhile
+        counts.
 
-        Behind a batch that is not full there is nothing: it has no next cursor.
+        A batch that is not full is the last one: it has no next cursor.
         """
         selection = Selection.from_document(document["selection"])
         named = selection.ids is not None
@@ -150,7 +151,7 @@ class Redrives:
         return batch, None if len(batch) < BATCH else {"at": found[-1]["finished_at"], "id": found[-1]["_id"]}
 
     async def _named(self, document: Document, selection: Selection) -> tuple[list[Document], Document | None]:
-        """The next of those that are named by their ids; one that is no dead letter is a stray."""
+        """The next jobs of a selection by ids; a job that is no dead letter is a stray."""
         place = (document.get("cursor") or {"place": 0})["place"]
         ids = [document_id(one) for one in (selection.ids or ())[place : place + BATCH]]
         found = {
@@ -163,7 +164,7 @@ class Redrives:
     # -- carrying it out -------------------------------------------------------------------------------------------
 
     async def _retry(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
-        """Run the batch again; returns why some were left alone, as far as that is known here."""
+        """Retry the jobs of the batch; returns the reasons why some were left alone, as far as they are known here."""
         skipped: dict[DocumentId, str] = {}
         keys = _keys(document["batch"], skipped)
         for key in await self._keys.retake_many(keys) if keys else {}:
@@ -184,7 +185,7 @@ class Redrives:
     async def _move(self, document: Document, ids: Sequence[DocumentId], stages: list[dict[str, Any]]) -> None:
         meant = _meant(document, ids)
         if "edit" in document:
-            meant["sealed"] = {"$in": [None, []]}  # what is laid over encrypted data would be stored in the clear
+            meant["sealed"] = {"$in": [None, []]}  # an edit of encrypted data would be stored in the clear
         await self._connection.jobs.update_many(*self._connection.mirror.update(meant, stages), hint=BY_ID)
 
     async def _discard(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
@@ -200,7 +201,7 @@ class Redrives:
     # -- counting --------------------------------------------------------------------------------------------------
 
     async def _account(self, document: Document, skipped: Mapping[DocumentId, str]) -> Document:
-        """Count the batch in hand by what its jobs have become, and let it go."""
+        """Count the batch by the present state of its jobs, and clear it."""
         ids = [one["_id"] for one in document["batch"]]
         now = {one["_id"]: one for one in await self._read_back(ids)}
         skips = []
@@ -227,7 +228,7 @@ class Redrives:
         return await self._connection.jobs.find_all({"_id": {"$in": list(ids)}}, {"state": 1, "redrive": 1}, hint=BY_ID)
 
     async def _change(self, document: Document, fields: Document, **more: Any) -> Document:
-        """Change the redrive if it is as it was read; returns it as it is then."""
+        """Change the redrive if it is as it was read; returns it as it is afterwards."""
         stepped = {"rev": {"$add": ["$rev", 1]}, "stepped_at": self._connection.clock.expression()}
         await self._connection.redrives.update_one(
             {"_id": document["_id"], "rev": document["rev"], **more}, [{"$set": {**fields, **stepped}}]
@@ -246,7 +247,7 @@ def _entry(document: Document) -> Document:
 
 
 def _meant(document: Document, ids: Sequence[DocumentId]) -> Document:
-    """The filter for those of these jobs that the redrive selects and has not dealt with."""
+    """The filter for the jobs among these that the redrive selects and has not retried yet."""
     return {
         "_id": {"$in": list(ids)},
         "state": FAILED,
@@ -256,7 +257,7 @@ def _meant(document: Document, ids: Sequence[DocumentId]) -> Document:
 
 
 def _keys(batch: Sequence[Document], skipped: dict[DocumentId, str]) -> dict[str, DocumentId]:
-    """The dedupe keys that the batch wants back. Of two jobs that had the same key one at most can run again."""
+    """The dedupe keys that the batch has to retake. Of two jobs with the same key at most one can run again."""
     keys: dict[str, DocumentId] = {}
     for one in batch:
         if "key" in one and keys.setdefault(one["key"], one["_id"]) != one["_id"]:
@@ -276,7 +277,7 @@ def _edit_stages(edit: Document | None) -> list[dict[str, Any]]:
 
 
 def _left(document: Document, entry: Document, job: Document | None, skipped: Mapping[DocumentId, str]) -> str | None:
-    """Why a job of the batch was left alone; None when it was dealt with."""
+    """The reason why a job of the batch was left alone; None when it was retried or discarded."""
     if "stray" in entry:
         return _GONE
     if document["kind"] == DISCARD:
@@ -289,10 +290,10 @@ def _left(document: Document, entry: Document, job: Document | None, skipped: Ma
 
 
 def is_running(redrive: Document) -> bool:
-    """Whether a redrive has something left to do."""
+    """Whether a redrive is not finished."""
     return bool(redrive["state"] == RUNNING)
 
 
 def retries(redrive: Document) -> bool:
-    """Whether a redrive retries dead letters, rather than discard them."""
+    """Whether a redrive retries dead letters instead of discarding them."""
     return bool(redrive["kind"] == RETRY)

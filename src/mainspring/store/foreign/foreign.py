@@ -1,8 +1,8 @@
 """Telling jobs that another program has inserted from documents that are no jobs, along the index of raw inserts.
 
-Called by adoption, which asks for the former alone, and by the report about the latter. Foreign documents are never
-written to. They are passed over by the bounds of the index, so that a collection full of them costs nothing; only
-documents that have a name and no state have to be looked into.
+Called by adoption, which reads the jobs alone, and by the report about the other documents. Foreign documents are never
+written to. The bounds of the index skip them, so that a collection full of them costs nothing; only documents that have
+a name and no state have to be read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ A_JOB: dict[str, Any] = {
     "state": {"$in": [None, *STATES]},
     "$or": [{"state": {"$in": list(STATES)}}, {"$expr": {"$setIsSubset": [_FIELD_NAMES, sorted(INSERTED_FIELDS)]}}],
 }
-"""The filter for jobs in our own fields."""
+"""The filter for jobs in Mainspring's own fields."""
 RAW_JOBS: dict[str, Any] = {"v": None, **A_JOB}
-"""Raw inserts that are jobs."""
+"""The filter for raw inserts that are jobs."""
 
 
 class Foreign:
@@ -34,7 +34,7 @@ class Foreign:
         self._connection = connection
 
     async def look(self, samples: int) -> ForeignDocuments:
-        """How many there are, up to a bound, and some of them. Documents that a field map knows are not foreign."""
+        """Count foreign documents up to a bound, and read some. Documents that a field map knows are not foreign."""
         count = 0
         found: list[Document] = []
         map = self._connection.mirror.map

@@ -1,12 +1,12 @@
-"""Jobs that were adopted through a field map: following what the other program does to them.
+"""Jobs that were adopted through a field map: following the changes of the other program.
 
 Called by the chore `sync_mapped_jobs`, and by each verb that finds such a job out of step (see
 `store/foreign/mirror.py`). Keeps true: a job is brought back into step only as it was read, compared by the very fields
 that the other program writes.
 
-When both sides differ, `mapped` tells which one has moved. If the state or the worker is not the one that it notes, a
-process of ours without the field map has written, and the other program's fields follow. Otherwise the other program
-has moved the job, and our fields follow.
+When both sides differ, `mapped` tells which one has changed the job. If the state or the worker is not the one that it
+notes, a Mainspring process without the field map has written, and the other program's fields follow. Otherwise the
+other program has changed the job, and Mainspring's fields follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Mapped:
         self._connection = connection
 
     async def follow(self, limit: int = 500) -> int:
-        """Bring adopted jobs back into step whose states differ; returns how many were found. Each of the few seeks
+        """Bring adopted jobs whose states differ back into step; returns how many were found. Each of the few seeks
         reads nothing but such jobs."""
         map = self._connection.mirror.map
         found: list[Document] = []
@@ -49,14 +49,14 @@ class Mapped:
         return len(found)
 
     async def follow_one(self, job_id: DocumentId) -> bool:
-        """Bring one job back into step; whether it was out of step."""
+        """Bring one job back into step; returns whether it was out of step."""
         if self._connection.mirror.map is None:
             return False
         document = await self._connection.jobs.find_one({"_id": job_id})
         return document is not None and await self.follow_these([document]) > 0
 
     async def follow_these(self, documents: Iterable[Document]) -> int:
-        """Bring those of these jobs back into step that are out of it; returns how many were."""
+        """Bring the jobs among these that are out of step back into step; returns how many there were."""
         mirror = self._connection.mirror
         late = [document for document in documents if mirror.out_of_step(document)]
         for document in late:
@@ -73,7 +73,7 @@ class Mapped:
         mapped = document["mapped"]
         noted = (mapped.get("state"), mapped.get("worker")) if isinstance(mapped, Mapping) else None
         if noted != (document.get("state"), document.get("worker")):
-            return []  # one of ours has moved it: the other side is written, and nothing else
+            return []  # a Mainspring process changed it: only the other program's fields are written
         status = document.get(map.status)
         state = map.states.get(status) if isinstance(status, str) else None
         known = repr(status) if state is not None else "a value that the field map does not know"
@@ -85,7 +85,7 @@ class Mapped:
         return self._ended(map, document, state)
 
     def _pending(self, map: FieldMap, document: Document) -> list[Stage]:
-        """The other program has put it back, or has moved its time."""
+        """The update of a job that the other program has put back, or whose time it has moved."""
         now = self._connection.clock.expression()
         if document["state"] in FINISHED:
             return [*again_stages(now), {"$set": {"mapped": adopted_note(map)}}]
@@ -104,5 +104,5 @@ class Mapped:
             ended |= {"error": {"$literal": error}}
             if state == FAILED:
                 ended |= {"fingerprint": fingerprint_of(document.get("name"), error)}
-        # A word that the map does not know: the job is the other program's alone from now on.
+        # With a word that the map does not know, the job belongs to the other program alone from now on.
         return [{"$set": ended | ({"mapped": "$$REMOVE"} if state is None else {})}]

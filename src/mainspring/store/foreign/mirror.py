@@ -1,12 +1,13 @@
-"""The other program's fields of an adopted job, kept in step with ours.
+"""The other program's fields of an adopted job, kept in step with Mainspring's.
 
 Every verb that moves a job passes its filter and its update through `Mirror.update`. Keeps true, where
 there is a field map: a job that was adopted through it (it has `mapped`) is moved only while its `status`, `locked_by`
-and `locked_at` are what Mainspring wrote there last, and the same update writes what they are to be next. So another
-program that compares and sets its own fields cannot be overruled, and its readers see each move as it is made.
+and `locked_at` have the values that Mainspring wrote last, and the same update writes their next values. So Mainspring
+cannot overrule another program that uses compare-and-set on its own fields, and its readers see each move as it is
+made.
 
-`mapped` notes for what the fields were last written (`state`, `worker`), and from which due time the job has its own
-(`at`). With that, `store/foreign/mapped.py` can tell which of both sides has moved when they differ.
+`mapped` notes the `state` and `worker` that the fields were last written for, and the other program's due time that the
+job's own was taken from (`at`). By that, `store/foreign/mapped.py` can tell which side has moved when they differ.
 
 Without a field map nothing is added to anything.
 """
@@ -39,13 +40,13 @@ class Mirror:
         return {**filter, "$expr": self._in_step}
 
     def stages(self, stages: list[Stage], renewed: Any = None) -> list[Stage]:
-        """The update with what it means for the other program's fields; `renewed` is now, where a lease begins anew."""
+        """The update, with a stage for the other program's fields; `renewed` is now, where a lease begins anew."""
         return stages if self.map is None else [*stages, _mirrored(self.map, renewed)]
 
     def update(
         self, filter: dict[str, Any], stages: list[Stage], renewed: Any = None
     ) -> tuple[dict[str, Any], list[Stage]]:
-        """Both at once, for a write that moves jobs."""
+        """The guarded filter and the extended update, for a write that moves jobs."""
         return self.guard(filter), self.stages(stages, renewed)
 
     @property
@@ -57,7 +58,7 @@ class Mirror:
         return dict.fromkeys((*theirs, "mapped", "state", "worker", "claim", "lease_until"), 1)
 
     def out_of_step(self, document: Mapping[str, Any]) -> bool:
-        """Whether an adopted job is not as Mainspring has left it: what `guard` says, of a document in hand."""
+        """Whether an adopted job is not as Mainspring has left it: the condition of `guard`, for a document as read."""
         if self.map is None or "mapped" not in document:
             return False
         state = document.get("state")
@@ -74,18 +75,18 @@ class Mirror:
 
 
 def word_of(map: FieldMap, state: Any) -> str | None:
-    """The other program's word for a state; a job that waits for others is pending to it."""
+    """The other program's word for a state; a blocked job is pending to it."""
     return map.words.get(PENDING if state == BLOCKED else state)
 
 
 def lock_end(map: FieldMap, document: Mapping[str, Any]) -> datetime | None:
-    """When a lock of the other program's is over; None where it does not say since when it holds."""
+    """The end of a lock of the other program; None where the lock has no beginning."""
     since = document.get(map.locked_at)
     return since + timedelta(seconds=map.takeover) if isinstance(since, datetime) else None
 
 
 def lock_end_expression(map: FieldMap) -> Stage:
-    """The same, as the server computes it."""
+    """The end of a lock of the other program, as an expression."""
     since = f"${map.locked_at}"
     return {
         "$cond": [{"$eq": [{"$type": since}, "date"]}, {"$add": [since, int(map.takeover * 1000)]}, None],
@@ -121,7 +122,7 @@ def _in_step(map: FieldMap) -> Stage:
 
 
 def _mirrored(map: FieldMap, renewed: Any) -> Stage:
-    """The last stage of an update: the other program's fields as they follow from ours."""
+    """The last stage of an update: the other program's fields as they follow from Mainspring's."""
     is_running, is_pending = {"$eq": ["$state", RUNNING]}, {"$in": ["$state", [PENDING, BLOCKED]]}
     status, by, at = f"${map.status}", f"${map.locked_by}", f"${map.locked_at}"
 
@@ -129,7 +130,7 @@ def _mirrored(map: FieldMap, renewed: Any) -> Stage:
         return {"$cond": ["$mapped", value, otherwise]}
 
     def while_running(value: Any, otherwise: Any) -> Stage:
-        # Afterwards they tell which worker had the job last, and since when.
+        # Afterwards the fields keep the last worker of the job, and its time.
         return {"$cond": [is_running, value, {"$cond": [is_pending, None, otherwise]}]}
 
     note = {"state": "$state", "worker": _or_null("$worker")}

@@ -1,7 +1,7 @@
-"""Translating documents of another program into our fields, by a field map.
+"""Translating documents of another program into Mainspring's fields, by a field map.
 
-Called by adoption, and by the verbs that follow that program's changes. A lock of the other program's becomes a claim
-that no worker renews, so that it is taken over like any other once it is over.
+Called by adoption, and by the verbs that follow that program's changes. A lock of the other program becomes a claim
+that no worker renews, so that its job is rescued like any other once the lock is over.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LONGEST_TAG = 200
 
 
 def mapped_inserts(map: FieldMap) -> dict[str, Any]:
-    """The filter for documents of the other program that are to be done and were not adopted yet. Documents
-    that it has ended itself are not among them."""
+    """The filter for documents of the other program that are pending or running there and were not adopted yet.
+    Documents that it has ended itself are not among them."""
     waiting = {"v": None, map.status: {"$in": [map.pending, map.running]}, map.name: {"$ne": None}}
     return {**waiting, "$nor": [A_JOB]}
 
 
 def translated(map: FieldMap, document: Document) -> tuple[Document, Stage]:
-    """A document of the other program as one of ours, and the stage that makes it one."""
+    """A document of the other program in Mainspring's fields, and the stage that translates it."""
     state = map.states[document[map.status]]
     tags = [f"{field}:{document[field]}"[:_LONGEST_TAG] for field in map.tags if document.get(field) is not None]
     given = {"name": document.get(map.name), "data": document.get(map.data), "run_at": document.get(map.run_at)}
@@ -48,12 +48,12 @@ def as_read(map: FieldMap, document: Document) -> dict[str, Any]:
 
 
 def adopted_note(map: FieldMap) -> Stage:
-    """The mark of a job that was adopted through a field map, and from which due time it has its own."""
+    """The mark of a job that was adopted through a field map, with the due time that its own was taken from."""
     return {"at": {"$ifNull": [f"${map.run_at}", None]}}
 
 
 def locked(map: FieldMap) -> Stage:
-    """A lock of the other program's as a claim that no worker renews: it is over when the lock is."""
+    """A lock of the other program as a claim that no worker renews: the lease ends with the lock."""
     return {
         "state": RUNNING,
         "worker": f"${map.locked_by}",

@@ -9,7 +9,7 @@ from typing import Protocol
 from mainspring.model.jobs.draft import Draft
 
 Item = Draft | Exception
-"""A job that is wanted, or why it cannot be had."""
+"""The draft of a requested job, or the error of an invalid item."""
 
 
 class Admission(Protocol):
@@ -19,11 +19,11 @@ class Admission(Protocol):
         """The next items, in their order; none when there are no more."""
 
     def stored(self, chunk: Iterable[Item]) -> None:
-        """These items have been stored, or could not be."""
+        """Note that these items have been stored, or could not be."""
 
 
 class OpenAdmission:
-    """Lets everything through at once."""
+    """Admits all items at once."""
 
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         return list(islice(source, most))

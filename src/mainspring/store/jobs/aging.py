@@ -2,8 +2,8 @@
 
 A job's waiting counts from its `run_at`, or from its last move. The priority that it was scheduled with stays in
 `asked_priority`. A sweep runs along the claim's index, and for jobs on wait lists along theirs, a bounded number of
-entries at a time, and never meets a job twice: a job that moves up lies behind it. The update looks at the times
-once more, so that any number of workers may do it at once.
+entries at a time, and never meets a job twice: a job that moves up lies behind it. The update compares the times
+once more, so that any number of workers may sweep at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER
 from mainspring.store.schema import BY_ID, CLAIM, LINE
 
-# The priority that a job had before it moved up, if it has; and that it has not.
+# The priority that a job was scheduled with; and the fields of a job that has not moved up.
 ASKED = {"$ifNull": ["$asked_priority", "$priority"]}
 NOT_AGED = {"asked_priority": "$$REMOVE", "aged_at": "$$REMOVE"}
 _READ = {"priority": 1, "run_at": 1}
@@ -35,8 +35,8 @@ class Aging:
     async def age(
         self, queue: str | None, after: float, limit: int, place: Document | None = None
     ) -> tuple[int, Document | None]:
-        """Look at the next `limit` jobs behind a place, of a queue, or with None of all wait lists, and move those up
-        that have waited that many seconds. Returns how many have moved, and where to go on; None at the end."""
+        """Read the next `limit` jobs behind a place, of a queue, or with None of all wait lists, and move up the jobs
+        that have waited that many seconds. Returns how many have moved, and the next place; None at the end."""
         before = truncate(self._connection.clock.now() - timedelta(seconds=after))
         with self._connection.deadline():
             if queue is None:
@@ -96,7 +96,7 @@ def _entry(place: Document) -> Document:
 
 
 def _long_waiting(now: Any, after: float) -> Document:
-    """Due, and neither made, nor moved up, nor tried within that time, and not the most urgent already."""
+    """The filter for jobs that are due, were not made, moved up or tried within that time, and can move up."""
     before = {"$subtract": [now, int(after * 1000)]}
     since = {"$max": ["$created_at", "$aged_at"]}
     return {

@@ -1,11 +1,11 @@
 """Finding due jobs and claiming them.
 
 The claim is two statements whatever the number of jobs: read candidates by the claim's index, then take them with one
-update that compares the `rev` each was read with. When as many were taken as were asked for, every candidate is ours
-just as it was read, and nothing needs reading back; otherwise the claim's id tells which are ours. The same id settles
-what an ambiguous error (lost reply, failover) left open: see `resolve`.
+update that compares the `rev` each was read with. When the update took as many jobs as there were candidates, this
+worker has claimed each just as it was read, and nothing needs reading back; otherwise the claim's id tells which jobs
+it has. The same id settles an ambiguous error (lost reply, failover): see `resolve`.
 
-A job that the server refuses to change, since it would be too large, is found while those beside it are claimed. It
+A job that the server refuses to change, since it would be too large, is found while its neighbours are claimed. It
 fails with a note of that, where at least this can be written, and is left out of the next reads for a while.
 """
 
@@ -39,9 +39,9 @@ PRIORITIES = list(range(FIRST_PRIORITY, LAST_PRIORITY + 1))
 # The id breaks ties: jobs that are due at the same instant run in the order in which they were made, and a reader can
 # go on exactly behind the last one it has read.
 ORDER = [("priority", 1), ("run_at", 1), ("_id", 1)]
-# More scans than this and the server would sort in memory instead of merging them.
+# With more scans than this, the server would sort in memory instead of merging them.
 QUEUES_PER_PEEK = 20
-# Fields that running a job does not need. The history of earlier attempts is read only where events are listened to.
+# Fields that running a job does not need. Earlier attempts are read only where a callback listens to events.
 UNREAD = {"log": 0, "result": 0, "progress": 0}
 HISTORY = {"attempts": 0, "error": 0, "created_at": 0}
 # The fields that decide which workers could run a job.
@@ -52,24 +52,24 @@ CLAIM_REFUSED = "ClaimRefused"
 """The type of the error of a job that failed because the server refused to let it be claimed."""
 # The least that makes a job fail whose document has hardly any room left.
 _LEAST_FAILED = {"state": FAILED, **dict.fromkeys(("ready", "waiting_for", "line", "attempts", "progress"), "$$REMOVE")}
-# Fields that a job on a wait list has, and a claimed one has not.
+# Fields that a job on a wait list has, and a claimed job does not.
 _OUT_OF_LINE: list[dict[str, Any]] = [{"$unset": ["line", "waiting_for"]}]
 
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome of one claim: its id, the jobs that are ours, and how many went to other workers."""
+    """The outcome of one claim: its id, the jobs that it took, and how many candidates went to other workers."""
 
     claim: str
     jobs: list[StoredJob] = field(default_factory=list)
     lost: int = 0
     lease: float = 0.0
     history: bool = False
-    """Whether its jobs are read with their earlier attempts."""
+    """Whether the jobs are read with their earlier attempts."""
 
 
 class ClaimUnclear(Exception):
-    """The claim's outcome could not be learned yet; `batch` is what to ask for again."""
+    """The claim's outcome could not be learned yet; the caller resolves `batch` again."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(f"the outcome of claim {batch.claim} is not known yet")
@@ -81,7 +81,7 @@ class Claims:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # A lock may be lost with a primary: it is not worth waiting for a majority.
+        # A lock may be lost in a failover: it is not worth waiting for a majority.
         light = connection.locks.with_options(write_concern=WriteConcern(1, j=False))
         self._head_locks = Locks(light, connection.clock)
         self._refused = Refused[DocumentId]()
@@ -97,7 +97,7 @@ class Claims:
         return None if first is None else (_when(first), first["queue"])
 
     async def first_ready(self, queues: Sequence[str], *fields: str) -> Document | None:
-        """The ready job of these queues with the earliest `run_at`: that, its queue, and what else is asked for."""
+        """The ready job of these queues with the earliest `run_at`: its `run_at`, its queue and these fields."""
         earliest: Document | None = None
         for start in range(0, len(queues), QUEUES_PER_PEEK):
             chunk = list(queues[start : start + QUEUES_PER_PEEK])
@@ -125,7 +125,7 @@ class Claims:
     async def candidates(
         self, queue: str, limit: int, *, where: Document | None = None, history: bool = False
     ) -> list[StoredJob]:
-        """Up to `limit` due jobs of a queue in their order; with `where`, only those of them; with `history`, each with
+        """Up to `limit` due jobs of a queue in their order; with `where`, only matching jobs; with `history`, each with
         its earlier attempts."""
         return await self._read(self._due(queue) | (where or {}), limit, history)
 
@@ -139,9 +139,9 @@ class Claims:
     async def candidates_after(
         self, queue: str, read: Sequence[StoredJob], limit: int, *, history: bool = False
     ) -> list[StoredJob]:
-        """The next due jobs of the priority that was read last, for reading on while those read are being claimed.
+        """The next due jobs of the priority that was read last, for reading ahead while the jobs read are claimed.
 
-        Some of them may come again; what is more urgent than they were is left to the next look from the front.
+        Some of them may be returned again; more urgent jobs are left to the next read from the front.
         """
         first, last = read[0], read[-1]
         filter = self._due(queue) | {"priority": last.priority}
@@ -168,9 +168,9 @@ class Claims:
     ) -> Batch:
         """Take the candidates that are as they were read, each of them once.
 
-        `attempts` tells how often a job may be tried, `once` whether it may be started once only, and just the first
-        `free` of them can be started at once; the claim notes all this for a rescue of these jobs. A caller that may be
-        cancelled gives the claim's `id`, with which it can `resolve` an outcome that it did not hear of.
+        `attempts` tells how often a job may be tried, `once` whether it may be started once only, and only the first
+        `free` jobs can be started at once; the claim notes all this for a rescue of these jobs. A caller that may be
+        cancelled passes the claim's `id`, with which it can `resolve` an outcome that it did not receive.
         """
         batch = Batch(id or new_claim_id(), each_once(candidates), lease=lease, history=history)
         if not batch.jobs:
@@ -197,9 +197,9 @@ class Claims:
         return batch
 
     async def resolve(self, batch: Batch) -> Batch:
-        """Learn which of a batch's jobs are ours after an error that left it open; they are renewed, too.
+        """Renew a batch's jobs and read which of them the claim took, after an error that left it open.
 
-        Reading alone would not do: what the primary shows may be rolled back, and its token be given to another
+        Reading alone is not enough: the primary's state may be rolled back, and the same token given to another
         worker. A majority that has the renewal has the claim.
         """
         until = {"$add": [self._connection.clock.expression(), int(batch.lease * 1000)]}
@@ -223,7 +223,7 @@ class Claims:
         return Batch(batch.claim, [ours[job_id] for job_id in ids if job_id in ours], lost)
 
     async def _set_aside(self, document: Document, error: Exception) -> None:
-        """The server refuses a job's claim: let it fail, where it is for the job, and do not ask for it for a while."""
+        """Leave out a job whose claim the server refuses for a while, and fail it if the document is the cause."""
         self._refused.add(document["_id"])
         logger.error("Job %s cannot be claimed: MongoDB refuses to change it: %s", document["_id"], brief(error))
         if not is_about_document(error):
@@ -241,9 +241,9 @@ class Claims:
                 continue
 
     async def lock_head(self, queue: str, worker: str, seconds: float) -> bool:
-        """Lock the head of a busy queue for one worker, for `seconds` at most; whether it has the lock.
+        """Lock the head of a busy queue for one worker, for `seconds` at most; returns whether it has the lock.
 
-        It only saves work: a worker that claims without the lock loses races, and nothing else.
+        The lock only saves work: a worker that claims without it loses races, and nothing else.
         """
         return await self._head_locks.take(_head(queue), worker, seconds, again=False)
 
@@ -251,7 +251,7 @@ class Claims:
         await self._head_locks.give_up(_head(queue), worker)
 
     async def begin(self, job_id: DocumentId, token: int) -> bool:
-        """Note of a job that was claimed ahead that it is about to be started; False when it is not ours to start."""
+        """Note that a job claimed ahead is about to start; False when the claim is lost or the job is cancelled."""
         begun = await self._connection.jobs.update_one(
             self._connection.mirror.guard({"_id": job_id, "state": RUNNING, "token": token, "cancel": None}),
             {"$unset": {"ahead": ""}},
@@ -260,7 +260,7 @@ class Claims:
         return begun.matched_count == 1
 
     async def renew_one(self, job_id: DocumentId, token: int, lease: float) -> bool:
-        """Renew the claim on a job that has been started now; False when it is not ours any more."""
+        """Renew the claim on a job that has been started now; False when the claim is lost."""
         now = self._connection.clock.expression()
         renewed = {"lease_until": {"$add": [now, int(lease * 1000)]}, "ahead": "$$REMOVE"}
         renewal = self._connection.mirror.update(
@@ -273,7 +273,7 @@ class Claims:
         now = self._connection.clock.expression()
         due = {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
         refused = self._refused.filter
-        return due | {"$and": [refused]} if refused else due  # others may ask for ids of their own
+        return due | {"$and": [refused]} if refused else due  # in $and, since a caller may add a filter on _id
 
     def _statements(
         self,
@@ -305,18 +305,18 @@ class Claims:
 
 
 def fields_of(history: bool) -> dict[str, int]:
-    """What is read of candidates; their earlier attempts only where a callback wants to hear of jobs."""
+    """The projection of candidates; it includes earlier attempts only where a callback listens to events."""
     return UNREAD if history else UNREAD | HISTORY
 
 
 def new_claim_id() -> str:
-    """The id of a claim that is to be made."""
+    """The id of a new claim."""
     return secrets.token_hex(8)
 
 
 def each_once(jobs: Iterable[StoredJob]) -> list[StoredJob]:
-    """These jobs, each in its first place. A job that moves within an index while that is read, or from one line
-    to another, is read twice; claimed twice it would be run once and given back beside that."""
+    """These jobs, each in its first place. A read returns a job twice that moves within the index meanwhile, or from
+    one wait list to another; claimed twice, the job would be run once and given back once."""
     return list({job.id: job for job in jobs}.values())
 
 
@@ -326,7 +326,7 @@ def _ours(batch: Batch) -> dict[str, Any]:
 
 
 def _when(document: Document) -> datetime:
-    """When a job is due. One that does not say so in a date is to be looked at now, so that it can be sorted out."""
+    """The instant when a job is due. A job whose `run_at` is no date is due at once, so that triage can end it."""
     run_at = document.get("run_at")
     return run_at if isinstance(run_at, datetime) else EPOCH
 
@@ -334,7 +334,7 @@ def _when(document: Document) -> datetime:
 def taking_stage(
     now: Any, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False, once: bool = False
 ) -> list[dict[str, Any]]:
-    """The update that makes ready jobs ours for the length of a lease."""
+    """The update that claims ready jobs for the length of a lease."""
     return [
         {
             "$set": {
@@ -356,7 +356,7 @@ def taking_stage(
 
 
 def _as_claimed(document: Document, claim: str, worker: str, ahead: bool) -> None:
-    """Bring a candidate up to what the claim made of it."""
+    """Apply the changes of the claim to a candidate as it was read."""
     document["state"] = RUNNING
     document["claim"] = claim
     document["worker"] = worker

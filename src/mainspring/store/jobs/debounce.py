@@ -1,12 +1,12 @@
-"""Debounced jobs: while one waits under its key, each further call changes it and puts it off.
+"""Debounced jobs: while a job waits under its key, each further call changes it and postpones it.
 
 A call looks at the key and changes the job that it names, if that job is pending and has used no attempt. Otherwise
 the job has been started, or has ended, or was never inserted: then the call takes the key over for a job of its own, or
-helps to insert the one that is missing, by the rules of `keys.py`.
+helps to insert the missing job, by the rules of `store/jobs/dedupe.py`.
 
 Keeps true: a call that returns has either changed a job that had not been started, whose next run therefore begins
 after it with its data, or has stored a new one. The change raises `rev`, so that a claim that read the job before does
-not take it with what it was. Nothing is compared but the state, so that no call of a crowd has to try again because of
+not take it with its old data. Nothing is compared but the state, so that no call of a burst has to try again because of
 another.
 """
 
@@ -34,12 +34,12 @@ from mainspring.store.privacy.cipher import Cipher
 from mainspring.store.schema import BY_ID
 
 _ATTEMPTS = 30
-# A job that is just being run again by hand is waited for, but not for one whose process has died in the middle.
+# A call waits for a job that is being retried by hand, but not for ever: the retrying process may have died.
 _PATIENCE, _PAUSE = 10, 0.05
 _TOGETHER, _AT_ONCE = 1000, 20
 
 Insert = Callable[[list[Document]], Awaitable[dict[DocumentId, Exception | None]]]
-"""Stores documents; returns the ids of those that are new, with what is wrong with them, if anything."""
+"""Stores documents; returns the ids that are new, each with its error, if any."""
 Calls = Mapping[str, tuple[Draft, Document]]
 """The requested job under each key."""
 
@@ -68,7 +68,7 @@ class Debounces:
         return await compare_and_set(attempt, f"dedupe key {key!r}", _ATTEMPTS)
 
     async def put_many(self, entries: Sequence[tuple[int, Draft, Document]]) -> list[tuple[int, Job | Exception]]:
-        """The same for items of a bulk, each with its place: of each key the last counts, and all are the same job."""
+        """Put items of a bulk, each with its place: the last item of each key counts, and all of a key are one job."""
         calls: Calls = {str(draft.dedupe_key): (draft, document) for _, draft, document in entries}
         found: dict[str, Job | Exception] = {}
         for some in _chunks(list(calls), _TOGETHER):
@@ -87,13 +87,13 @@ class Debounces:
             found |= await self._change_together(calls)
             found |= await self._store_together({key: call for key, call in calls.items() if key not in found})
         except (Unavailable, BulkWriteError):
-            pass  # what has been done does not matter: each is seen to on its own now
+            pass  # repeating what was done is harmless: each key is handled on its own now
         for some in _chunks([key for key in calls if key not in found], _AT_ONCE):
             found |= zip(some, await asyncio.gather(*(self._outcome(*calls[key]) for key in some)), strict=True)
         return found
 
     async def _change_together(self, calls: Calls) -> dict[str, Job]:
-        """Change the jobs that wait under these keys with a few statements; returns those that this has changed."""
+        """Change the jobs that wait under these keys with a few statements; returns the changed jobs."""
         held = await self._keys.jobs_of(list(calls))
         if not held:
             return {}
@@ -113,7 +113,7 @@ class Debounces:
         return {key: decode(changed[id], deduplicated=True) for key, id in held.items() if id in changed}
 
     async def _store_together(self, calls: Calls) -> dict[str, Job | Exception]:
-        """Store the jobs whose keys are free with a few statements; returns those that are stored, or refused."""
+        """Store the jobs whose keys are free with a few statements; returns the jobs, or the errors of refused ones."""
         wanted = [Wanted(key, ObjectId(), None) for key in calls]
         free = await self._keys.take_free(wanted) if wanted else set()
         mine = {want.job: calls[want.key] for want in wanted if want.key in free}
@@ -121,7 +121,7 @@ class Debounces:
             document["_id"] = job_id
         stored = await self._insert([document for _, document in mine.values()]) if mine else {}
         new = {str(mine[job_id][0].dedupe_key): job_id for job_id, refused in stored.items() if refused is None}
-        gone = await self._keys.take_back(new) if new else set()  # each of these is seen to on its own
+        gone = await self._keys.take_back(new) if new else set()  # each of these is handled on its own
         return {
             str(mine[job_id][0].dedupe_key): refused or new_job(mine[job_id][1], mine[job_id][0].data or {})
             for job_id, refused in stored.items()
@@ -136,17 +136,17 @@ class Debounces:
         return new_job(stored, draft.data or {}) if fresh else self._cipher.decode(stored, deduplicated=True)
 
     async def _change(self, job_id: DocumentId, debounce: Debounce, document: Document) -> bool:
-        """Whether the job still waited to be started, and is now what this call asks for."""
+        """Change the job to this document, if it has not been started; returns whether it was changed."""
         stages = _stages(debounce, self._as_stored(document, job_id), self._connection.clock.expression())
         changed = await self._connection.jobs.update_one(_waits(job_id), stages, hint=BY_ID)
         return changed.matched_count == 1
 
     def _as_stored(self, document: Document, job_id: DocumentId) -> Document:
-        """A document as it is stored in the place of another: what is encrypted is bound to that one's id."""
+        """A document as it is stored under another id: encrypted values are bound to the id."""
         return self._cipher.encrypted({**document, "_id": job_id}) if "sealed" in document else document
 
     async def _own_id(self, key: str, holder: Document | None, *, patient: bool) -> DocumentId | None:
-        """The id under which this call may store its own job; None when the key is to be looked at again."""
+        """The id under which this call may store its own job; None when the call must read the key again."""
         if holder is not None:
             job = await self._connection.jobs.find_one({"_id": holder["job"]}, {"state": 1, "tries": 1}, hint=BY_ID)
             under_way = self._keys.in_flight(holder)
@@ -171,19 +171,19 @@ class Debounces:
         return not await self._keys.take_back({document["dedupe_key"]: job_id})
 
     async def _read(self, job_id: DocumentId, document: Document) -> Document:
-        """The job as it is now; one that was deleted meanwhile, as it was requested."""
+        """The job as it is now; a job that was deleted meanwhile, as it was requested."""
         return await self._connection.jobs.find_one({"_id": job_id}) or {**document, "_id": job_id}
 
 
 def _waits(job_id: DocumentId) -> Document:
-    """The job as long as it has not been started, or what was started has come back without using an attempt."""
+    """The filter for a job that has not been started, or was given back without using an attempt."""
     return {"_id": job_id, "state": PENDING, "tries": 0}
 
 
 def _stages(debounce: Debounce, document: Document, now: Any, mark: ObjectId | None = None) -> list[dict[str, Any]]:
-    """The update that makes a waiting job the requested one, and puts it off; `mark` identifies the call.
+    """The update that makes a waiting job the requested one, and postpones it; `mark` identifies the call.
 
-    A burst begins anew when the job was claimed since: what it has waited before is over.
+    A burst begins anew when the job was claimed since: the earlier wait does not count.
     """
     fields = {key: document.get(key) for key in ("name", "data", "data_v", "sealed", "seq", *debounce.given)}
     began = {"$cond": [{"$eq": ["$burst.token", "$token"]}, {"$ifNull": ["$burst.at", now]}, now]}

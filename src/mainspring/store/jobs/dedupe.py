@@ -4,7 +4,7 @@ Taking a key and inserting its job are two writes, so that a crash may leave a k
 clean-up is needed: the key names the job's id, and a process that finds that job missing inserts *its own* job under
 that very id. Exactly one such insert succeeds, so that a key never stands for two jobs, however many processes race.
 A key whose job is missing for long is abandoned and may be taken over; a process that was held up and inserts its job
-all the same finds, right after the insert, that the key stands for another job, and takes its own back.
+all the same finds, right after the insert, that the key names another job, and deletes its own.
 
 An ended job that runs again takes its key back first, marked as returning, so that it counts as live before it is; each
 return begins a new round, so that a process that judged the key by the round before does not take it over.
@@ -37,7 +37,7 @@ _IN_FLIGHT = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class Wanted:
-    """A key that a new job wants to hold: until `until`, or while the job is live."""
+    """A key that a new job is to hold: until `until`, or while the job is live."""
 
     key: str
     job: DocumentId
@@ -103,7 +103,7 @@ class DedupeKeys:
         return await compare_and_set(attempt, f"dedupe key {key!r}")
 
     async def retake_many(self, wanted: Mapping[str, DocumentId]) -> dict[str, DocumentId]:
-        """The same for many; returns the holders of the keys that could not be had."""
+        """Retake many keys; returns the jobs that hold the keys that could not be taken."""
         held: dict[str, DocumentId] = {}
         todo = dict(wanted)
 
@@ -116,7 +116,7 @@ class DedupeKeys:
         return await compare_and_set(attempt, f"{len(wanted)} dedupe keys") if wanted else held
 
     async def _retake_round(self, todo: dict[str, DocumentId]) -> dict[str, DocumentId]:
-        """One try at all keys: those that were taken leave `todo`. Returns the holders of keys that cannot be taken."""
+        """Try each key once: keys that were taken leave `todo`. Returns the jobs that hold the keys in force."""
         mine = {key: ObjectId() for key in todo}
         found = await self._connection.keys.find_all({"_id": {"$in": list(todo)}})
         holders = {holder["_id"]: holder for holder in found}
@@ -144,7 +144,7 @@ class DedupeKeys:
     async def _write_returns(
         self, statements: Sequence[UpdateOne | ReplaceOne[Document]], mine: Mapping[str, ObjectId]
     ) -> list[str]:
-        """Write them, and read back by their rounds which are ours."""
+        """Write the statements, and return the keys that were taken, read back by their rounds."""
         if not statements:
             return []
         with self._connection.deadline():
@@ -160,7 +160,7 @@ class DedupeKeys:
             ]
 
     async def returned_many(self, jobs: Mapping[str, DocumentId]) -> None:
-        """These jobs, by their keys, are live, or will not be."""
+        """Note that these jobs, by their keys, are live again, or will not be."""
         await self._connection.keys.bulk_write(
             [UpdateOne({"_id": key, "job": job}, {"$unset": {"returning": ""}}) for key, job in jobs.items()]
         )
@@ -170,19 +170,19 @@ class DedupeKeys:
         await self._connection.keys.bulk_write([DeleteOne({"_id": key, "job": job}) for key, job in jobs.items()])
 
     async def holder(self, key: str) -> Document | None:
-        """The key as it is."""
+        """The stored document of a key."""
         return await self._connection.keys.find_one({"_id": key})
 
     async def jobs_of(self, keys: Sequence[str]) -> dict[str, DocumentId]:
-        """The jobs that those of these keys stand for that are there, in force or not."""
+        """The jobs that these keys name, in force or not; free keys are left out."""
         return {
             holder["_id"]: holder["job"]
             for holder in await self._connection.keys.find_all({"_id": {"$in": list(keys)}}, {"job": 1})
         }
 
     async def take_back(self, inserted: Mapping[str, DocumentId]) -> set[DocumentId]:
-        """Of jobs that were just inserted for these keys, delete those whose key stands for another job by now, where
-        they have not been claimed; returns their ids."""
+        """Delete the jobs, just inserted for these keys, whose key names another job by now, unless they have been
+        claimed; returns their ids."""
         held = await self.jobs_of(list(inserted))
         astray = [job for key, job in inserted.items() if held.get(key, job) != job]
         if not astray:
@@ -205,15 +205,15 @@ class DedupeKeys:
         return {want.key for want in wanted} - there
 
     async def pass_on(self, want: Wanted, holder: Document | None) -> bool:
-        """Take a key that is still as it was seen, free or held, whatever its job does; False when it is not."""
+        """Take a key, free or held, whatever its job does: a compare-and-set on `holder`; False if that has changed."""
         return await self._put(self._document(want), holder)
 
     def in_flight(self, holder: Document) -> bool:
-        """Whether a key was taken so lately that its job may yet be inserted, or returned."""
+        """Whether a key was taken so recently that its job may yet be inserted, or returned."""
         return _in_flight(holder, self._now())
 
     async def state_held(self, key: str) -> str | None:
-        """The state of the job that a key in force stands for; None when there is no such job."""
+        """The state of the job that a key in force names; None when there is no such job."""
         holder = await self.holder(key)
         if holder is None:
             return None
@@ -221,11 +221,11 @@ class DedupeKeys:
         return None if job is None or _verdict(holder, job, self._now()) is None else job.get("state")
 
     async def returned(self, key: str, job: DocumentId) -> None:
-        """The job that has taken its key back is live, or will not be: from here on its state tells."""
+        """Note that the job that retook its key is live again, or will not be: from now on its state decides."""
         await self._connection.keys.update_one({"_id": key, "job": job}, {"$unset": {"returning": ""}})
 
     async def _put(self, document: Document, holder: Document | None) -> bool:
-        """Write a key's document if its holder is still the one that was seen."""
+        """Write a key's document: a compare-and-set on `holder`, the document that was read."""
         if holder is None:
             try:
                 await self._connection.keys.insert_one(dict(document))
@@ -242,19 +242,19 @@ class DedupeKeys:
         await self._connection.keys.delete_one({"_id": key, "job": job})
 
     async def prune(self, before: datetime, limit: int) -> int:
-        """Drop keys taken before an instant that are not in force any more; returns how many."""
+        """Delete keys taken before an instant that are no longer in force; returns how many."""
         with self._connection.deadline():
             dropped = 0
             for holder in await self._connection.keys.find_all(
                 {"at": {"$lt": truncate(before)}}, sort=[("at", 1)], limit=limit
             ):
                 if "job" not in holder:
-                    continue  # written by another program: it stands for no job
+                    continue  # written by another program: it names no job
                 if await self._judge(holder, None) is None:
                     result = await self._connection.keys.delete_one(_just_so(holder))
                     dropped += result.deleted_count
                 else:
-                    # Still in force: look at it again later, behind the others.
+                    # The key is in force: it is judged again later, behind the others.
                     await self._connection.keys.update_one(_just_so(holder), {"$set": {"at": self._now()}})
         return dropped
 
@@ -268,12 +268,12 @@ class DedupeKeys:
         return True
 
     async def _judge(self, holder: Document, session: AsyncClientSession | None) -> Taken | None:
-        """The job that the key belongs to; None when it is not in force any more and may be taken over."""
+        """The job that the key belongs to; None when the key is no longer in force and may be taken over."""
         job = await self._connection.jobs.find_one({"_id": holder["job"]}, {"state": 1}, session=session)
         return _verdict(holder, job, self._now())
 
     async def _judge_many(self, keys: Sequence[str]) -> dict[str, Taken | None]:
-        """The same for many keys at once."""
+        """Judge many keys at once."""
         with self._connection.deadline():
             holders = await self._connection.keys.find_all({"_id": {"$in": list(keys)}})
             ids = [holder["job"] for holder in holders]
@@ -297,7 +297,7 @@ class DedupeKeys:
 
 
 def _just_so(holder: Document) -> dict[str, Any]:
-    """The key as it was judged: for the same job, in the same round."""
+    """The filter for the key as it was judged: for the same job, in the same round."""
     return {"_id": holder["_id"], "job": holder["job"], "round": holder.get("round")}
 
 

@@ -1,7 +1,7 @@
 """Reading jobs, and changing them by hand: get, list, edit, cancel, retry, run now, delete.
 
 Every change carries the job's exact `_id` and the states it is allowed from, and raises `rev`, so that a claim that
-read the job before does not take it unseen.
+read the job before does not take it without the change.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from mainspring.store.reach import both, reached
 from mainspring.store.schema import BUMP, BY_ID, CLAIM, FINISHED_INDEX, LEASE, SCHEDULE, WAITING_BY_QUEUE, WAITING_FOR
 
 _IN_LINE = {"$gt": ["$line", None]}
-# A job that is changed comes to the gates of limits anew.
+# A job that is changed passes the gates of its limits anew.
 _OUT_OF_LINE = {
     "ready": {"$cond": [_IN_LINE, True, "$ready"]},
     "waiting_for": {"$cond": [_IN_LINE, "$$REMOVE", "$waiting_for"]},
     "line": "$$REMOVE",
 }
-# One whose data is changed does so too, and others may be able to run it than before.
+# So does a job whose data is changed; and other workers than before may be able to run it.
 _ON_DATA = {"$or": [_IN_LINE, {"$in": ["$waiting_for.by", [TOO_NEW, NO_KEY]]}]}
 _ANEW = {
     "ready": {"$cond": [_ON_DATA, True, "$ready"]},
@@ -51,11 +51,11 @@ _AGAIN = (FAILED, CANCELLED, COMPLETED)
 # The fields of the last round's outcome, or of that round only.
 _ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst")
 _FRESH = dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE")
-# A job that failed goes on where it was left; one that was done is to be done again.
+# A failed job continues after its last step; a completed job repeats all steps.
 _STEPS_LEFT = {"$cond": [{"$eq": ["$state", COMPLETED]}, "$$REMOVE", "$steps"]}
-# A job that failed for good is not found among the dead letters any more.
+# A retried job is no dead letter any more: the time of its failure is kept.
 _LAST_FAILURE = {"$cond": [{"$eq": ["$state", FAILED]}, "$finished_at", "$last_failure_at"]}
-# The attempt that ended the round was due at what is run_at until now; one that was tried again has noted it itself.
+# The attempt that ended the round was due at the present run_at; an attempt that was retried has its own.
 _ENDED_IT = {
     "$and": [
         {"$eq": ["$$one.token", "$token"]},
@@ -80,7 +80,7 @@ class Jobs:
         self._follow = follow
 
     async def get(self, job_id: DocumentId, scope: Scope = EVERYTHING) -> Document:
-        """The job. One that is out of the scope is missing in every respect."""
+        """The job. A job out of the scope does not exist for the caller."""
         document = await self._connection.jobs.find_one({"_id": job_id, **reached(scope)}, hint=BY_ID)
         if document is None:
             raise JobNotFound(str(job_id))
@@ -123,11 +123,11 @@ class Jobs:
                     left = None if left is None else left - len(documents)
 
     async def get_many(self, ids: Sequence[DocumentId]) -> dict[DocumentId, Document]:
-        """The named jobs, as far as they are there."""
+        """The jobs among these that exist, by id."""
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, hint=BY_ID)
 
     async def count_pending(self, queue: str, most: int) -> int:
-        """How many jobs of a queue are pending, due or not, ready or held; counted up to `most`, along indexes alone.
+        """The number of pending jobs of a queue, due or not, ready or waiting; counted up to `most`, in indexes alone.
 
         A raw insert counts once it has been adopted.
         """
@@ -141,10 +141,10 @@ class Jobs:
         return ready + held
 
     async def cancel(self, job_id: DocumentId, reason: str) -> tuple[Document, bool]:
-        """Cancel a waiting job, or ask the holder of a running one to stop.
+        """Cancel a waiting job, or request that the worker of a running job stops it.
 
-        Returns the document and whether this call has ended the job. One that has ended already stays as it is. It is
-        one statement: between two, a job could go from where the second looks to where the first has looked.
+        Returns the document and whether this call has ended the job. An ended job stays as it is. It is one statement:
+        between two, a job could move from the state that the second matches to the one that the first has missed.
         """
         now = self._connection.clock.expression()
         reason = cut(reason, MAX_MESSAGE)
@@ -180,7 +180,7 @@ class Jobs:
         return await self._changed(job_id, changed, "run_now()", "pending")
 
     async def retry(self, job_id: DocumentId, request: str | None = None) -> Document:
-        """Run an ended job again, as a new round of attempts; its history and its token stay. One on which this very
+        """Run an ended job again, as a new round of attempts; its history and its token stay. A job on which this
         request was carried out before is left as it is."""
         document = await self.get(job_id)
         if request in document.get("requests", ()):
@@ -202,7 +202,7 @@ class Jobs:
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
 
     async def delete(self, job_id: DocumentId) -> None:
-        """Delete a job that does not run, and its dedupe key: a new job must not take its id, and its tokens, over."""
+        """Delete a job that does not run, and its dedupe key: otherwise a new job would take over its id and tokens."""
         key = (await self.get(job_id)).get("dedupe_key")
         deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
         if not deleted.deleted_count:
@@ -227,8 +227,8 @@ class Jobs:
         return await self._move({"_id": job_id, "state": {"$in": list(states)}, **more}, [*stages, edited]) is not None
 
     async def _move(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> Document | None:
-        """Change a job; returns the state that it was in, or None where it does not match. One that another program has
-        moved is brought into step first."""
+        """Change a job; returns the state that it was in, or None where it does not match. A job that another program
+        has changed is brought into step first."""
         change = self._connection.mirror.update(filter, stages)
         before = await self._connection.jobs.find_one_and_update(*change, {"state": 1}, hint=BY_ID)
         if before is None and await self._follow(filter["_id"]):
@@ -250,11 +250,11 @@ def again_stages(now: Any) -> list[dict[str, Any]]:
 
 
 def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The update that changes fields of a waiting job, None removing one; `computed` ones are expressions."""
+    """The update that changes fields of a waiting job; None removes a field, and `computed` fields are expressions."""
     literal: Document = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in fields.items()}
     freed = _OUT_OF_LINE
     if "data" in fields:
-        literal["steps"] = "$$REMOVE"  # what they found out was found out from other data
+        literal["steps"] = "$$REMOVE"  # their results are of other data
         freed = _ANEW
     if "priority" in fields:
         literal |= NOT_AGED

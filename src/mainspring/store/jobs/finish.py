@@ -1,8 +1,8 @@
 """Ending attempts: one write for each way an attempt can end, all fenced, as many as possible in one statement.
 
 Every statement carries the job's id, the token of the claim and the state it expects. Jobs that ended alike end in one
-statement. A job that did not match is read again: it was either written by an earlier try of ours whose reply was lost,
-or its cancellation was requested unnoticed, or the claim is lost.
+statement. A job that did not match is read again: either an earlier write of this worker was applied and its reply was
+lost, or its cancellation was requested unnoticed, or the claim is lost.
 
 An end that the server refuses for good is written in a smaller form (`reduced`) beside its neighbours, which do not
 wait for it.
@@ -66,12 +66,12 @@ _NEXT_STATE = {
 CLAIM_FIELDS = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "log_cut", "ahead", "suspect")
 _ATTEMPTS = 5
 _CHUNK = 500
-# About how many bytes are sent at once: what goes into one statement must stay under 16 MB, and what is sent within one
-# deadline must get through.
+# About how many bytes are sent at once: a statement must stay under 16 MB, and all that is sent within one deadline
+# must get through.
 _SHARE = 8 * 1024 * 1024
 END_REFUSED = "EndRefused"
-"""The type of the error of a job that failed because the server refused to store how its attempt had ended."""
-# A job that was started in time, and comes back undone, is not held to start_within any more.
+"""The type of the error of a job that failed because the server refused to store the end of its attempt."""
+# A job that was started in time and given back is no longer bound by start_within.
 STARTED_ONCE = {"$ifNull": ["$expires_at", "$$REMOVE"]}
 _LET_GO = dict.fromkeys(CLAIM_FIELDS, "$$REMOVE")
 _LOOKED_AT = {"state": 1, "token": 1, "cancel": 1, "result": 1, "attempts": {"$slice": -1}}
@@ -79,7 +79,7 @@ _LOOKED_AT = {"state": 1, "token": 1, "cancel": 1, "result": 1, "attempts": {"$s
 
 @dataclass(slots=True)
 class Finish:
-    """One attempt's end, as it is to be written."""
+    """The end of one attempt, ready to be written."""
 
     id: DocumentId
     token: int
@@ -94,7 +94,7 @@ class Finish:
     name: str = ""
     """The job's name, for the fingerprint of its error."""
     log_cut: int = 0
-    """How many lines of the log came before those that were kept."""
+    """The number of log lines before those that were kept."""
     reduced: bool = False
     """Whether the log, the result, the stack and the earlier attempts are left out."""
 
@@ -106,9 +106,9 @@ class Finishing:
         self._connection = connection
 
     async def finish(self, finishes: Sequence[Finish], *, final: bool = False) -> list[Outcome]:
-        """Write the ends; returns what each really became (`Lost` where the claim was not ours any more).
+        """Write the ends; returns the outcome that each job really has (`Lost` where the claim was lost).
 
-        Raises Unavailable when that cannot be learned now; calling again with the same is always safe. An error that is
+        Raises Unavailable when the outcomes cannot be learned now; repeating the call is always safe. An error that is
         not known to be about a document is raised, too, since it may pass; a `final` call takes it for a refusal.
         """
         became: dict[DocumentId, Outcome] = {}
@@ -139,12 +139,12 @@ class Finishing:
         raise Unavailable(f"{len(todo)} job results could not be confirmed after {_ATTEMPTS} attempts; try again.")
 
     async def _write(self, finishes: Sequence[Finish]) -> int:
-        """Write these ends; returns how many were written by this very call."""
+        """Write these ends; returns how many this call wrote."""
         written = await self._connection.jobs.bulk_write(self._statements(finishes))
         return written.matched_count
 
     async def _look_again(self, finishes: Sequence[Finish], became: dict[DocumentId, Outcome]) -> list[Finish]:
-        """Some statement did not match: learn what each job has become; returns what is still to be written."""
+        """Read each job after a statement did not match, note its outcome, and return the ends still to be written."""
         mirror = self._connection.mirror
         now = await self._connection.jobs.find_dict(
             {"_id": {"$in": [finish.id for finish in finishes]}},
@@ -157,7 +157,7 @@ class Finishing:
             if document is None or (document["token"] != finish.token or document["state"] != RUNNING):
                 became[finish.id] = Lost() if document is None else _found(finish, document)
             elif mirror.out_of_step(document):
-                became[finish.id] = Lost()  # another program has taken it over
+                became[finish.id] = Lost()  # another program has changed the job
             elif document.get("cancel") is not None and not isinstance(finish.ending, Completed):
                 todo.append(replace(finish, ending=Cancelled(cancel_reason(document["cancel"]))))
             else:
@@ -183,7 +183,7 @@ class Finishing:
 
 
 def _shares(finishes: Sequence[Finish]) -> Iterator[list[Finish]]:
-    """These ends in their order, as many at a time as are sent at once."""
+    """These ends in their order, in portions that are each sent at once."""
     share: list[Finish] = []
     size = 0
     for finish in finishes:
@@ -198,7 +198,7 @@ def _shares(finishes: Sequence[Finish]) -> Iterator[list[Finish]]:
 
 
 def _weight(finish: Finish) -> int:
-    """About how many bytes there are of what may be large in an end: the log, in characters, and the result."""
+    """The approximate bytes of the parts of an end that may be large: the log, in characters, and the result."""
     return sum(map(len, finish.log)) + _weight_of(encoded(getattr(finish.ending, "result", None)))
 
 
@@ -209,15 +209,15 @@ def _weight_of(result: Any) -> int:
 
 
 def _raise_unknown(refused: Sequence[tuple[Finish, Exception]]) -> None:
-    """Raise an error that may be the server's and pass: no result is given up for it."""
+    """Raise an error that may be the server's and pass: it must not cost a result."""
     for _, error in refused:
         if not is_about_document(error):
             raise error
 
 
 def _less_of(finish: Finish, reason: str, became: dict[DocumentId, Outcome]) -> Finish | None:
-    """The next smaller form of an end that the server has refused: less of it, then a failure that tells of it, and
-    then none, which is what it becomes."""
+    """The next smaller form of an end that the server has refused: first the reduced end, then a failure with the
+    reason; then None, and the outcome is `Unstorable`."""
     ending = finish.ending
     if isinstance(ending, Failed) and ending.error.type == END_REFUSED:
         became[finish.id] = Unstorable(reason)
@@ -226,13 +226,13 @@ def _less_of(finish: Finish, reason: str, became: dict[DocumentId, Outcome]) -> 
     if less is None:
         told = f"MongoDB refused to store that the job is {ending.outcome}: {reason}"
         less = Failed(JobError(END_REFUSED, told), None)
-    logger.warning("MongoDB refuses the end of job %s as it is, and is given less of it: %s", finish.id, reason)
+    logger.warning("MongoDB refuses the end of job %s; a smaller form of it is written: %s", finish.id, reason)
     log_cut = finish.log_cut + len(finish.log)
     return replace(finish, ending=less, log=(), log_cut=log_cut, progress=None, reduced=True)
 
 
 def _reduced(ending: Outcome, reason: str) -> Outcome | None:
-    """An ending without what may be large in it, and with a note of that; None where there is nothing large in it."""
+    """An ending without its large parts, and with a note of that; None where it has no large part."""
     note = f"MongoDB refused the whole of it ({reason}); the log, the result and earlier attempts were not kept."
     if isinstance(ending, Completed):
         return replace(ending, result=None, note=note)
@@ -257,7 +257,7 @@ def _statement(mirror: Mirror, group: list[Finish], stages: list[dict[str, Any]]
 
 
 def _chunk_statement(mirror: Mirror, chunk: list[Finish], now: Any) -> UpdateMany:
-    """One statement for completions that differ in their results and times: each looks its own up by its id.
+    """One statement for completions that differ in their results and times: the server looks each up by its id.
 
     A statement for each would cost the server three times as much.
     """
@@ -279,7 +279,7 @@ def _chunk_statement(mirror: Mirror, chunk: list[Finish], now: Any) -> UpdateMan
 
 
 def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
-    """The update that ends an attempt in the way its ending says."""
+    """The update that ends an attempt with its outcome."""
     ending = finish.ending
     fields = _ended(ending)
     if isinstance(ending, Snoozed | Released):
@@ -292,7 +292,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
         fields |= {"error": {"$literal": encode_error(ending.error)}, **again_at(now, ending.delay)}
         fields["last_failure_at"] = finish.ended_at
         if ending.error.type == PROCESS_DIED:
-            fields["suspect"] = True  # it has killed a process of its own: it must not be let into a worker again
+            fields["suspect"] = True  # the job has killed its own process: it must not run in a worker's
     else:
         fields["finished_at"] = now
         error = _final_error(ending)
@@ -311,7 +311,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
 
 
 def _ended(ending: Outcome) -> dict[str, Any]:
-    """The fields that every ending sets: the next state, and that no worker holds the job."""
+    """The fields that every ending sets: the next state, and no claim."""
     return {**_LET_GO, "state": _NEXT_STATE[ending.outcome], "rev": {"$add": ["$rev", 1]}}
 
 
@@ -322,7 +322,7 @@ def _key_id(ending: Outcome) -> str | None:
 
 
 def _sealed_with(ending: Outcome) -> dict[str, Any]:
-    """The field that tells which keys a job is encrypted with, where its result is encrypted with one."""
+    """The field that lists the keys of a job, where its result is encrypted."""
     key_id = _key_id(ending)
     return {} if key_id is None else {"sealed": with_key(key_id)}
 
@@ -342,11 +342,11 @@ def _completed(now: Any, result: Any) -> dict[str, Any]:
 
 
 def _given_back(ending: Snoozed | Released, now: Any) -> dict[str, Any]:
-    """A job that goes back to the queue without having used an attempt."""
+    """The fields of a job that goes back to the queue without using an attempt."""
     fields: dict[str, Any] = {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
     if isinstance(ending, Snoozed):
         return fields | again_at(now, ending.delay)
-    fields |= {"ready": True, "suspect": "$suspect"}  # it has not been cleared of suspicion
+    fields |= {"ready": True, "suspect": "$suspect"}  # the job stays a suspect
     return fields | ({"start_by": STARTED_ONCE} if ending.started else {})
 
 
@@ -359,7 +359,7 @@ def _final_error(ending: Outcome) -> Document | None:
 
 
 def as_finished(document: Document, finish: Finish) -> Document:
-    """A claimed document after this ending, as far as it was read: for events, without reading it again."""
+    """A claimed document after this ending, in the fields that were read: for events, without reading it again."""
     ending = finish.ending
     after: Document = {key: value for key, value in document.items() if key not in CLAIM_FIELDS}
     after["state"] = _NEXT_STATE[ending.outcome]
@@ -393,7 +393,7 @@ def as_finished(document: Document, finish: Finish) -> Document:
 
 
 def undecodable_fields(name: Any, reason: str, now: Any, type: str = "Undecodable") -> dict[str, Any]:
-    """The fields of a job that ends because it cannot be decoded, or cannot be run for a reason of that kind."""
+    """The fields of a job that fails because it cannot be decoded, or for a similar reason (`type`)."""
     error = {"type": type, "message": reason}
     return {
         "state": FAILED,
@@ -413,9 +413,9 @@ def again_at(now: Any, delay: float) -> dict[str, Any]:
 
 
 def start_by_of(run_at: Any) -> Any:
-    """The instant after which a job must not be started any more, as an expression; removed when there is none."""
+    """The instant after which a job must not be started, as an expression; removed when there is none."""
     within = {"$add": [run_at, {"$multiply": ["$start_within", 1000]}]}
-    # $min passes over what is missing.
+    # $min ignores missing values.
     limit = {"$min": ["$expires_at", {"$cond": [{"$isNumber": "$start_within"}, within, None]}]}
     return {"$ifNull": [limit, "$$REMOVE"]}
 
@@ -425,7 +425,7 @@ def _attempt_fields(token: int, entry: Any) -> dict[str, Any]:
 
 
 def appended_attempt(entry: Any) -> dict[str, Any]:
-    """The fields that add an entry to the attempts, keeping the last ones and counting what was dropped."""
+    """The fields that add an entry to the attempts, keep the last attempts and count the dropped ones."""
     so_far = {"$ifNull": ["$attempts", []]}
     is_small = {"$lte": [{"$bsonSize": {"attempts": so_far}}, MAX_EARLIER_ATTEMPTS]}
     kept = {"$cond": [is_small, MAX_ATTEMPTS_KEPT - 1, _fitting(so_far)]}
@@ -437,7 +437,7 @@ def appended_attempt(entry: Any) -> dict[str, Any]:
 
 
 def _fitting(attempts: Any) -> dict[str, Any]:
-    """How many of the last attempts fit into the bytes that there are for earlier ones."""
+    """The number of the last attempts that fit into the bytes for earlier attempts."""
     size = {"$add": ["$$value.size", {"$bsonSize": {"attempt": "$$this"}}]}
     fits = {"$lte": ["$$size", MAX_EARLIER_ATTEMPTS]}
     counted = {"size": "$$size", "count": {"$add": ["$$value.count", {"$cond": [fits, 1, 0]}]}}
@@ -448,7 +448,7 @@ def _fitting(attempts: Any) -> dict[str, Any]:
 
 
 def only_attempt(entry: Any) -> dict[str, Any]:
-    """The fields that keep an entry and drop the attempts before it, counting them."""
+    """The fields that keep an entry, drop the attempts before it and count them."""
     cut_before = {"$ifNull": ["$attempts_cut", 0]}
     return {"attempts": [entry], "attempts_cut": {"$add": [cut_before, {"$size": {"$ifNull": ["$attempts", []]}}]}}
 
@@ -472,7 +472,7 @@ def attempt_entry(finish: Finish) -> Document:
 
 
 def _alike(finish: Finish) -> Any:
-    """Equal for attempts whose ends can be written by one statement with the same values."""
+    """A key that is equal for attempts whose ends one statement can write with the same values."""
     ending = finish.ending
     if _plainly_completed(finish) and (finish_result := _comparable(ending)) is not None:
         marker: Any = (finish_result, finish.started_at, finish.ended_at)
@@ -494,17 +494,17 @@ def _comparable(ending: Outcome) -> tuple[type, Any] | None:
 
 
 def _found(finish: Finish, document: Document) -> Outcome:
-    """The outcome of this attempt according to a document that is not held any more."""
+    """The outcome of this attempt according to the document of a job that is no longer claimed by it."""
     if _applied(finish, document):
         return finish.ending
     if document["token"] == finish.token and document["state"] == COMPLETED:
-        # Only its holder can have completed it: in its handler's own transaction, whose commit was not answered.
+        # Only this claim can have completed it: in its handler's own transaction, whose commit was not answered.
         return Committed(document.get("result"))
     return Lost()
 
 
 def _applied(finish: Finish, document: Document) -> bool:
-    """Whether the document is what this very ending makes of it."""
+    """Whether this ending was applied to the document."""
     if document["token"] != finish.token or document["state"] != _NEXT_STATE[finish.ending.outcome]:
         return False
     # A rescue may have led to the same state, and leaves an attempt of its own.

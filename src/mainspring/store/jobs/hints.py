@@ -1,6 +1,6 @@
-"""Hints from a change stream that there may be something to do.
+"""Hints from a change stream that there may be work.
 
-A hint is never the truth: it only wakes a worker up, which then asks the database. When the stream breaks, cannot be
+A hint is never the truth: it only wakes a worker, which then polls the database. When the stream breaks, cannot be
 opened (a standalone server) or falls behind, polling goes on and nothing is lost; the stream is opened anew with a
 pause in between, never with an old resume token.
 """
@@ -22,7 +22,7 @@ _AWAIT_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A job was inserted: in which queue (None: a raw insert that does not say), and due when. Or, with `schedule`, a
+    """A job was inserted, with its queue (None: a raw insert without one) and its due time. Or, with `schedule`, a
     schedule was changed, or with `control`, a pause, limit or breaker."""
 
     id: DocumentId
@@ -44,7 +44,7 @@ class Hints:
         return self._connection.supports_transactions
 
     async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
-        """Hints from now on, until the stream breaks (which raises). `opened` is called when it has begun."""
+        """Hints from now on, until the stream breaks (which raises). `opened` is called when the stream is open."""
         stages: list[dict[str, Any]] = [
             {"$match": {"$or": self._wanted()}},
             {

@@ -3,8 +3,8 @@
 Concurrent calls of one process share a write by group commit: documents that are submitted while an insert is in flight
 go out together in the next one. No delay is added.
 
-Keeps true: an insert is reported as done only when a majority has it. After an ambiguous error the documents are
-looked for by their ids, which are ours alone, and only what is missing is sent again.
+Keeps true: an insert is reported as done only when a majority has it. After an ambiguous error this process looks for
+the documents by their ids, which no other process uses, and sends only the missing ones again.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _ANY_SIZE = 2**24
 
 InsertOutcome = Exception | None
 Stored = Job | Exception
-"""A job's document and whether it is new; or why it is not stored."""
+"""A stored job, or the error that kept it from being stored."""
 Entry = tuple[int, Draft, Document]
-"""One item of a bulk: its place, what was asked for, and the document that it becomes."""
+"""One item of a bulk: its place, its draft, and the document that it becomes."""
 
 
 class Inserts:
@@ -64,7 +64,7 @@ class Inserts:
         self._named = GroupCommit(self._insert_named, CHUNK)
 
     def document(self, draft: Draft, now: datetime | None = None) -> Document:
-        """The document that a draft becomes; `now` saves asking the clock for each of many."""
+        """The document that a draft becomes; with `now`, a bulk reads the clock once."""
         if now is None:
             now = truncate(self._connection.clock.now())
         run_at = now if draft.run_at is None else truncate(draft.run_at)
@@ -94,14 +94,14 @@ class Inserts:
         return document
 
     def _limit_start(self, document: Document, run_at: datetime) -> None:
-        """Where the draft does not limit how late the job may start, the setting does."""
+        """Limit how late the job may start by the setting, where the draft has no limit."""
         within = self._connection.settings.start_within
         if within is not None and "start_within" not in document and "expires_at" not in document:
             document["start_within"] = within
             document["start_by"] = start_by(run_at, None, within)
 
     def _largest(self, draft: Draft) -> int:
-        """How much data a draft may have. Stored data was measured before it was encrypted and grew by that."""
+        """The largest data that a draft may have. Stored data was measured before encryption made it larger."""
         return _ANY_SIZE if isinstance(draft.encrypt, AsStored) else self._connection.settings.max_data
 
     def changes(self, draft: Draft) -> Document:
@@ -110,7 +110,7 @@ class Inserts:
         return {"retry": None, "timeout": None, "tags": None, "expires_at": None, "start_within": None, **document}
 
     async def insert(self, draft: Draft) -> tuple[Document, bool]:
-        """Store one job; returns its document and whether it is new (else it is the one that holds the key)."""
+        """Store one job; returns its document and whether it is new (otherwise it is the job that holds the key)."""
         document = self.document(draft)
         if draft.debounce is not None:
             return await self._debounces.put(draft, document)
@@ -154,10 +154,9 @@ class Inserts:
         return await self._connection.jobs.find_one({"_id": job_id}, session=session)
 
     async def insert_many(self, drafts: Iterable[Item], passage: Admission | None = None) -> list[Stored]:
-        """Store many jobs, with an outcome for each: the job, stored now or before, or what is wrong with it.
+        """Store many jobs, with an outcome for each: the job, stored now or before, or its error.
 
-        Drafts are taken, as the passage lets them, and turned into documents, a chunk at a time, while the chunk
-        before is under way.
+        A chunk of drafts at a time is admitted and turned into documents while the chunks before it are in flight.
         """
         passage = passage or OpenAdmission()
         source = iter(drafts)
@@ -228,7 +227,7 @@ class Inserts:
                 outcomes[index] = error
 
     async def _insert_keyed(self, entries: list[Entry], outcomes: list[Stored]) -> None:
-        """The first item of each key, or of each id that was given, stands for it; the others are the same job."""
+        """Store the first item of each key, or of each id that was given; the other items are the same job."""
         first: dict[str | DocumentId, Entry] = {}
         names = [draft.dedupe_key or document["_id"] for _, draft, document in entries]
         for name, entry in zip(names, entries, strict=True):
@@ -245,7 +244,7 @@ class Inserts:
                 outcomes[index] = same if isinstance(same, Exception) else replace(same, deduplicated=True)
 
     async def _take(self, leaders: list[tuple[Draft, Document]]) -> list[Taken]:
-        """Take the keys of those that have one; the others have an id of their own."""
+        """Take the keys of the jobs that have one; the others have an id of their own."""
         wanted = [self._wanted(draft, document) for draft, document in leaders if draft.dedupe_key is not None]
         taken = iter(await self._keys.take_many(wanted) if wanted else [])
         return [
@@ -253,7 +252,7 @@ class Inserts:
         ]
 
     async def _insert_named(self, named: list[tuple[Document, Taken]]) -> list[tuple[Document, bool] | Exception]:
-        """Insert jobs whose ids or keys others may have given too, at this very moment also."""
+        """Insert jobs whose ids or keys other calls may use too, also at this moment."""
         first: dict[DocumentId, tuple[Document, Taken]] = {}
         for document, taken in named:
             if taken.job not in first or (taken.fresh and not first[taken.job][1].fresh):
@@ -265,7 +264,7 @@ class Inserts:
     async def _insert_taken(
         self, documents: list[Document], taken: list[Taken]
     ) -> list[tuple[Document, bool] | Exception]:
-        """Insert the jobs that their keys stand for; where another process was faster, fetch its job."""
+        """Insert the jobs that their keys name; where another process was faster, read its job."""
         fresh = []
         for document, holder in zip(documents, taken, strict=True):
             document["_id"] = holder.job
@@ -285,8 +284,8 @@ class Inserts:
         ]
 
     async def _take_back(self, documents: list[Document], mine: dict[DocumentId, InsertOutcome]) -> list[DocumentId]:
-        """Take back jobs whose keys were given to others while this process was held up: they leave `mine`, and their
-        documents get the ids of the jobs that the keys stand for, which are returned."""
+        """Delete jobs whose keys went to other jobs while this process was held up: they leave `mine`, and their
+        documents get the ids of the jobs that the keys name, which are returned."""
         keyed = {
             document["dedupe_key"]: document
             for document in documents
@@ -301,7 +300,8 @@ class Inserts:
         return list(held.values())
 
     async def _insert_new(self, documents: list[Document]) -> dict[DocumentId, InsertOutcome]:
-        """Insert documents under ids that others may use too; returns those that are ours, or why they were refused."""
+        """Insert documents under ids that other calls may use too; returns the ids that this call inserted or that the
+        server refused, with the error."""
         mine: dict[DocumentId, InsertOutcome] = {document["_id"]: None for document in documents}
         documents = self._encrypted(documents)
         try:
@@ -358,7 +358,7 @@ class Inserts:
         return outcomes
 
     async def _kept(self, ids: list[DocumentId], until: float) -> set[DocumentId]:
-        """Which of these jobs a majority has."""
+        """The jobs among these that a majority has."""
         majority = self._connection.jobs.with_options(read_concern=ReadConcern("majority"))
         while True:
             try:
@@ -374,7 +374,7 @@ class Inserts:
         return self._cipher.decode(document, deduplicated=True)
 
     def _encrypted(self, documents: list[Document]) -> list[Document]:
-        """Documents as they are stored. Their ids are final now: what is encrypted is bound to them."""
+        """Documents as they are stored. Their ids are final now: encrypted values are bound to them."""
         return [self._cipher.encrypted(document) if "sealed" in document else document for document in documents]
 
     def _wanted(self, draft: Draft, document: Document) -> Wanted:
@@ -383,13 +383,13 @@ class Inserts:
 
 
 def _raise_first(landed: Iterable[asyncio.Task[None]]) -> None:
-    """Let no error of a chunk pass unseen: its items would count as stored."""
+    """Raise the first error of a chunk: otherwise its items would count as stored."""
     for flight in landed:
         flight.result()
 
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
-    """The fields that only some jobs have."""
+    """Add the fields that only some jobs have."""
     for key in ("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key", "parent_id", "seq", "data_v"):
         value = getattr(draft, key)
         if value is not None:
@@ -406,12 +406,12 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
 
 
 def _for_each(outcome: tuple[Document, bool] | Exception, first: bool) -> tuple[Document, bool] | Exception:
-    """The outcome for one of several callers that requested the same job at once: it is new to the first."""
+    """The outcome for one of several callers that requested the same job at once: it is new for the first."""
     return outcome if first or isinstance(outcome, Exception) else (outcome[0], False)
 
 
 def _set_aside(chunk: list[Entry], bursts: list[Entry]) -> list[Entry]:
-    """A chunk without its debounced items, which come last: the order of chunks is open, and theirs counts."""
+    """A chunk without its debounced items, which are stored last: chunks have no order, and these items need one."""
     debounced = [entry for entry in chunk if entry[1].debounce is not None]
     if not debounced:
         return chunk

@@ -30,7 +30,7 @@ from mainspring.store.schema import BY_ID, CANCEL, LEASE
 logger = logging.getLogger("mainspring")
 
 DEFAULT_ATTEMPTS = 3
-# A claim, and what its rescue depends on beside it.
+# The fields of a claim, and the others that its rescue depends on.
 _CLAIM = ("state", "token", "lease_until")
 _DECIDING = ("cancel", "ahead")
 _ATTEMPTS = 5
@@ -47,9 +47,9 @@ class Renewals:
         self._jobs, self._workers = connection.beat_handles()
 
     def renew(self, claims: Sequence[str], ids: Sequence[DocumentId]) -> set[DocumentId]:
-        """Renew all these jobs with one write; returns the ids whose claim is not ours any more.
+        """Renew all these jobs with one write; returns the ids whose claim is lost.
 
-        One whose document the server refuses to change counts as such, and does not cost the others their leases.
+        A job whose document the server refuses to change counts as lost, and does not cost the others their leases.
         """
         try:
             return self._renew(claims, ids)
@@ -77,13 +77,13 @@ class Renewals:
         return set(ids) - kept
 
     def started(self, ids: Sequence[DocumentId], claims: Sequence[str]) -> None:
-        """Note of jobs that were claimed ahead that they have been started."""
+        """Note that these jobs, which were claimed ahead, have been started."""
         held = {"_id": {"$in": list(ids)}, "claim": {"$in": list(claims)}, "state": RUNNING}
         with deadline(self._settings.renew_timeout):
             self._jobs.update_many(held, {"$unset": {"ahead": ""}}, hint=BY_ID)
 
     def completed(self, job_id: DocumentId, token: int) -> bool:
-        """Whether a job was completed under this token: only its holder can have done so."""
+        """Whether a job was completed under this token: only the claim's worker can have done so."""
         with deadline(self._settings.renew_timeout):
             return self._jobs.find_one({"_id": job_id, "token": token, "state": COMPLETED}, {"_id": 1}) is not None
 
@@ -98,9 +98,9 @@ class Renewals:
             return {document["_id"]: (document["token"], cancel_reason(document["cancel"])) for document in asked}
 
     def beat(self, worker: str, facts: dict[str, Any], *, first: bool = False) -> None:
-        """Say that a worker lives, and what it does; renews its hold on the slots that it has of limits.
+        """Store that a worker is alive and these facts about it; this renews the lease of its slots of limits.
 
-        Nothing is held before the `first` beat, which may take as long as any operation.
+        A worker has no slots before the `first` beat, which may take as long as any operation.
         """
         now = self._clock.expression()
         with deadline(self._settings.operation_timeout if first else self._settings.renew_timeout):
@@ -116,7 +116,7 @@ class Renewals:
 
 @dataclass(slots=True)
 class Rescued:
-    """A job that was taken from a holder that is gone, and what became of it."""
+    """A job that was taken from a dead worker, and its next state."""
 
     document: Document
     state: str
@@ -141,7 +141,7 @@ class Rescued:
 
     @property
     def max_attempts(self) -> int | None:
-        """How many attempts its last worker gave it."""
+        """The number of attempts that its last worker allowed."""
         return self.document.get("max_attempts")
 
     def _text(self, field: str) -> str:
@@ -159,9 +159,9 @@ class Rescues:
         self._refused = Refused[DocumentId]()
 
     async def rescue(self, limit: int = 200, held: Container[DocumentId] = ()) -> list[Rescued]:
-        """Give back up to `limit` jobs whose leases have run out. A running job without a lease counts as such.
+        """Give back up to `limit` jobs whose leases have run out. A running job without a lease counts as one of them.
 
-        Raw inserts are left to be adopted first, and the jobs that are `waiting_for` to the caller's own heartbeat.
+        Raw inserts are left to be adopted first, and the jobs in `held` to the caller's own heartbeat.
         """
         now = self._connection.clock.expression()
         grace = int(self._connection.settings.rescue_grace * 1000)
@@ -183,7 +183,7 @@ class Rescues:
                 one = await self._give_back_one(document)
             except MainspringError:
                 raise
-            except Exception as error:  # one that cannot be rescued must not keep the others from it
+            except Exception as error:  # a job that cannot be rescued must not hold up the others
                 self._refused.add(document["_id"])
                 logger.error("Job %s has lost its worker and cannot be given back: %s", document["_id"], brief(error))
             else:
@@ -191,11 +191,11 @@ class Rescues:
         return rescued
 
     async def _give_back_one(self, document: Document) -> Rescued | None:
-        """Give back one job of a claim that is gone; None when the claim, or its lease, is not what was read any more.
+        """Give back one job of a dead worker; None when its claim, or the lease, has changed since it was read.
 
-        The job's next state is decided by the document that was read. A cancellation, or the note that it was started,
-        may be written meanwhile: then it is read and decided again. A job that another program has moved is followed
-        instead.
+        The document as read decides the job's next state. A cancellation, or the note that the job was started, may be
+        written meanwhile: then the job is read and decided again. A job that another program has changed is brought
+        into step instead.
         """
         if await self._mapped.follow_these([document]):
             return None
@@ -216,11 +216,11 @@ class Rescues:
             return await self._update(document, [{"$set": _given_up(document, problem, now)}])
         try:
             return await self._update(document, rescue_stage(document, now))
-        except REFUSED:  # the entry of this attempt may be what makes it too large
+        except REFUSED:  # the entry of this attempt may make the document too large
             return await self._update(document, rescue_stage(document, now, with_entry=False))
 
     async def _update(self, document: Document, stages: list[dict[str, Any]]) -> Document | None:
-        """Change a job that is as it was read; returns what it has become."""
+        """Change a job if it is as it was read; returns the document after the change."""
         return await self._connection.jobs.find_one_and_update(
             *self._connection.mirror.update(_just_as_read(document, *_CLAIM, *_DECIDING), stages),
             after=True,
@@ -247,9 +247,9 @@ def _state_after(document: Document) -> str:
 
 
 def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> list[dict[str, Any]]:
-    """The update that takes a job from a holder that is gone: back to the queue, or to its end.
+    """The update that takes a job from a dead worker: back to the queue, or to its end.
 
-    Without the entry of the attempt, which has its log, the job only counts one more attempt that it does not show.
+    Without the entry of the attempt, which has its log, the job only counts one more attempt that was cut.
     """
     state = _state_after(document)
     message = (
@@ -276,7 +276,7 @@ def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> li
         "error": error,
     }
     if document.get("ahead"):
-        # It is not known to have been started: no attempt is used up, but it is run apart the next time.
+        # The job is not known to have been started: no attempt is used, but it runs in a child process the next time.
         fields |= {"tries": {"$subtract": ["$tries", 1]}, "error": "$error"}
     elif document["tries"] > 0:
         fields |= appended_attempt(entry) if with_entry else _ONE_MORE_CUT
@@ -297,7 +297,7 @@ def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> li
 
 @dataclass(frozen=True, slots=True)
 class ProgressUpdate:
-    """News of a running job: its progress, where it has moved; new lines of its log, and how many were cut."""
+    """An update of a running job: its progress, where it has changed; new lines of its log, and how many were cut."""
 
     id: DocumentId
     token: int
@@ -307,13 +307,13 @@ class ProgressUpdate:
 
 
 class ProgressUpdates:
-    """The store's verb for progress and log lines of running jobs, which are flushed now and then."""
+    """The store's verb for progress and log lines of running jobs, which are flushed periodically."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def write(self, notes: Sequence[ProgressUpdate], keep: int) -> None:
-        """Store the news of each job, fenced; a job whose claim is lost is passed over."""
+        """Store the update of each job, fenced; a job whose claim is lost is skipped."""
         statements = []
         for note in notes:
             update: dict[str, Any] = {}
@@ -329,4 +329,4 @@ class ProgressUpdates:
             try:
                 await self._connection.jobs.bulk_write(statements)
             except BulkWriteError:
-                pass  # the end of the attempt carries all of it anyway
+                pass  # the end of the attempt stores the progress and the whole log again

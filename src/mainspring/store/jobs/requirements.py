@@ -1,8 +1,8 @@
-"""What a worker must have to run a job: a handler for its name, one of a version that its data was written for, and the
-keys that it is encrypted with.
+"""The requirements of a job on its worker: a handler for its name, of the version that its data was written for or a
+later one, and the keys that it is encrypted with.
 
-A `Requirement` is one such thing that a worker has found missing. Each kind tells which jobs have it (`where`), which
-worker meets it (`met_by`), and what the jobs' `waiting_for` says while no worker does. `Triage` in
+A `Requirement` is one of these that a worker has found missing. Each kind tells which jobs have it (`where`), which
+worker meets it (`met_by`), and the `waiting_for` of the jobs while no worker does. `Triage` in
 `engine/claim/triage.py` does the rest, the same for all kinds.
 """
 
@@ -19,10 +19,10 @@ from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 
 
 class Requirement(Protocol):
-    """One thing that a worker does not have; equal for all jobs that need the same."""
+    """One thing that a worker lacks; equal for all jobs that need it."""
 
     by: ClassVar[str]
-    """What their `waiting_for` says that they are held by."""
+    """The `by` in the `waiting_for` of these jobs."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Requirement(Protocol):
 
     @property
     def what(self) -> str:
-        """What is missing, in words."""
+        """The missing thing, in words."""
         ...
 
     def met_by(self, peer: WorkerStatus, queue: str) -> bool:
@@ -44,7 +44,7 @@ class Requirement(Protocol):
         ...
 
     def note(self, queue: str) -> str:
-        """Why such a job waits, when no worker of its queue could run it."""
+        """The reason why such a job waits, when no worker of its queue could run it."""
         ...
 
     def __hash__(self) -> int: ...
@@ -141,7 +141,7 @@ def any_of(requirements: Sequence[Requirement]) -> Document:
 
 
 def none_of(requirements: Sequence[Requirement], names: Sequence[str] | None) -> Document:
-    """The filter of the jobs that need none of these, where `names` are all that have a handler; None: any name has."""
+    """The filter of the jobs that need none of these, where `names` have a handler; None: every name has."""
     filter: Document = {}
     if names is not None and any(isinstance(one, MissingHandler) for one in requirements):
         filter["name"] = {"$in": list(names)}

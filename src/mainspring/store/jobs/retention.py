@@ -1,6 +1,6 @@
-"""Deleting finished jobs: finding those that have been kept long enough, and the one statement that deletes them.
+"""Deleting finished jobs: finding the jobs that have been kept long enough, and the one statement that deletes them.
 
-Called by the pruner, and by redrives that discard dead letters. Keeps true: a job is deleted only as it was read. One
+Called by the pruner, and by redrives that discard dead letters. Keeps true: a job is deleted only as it was read. A job
 that was run again since then has another `rev`, and stays. Every verb does a bounded piece of work along an index.
 """
 
@@ -26,7 +26,8 @@ from mainspring.store.schema import (
     RETENTION_INDEXES,
 )
 
-# A process that was held up may still make the job of a firing that others made long ago: its id must be taken then.
+# A process that was held up may insert the job of a firing that another process inserted long ago: its id must still
+# exist then.
 _FIRING_KEPT = timedelta(minutes=10)
 _TICK = timedelta(milliseconds=1)
 _NEEDED = ("state", "name", "queue", "finished_at", "rev", "dedupe_until", "schedule_id", "v", "mapped")
@@ -34,13 +35,13 @@ _NEEDED = ("state", "name", "queue", "finished_at", "rev", "dedupe_until", "sche
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where the end of a share is: what ended up to `through` goes, but for those at that very instant to be spared."""
+    """The end of a share: jobs that ended up to `through` are deleted, except the `spared` jobs of that instant."""
 
     through: datetime
     spared: frozenset[DocumentId] = field(default_factory=frozenset)
 
     def spares(self, document: Document) -> bool:
-        """Whether a finished job of the share is kept all the same."""
+        """Whether a finished job of the share is spared."""
         return document["finished_at"] == self.through and document["_id"] in self.spared
 
 
@@ -52,8 +53,8 @@ class Removal:
         self._made: set[str] = set()
 
     async def make_indexes(self, shares: Sequence[Share]) -> None:
-        """Make the indexes that these shares need and others do without. It may take long where many jobs are stored:
-        there is no deadline."""
+        """Create the indexes that only these shares need. It may take long where many jobs are stored: there is no
+        deadline."""
         wanted = {_index(share) for share in shares} - {FINISHED_INDEX} - self._made
         missing = [index for index in RETENTION_INDEXES if index.document["name"] in wanted]
         if missing:
@@ -61,16 +62,16 @@ class Removal:
             self._made |= wanted
 
     def forget_indexes(self) -> None:
-        """Make sure of the indexes again: they may have been dropped."""
+        """Let the next call create the indexes again: they may have been dropped."""
         self._made.clear()
 
     async def cut(self, share: Share, retention: Retention) -> Cut | None:
-        """Where the share ends now; None when nothing of it is superfluous."""
+        """The end of the share now; None when no job of it is to be deleted."""
         cuts = [self._cut_by_age(share), await self._cut_by_count(share, retention)]
         return max((cut for cut in cuts if cut is not None), key=lambda cut: cut.through, default=None)
 
     async def read(self, share: Share, since: datetime | None, through: datetime, limit: int) -> list[Document]:
-        """Finished jobs of the share's scope, the oldest first; only what is needed to judge and to delete them."""
+        """Finished jobs of the share's scope, the oldest first; only the fields needed to judge and to delete them."""
         span: Document = {"$lte": through} if since is None else {"$gte": since, "$lte": through}
         return await self._connection.jobs.find_all(
             {**share.scope, "state": share.state, "finished_at": span},
@@ -81,10 +82,10 @@ class Removal:
         )
 
     def may_go(self, document: Document) -> bool:
-        """Whether nothing but its share keeps a job: a dedupe window that lasts, for a second `schedule()` returns it;
-        or a firing so young that another process may still be about to make its job. A document without a layout is no
-        job of ours, whatever its fields are called, and one that was adopted through a field map is another
-        program's."""
+        """Whether nothing but its share keeps a job. A dedupe window in force keeps it, since a second `schedule()`
+        returns it; so does a firing so recent that another process may still insert its job. A document without a
+        layout is no job of Mainspring's, whatever its fields are called, and a job that was adopted through a field map
+        belongs to another program."""
         if document.get("v") is None or "mapped" in document:
             return False
         now = self._connection.clock.now()
@@ -94,14 +95,14 @@ class Removal:
         return document.get("schedule_id") is None or ended < now - _FIRING_KEPT
 
     async def load(self, documents: Sequence[Document]) -> list[Document]:
-        """The whole of these jobs, as far as they are finished still."""
+        """The whole documents of these jobs, unless they are no longer finished."""
         ids = [document["_id"] for document in documents]
         return await self._connection.jobs.find_all({"_id": {"$in": ids}, "state": {"$in": list(FINISHED)}}, hint=BY_ID)
 
     async def remove(self, documents: Sequence[Document]) -> int:
         """Delete these finished jobs, each only if it is as it was read; `state` and `rev` are enough of it.
 
-        Returns how many were deleted. After an error some may have been; calling again with the same is safe.
+        Returns how many were deleted. After an error some may have been; repeating the call is safe.
         """
         statements = [DeleteMany({"_id": {"$in": ids}, **as_read}, hint=BY_ID) for as_read, ids in _alike(documents)]
         if not statements:
@@ -115,7 +116,7 @@ class Removal:
         return Cut(truncate(self._connection.clock.now() - timedelta(seconds=share.age)) - _TICK)
 
     async def _cut_by_count(self, share: Share, retention: Retention) -> Cut | None:
-        """The end of the newest so many. Jobs that ended in the same millisecond count by their ids."""
+        """The end of a share by count. Jobs that ended in the same millisecond count by their ids."""
         if share.count is None:
             return None
         ours: Document = {**share.scope, "state": share.state}
@@ -144,8 +145,7 @@ def _index(share: Share) -> str:
 
 
 def _alike(documents: Sequence[Document]) -> list[tuple[Document, list[DocumentId]]]:
-    """The state and revision that a document must still have when it is deleted, with the ids of all that share
-    them."""
+    """Groups of jobs: the state and revision that they must still have when they are deleted, and their ids."""
     groups: dict[tuple[str, str], tuple[Document, list[DocumentId]]] = {}
     for document in documents:
         state, rev = document["state"], document.get("rev")

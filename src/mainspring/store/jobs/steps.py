@@ -1,7 +1,7 @@
 """Keeping the results of a handler's finished steps on its job.
 
-Keeps true: a step is kept only by the holder of the claim, and once this returns a majority has it. Writing the same
-step again, after an error that left it open whether it was written, replaces it: one write is enough to know.
+Keeps true: only the worker that holds the claim stores a step, and once `keep` returns a majority has it. Writing the
+same step again, after an error that left it open whether it was written, replaces it: no read is needed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class StoredSteps:
     async def keep(
         self, job_id: DocumentId, token: int, name: str, attempt: int, result: Any, key_id: str | None = None
     ) -> Document | None:
-        """Keep a step's result; returns its entry, or None when the claim is not ours any more.
+        """Keep a step's result; returns its entry, or None when the claim is lost.
 
-        `key_id` names the key that the result is encrypted with, where it is. Raises StepError where the server refuses
+        `key_id` names the key that the result is encrypted with, if it is. Raises StepError where the server refuses
         it: the next attempt would run the step again, to the same end.
         """
         sealed = {} if key_id is None else {"sealed": with_key(key_id)}

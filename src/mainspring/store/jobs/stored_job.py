@@ -21,14 +21,14 @@ from mainspring.store.connection import Document
 
 
 class StoredJob:
-    """One job, as it is stored or as its handler is shown it."""
+    """One job, as it is stored or as its handler sees it."""
 
     __slots__ = ("document",)
 
     def __init__(self, document: Document) -> None:
         self.document = document
 
-    # -- what every job has ----------------------------------------------------------------------------------------
+    # -- fields of every job ---------------------------------------------------------------------------------------
 
     @property
     def id(self) -> DocumentId:
@@ -66,7 +66,7 @@ class StoredJob:
 
     @property
     def tries(self) -> int:
-        """Which attempt this is, from 1 on, once the job is claimed."""
+        """The number of this attempt, from 1 on, once the job is claimed."""
         tries: int = self.document["tries"]
         return tries
 
@@ -117,7 +117,7 @@ class StoredJob:
     def scheduled_for(self) -> datetime | None:
         return self.document.get("scheduled_for")
 
-    # -- where it waits, and how it was claimed --------------------------------------------------------------------
+    # -- its wait list and its claim -------------------------------------------------------------------------------
 
     @property
     def line(self) -> str | None:
@@ -160,41 +160,41 @@ class StoredJob:
         return finished_at
 
     def overdue(self, now: datetime) -> bool:
-        """Whether it may not be started any more."""
+        """Whether the time by which it may be started is over."""
         start_by = self.document.get("start_by")
         return start_by is not None and start_by < now
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be decoded, if it cannot."""
+        """The reason why it cannot be decoded, if there is one."""
         return undecodable(self.document)
 
-    # -- as others see it ------------------------------------------------------------------------------------------
+    # -- views for callbacks, handlers and logs --------------------------------------------------------------------
 
     def decode(self, **fields: Any) -> Job:
-        """The job as callbacks are given it, with fields that have become known since it was read."""
+        """The job as callbacks receive it, with fields that have become known since it was read."""
         return decode_job({**self.document, **fields} if fields else self.document)
 
     def shown_with(self, data: Mapping[str, Any], steps: Sequence[Document] | None = None) -> StoredJob:
-        """The same job with other data than what is stored, and with other results of its steps."""
+        """The same job with other data than the stored data, and with other results of its steps."""
         document = {**self.document, "data": data}
         if steps is not None:
             document["steps"] = steps
         return StoredJob(document)
 
     def begin_steps(self) -> list[Document]:
-        """Its steps, as a list to which those that are run now are added."""
+        """Its steps, as a list to which the steps of this attempt are added."""
         steps = self.document["steps"] = list(self.steps)
         return steps
 
     def add_step(self, entry: Document) -> None:
-        """A further step of it is stored."""
+        """Add a step that has been stored."""
         self.document["steps"] = [*self.steps, entry]
         if not self.key_ids and (key_ids := key_ids_in([entry])):
             self.document["sealed"] = sorted(key_ids)
 
     def log_fields(self, worker: str | None) -> dict[str, Any]:
-        """The fields of a log record about it. It may be a document that is no proper job."""
+        """The fields of a log record about it. The document may be no proper job."""
         document = self.document
         return {
             "job_id": str(document["_id"]),

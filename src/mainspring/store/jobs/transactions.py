@@ -1,6 +1,6 @@
 """Transactions: a caller's own, and the one in which a handler's writes and its job's completion commit together.
 
-In the second kind the job's document is written last, with the fence in its filter, so that a holder that has lost its
+In the second kind the job's document is written last, with the fence in its filter, so that a worker that has lost its
 claim commits nothing, and so that a worker that dies inside a transaction has not locked its job's document.
 """
 
@@ -39,24 +39,24 @@ class Transaction:
         self.db = db
         self.result: Any = None
         self.completion: Outcome | None = None
-        """How the job has ended that the transaction was to complete."""
+        """The outcome of the job that the transaction completes."""
         self._news: list[Callable[[], None]] = []
 
     def on_commit(self, tell: Callable[[], None]) -> None:
-        """Call this once the transaction has committed, and never if it does not."""
+        """Register a function to call once the transaction has committed, and never if it does not."""
         self._news.append(tell)
 
     def tell(self) -> None:
-        """It has committed: tell of what it has brought."""
+        """Call the registered functions: the transaction has committed."""
         news, self._news = self._news, []
         for tell in news:
             tell()
 
 
 class Reruns:
-    """When a transaction is run again: at once at first, then with growing pauses, until its time is over.
+    """The reruns of a transaction: at once at first, then with exponential backoff, until its time is over.
 
-    The pauses are spread, so that transactions that have met do not meet again.
+    The pauses have jitter, so that transactions that have conflicted do not conflict again.
     """
 
     def __init__(self, limit: float) -> None:
@@ -66,11 +66,11 @@ class Reruns:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """The seconds that are left."""
         return max(0.0, self._until - monotonic())
 
     def pause_after(self, error: Exception) -> float:
-        """Seconds to wait before the next run; raises what is to be raised where there is none."""
+        """The seconds to wait before the next run; raises the final error where there is none."""
         if _is_unknown(error):
             raise Unavailable(
                 f"Whether the transaction has committed could not be learned within {self._limit:g} s; look for what "
@@ -106,7 +106,7 @@ class Transactions:
         self._open: dict[int, Transaction] = {}
 
     def check_session(self, session: Any) -> AsyncClientSession:
-        """A session that schedules jobs must be one of the scheduler's own client, and in a transaction."""
+        """Refuse a session that is not of the scheduler's own client, or not in a transaction."""
         self.check_supported("session=")
         if not isinstance(session, AsyncClientSession) or session.client is not self._connection.client:
             raise ConfigurationError(
@@ -125,14 +125,14 @@ class Transactions:
         return session
 
     def of(self, session: AsyncClientSession) -> Transaction | None:
-        """The transaction that was opened here for a session; None when it is the caller's own."""
+        """The transaction that `open` began for a session; None when it is the caller's own."""
         return self._open.get(id(session))
 
     @asynccontextmanager
     async def open(self, patience: float | None = None) -> AsyncIterator[Transaction]:
         """A transaction that commits when the block ends and aborts when it raises.
 
-        `patience` is for how long to ask for the outcome of a commit while it is not known.
+        `patience` is how long the commit is repeated while its outcome is unknown.
         """
         self.check_supported("transaction()")
         async with self._connection.client.start_session() as session:
@@ -150,7 +150,7 @@ class Transactions:
 
     @asynccontextmanager
     async def completing(self, finish_of: Callable[[Transaction], Finish]) -> AsyncIterator[Transaction]:
-        """A transaction whose last write is the completion of a job, as `finish_of` has it at the end of the block."""
+        """A transaction whose last write completes a job, with the `Finish` of `finish_of` at the end of the block."""
         finish: Finish | None = None
         transaction: Transaction | None = None
         try:
@@ -159,7 +159,7 @@ class Transactions:
                 finish = finish_of(transaction)
                 await self.complete_in(transaction, finish)
         except Exception as error:
-            # The outcome of the commit may be unknown; the job's document tells it.
+            # The outcome of the commit may be unknown; the job's document shows it.
             if finish is None or is_transient(error) or isinstance(error, ClaimLost):
                 raise
             if not await self.completed(finish):
@@ -170,7 +170,8 @@ class Transactions:
         transaction.completion = finish.ending
 
     async def complete_in(self, transaction: Transaction, finish: Finish) -> None:
-        """Write the job's completion as the transaction's last write; raises ClaimLost when it is not ours to end."""
+        """Write the job's completion as the transaction's last write; raises ClaimLost when the claim is lost or the
+        job's cancellation was requested."""
         written = await self._connection.jobs.update_one(
             *self._connection.mirror.update(
                 {"_id": finish.id, "state": RUNNING, "token": finish.token, "cancel": None},
@@ -187,7 +188,7 @@ class Transactions:
         return document is not None and document["state"] == COMPLETED and document["token"] == finish.token
 
     def check_supported(self, what: str) -> None:
-        """Refuse what a server without transactions cannot do."""
+        """Refuse a feature that needs transactions, where the server has none."""
         if not self._connection.supports_transactions:
             raise UnsupportedServer(
                 f"{what} needs transactions, which a standalone MongoDB does not have; start it as a replica set "
@@ -200,10 +201,10 @@ class Transactions:
                 with pymongo.timeout(self._connection.settings.operation_timeout):
                     await session.abort_transaction()
             except PyMongoError:
-                pass  # the server gives it up by itself
+                pass  # the server aborts it by itself
 
     async def _commit(self, session: AsyncClientSession, patience: float) -> None:
-        """Commit, asking again while the outcome is unknown, as the driver's rules want it."""
+        """Commit, and repeat the commit while its outcome is unknown, as the driver's specification demands."""
         until = monotonic() + patience
         while True:
             try:

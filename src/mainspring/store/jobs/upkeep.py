@@ -1,7 +1,7 @@
 """The slow, shared work on the jobs collection: adopting raw inserts, holding and releasing jobs that no worker can
 run, and expiring jobs that were not started in time.
 
-Each verb does one bounded pass, is safe when several workers do it at once, and returns what it did.
+Each verb does one bounded pass, is safe when several workers call it at once, and returns the jobs that it changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_
 
 logger = logging.getLogger("mainspring")
 
-# Why a job that no worker can run is held.
+# The reasons why a job that no worker can run is held.
 NO_HANDLER, TOO_NEW, NO_KEY = "handler", "version", "key"
 
 _BATCH = 1000
@@ -52,7 +52,7 @@ _RELEASE = [
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A raw insert, what it must still be when it is adopted, and the update that does it."""
+    """A raw insert, the filter that it must still match when it is adopted, and the update that adopts it."""
 
     document: Document
     as_read: dict[str, Any]
@@ -72,9 +72,9 @@ class Upkeep:
         self._refused = Refused[DocumentId]()
 
     async def adopt(self, limit: int = 500) -> tuple[int, list[Document]]:
-        """Give raw inserts that are jobs the fields they lack; one with a wrong field fails, saying why.
+        """Add the missing fields to raw inserts that are jobs; a job with a wrong field fails, with the reason.
 
-        Documents that are no jobs are left alone. Returns how many jobs there were, and those that failed.
+        Documents that are no jobs are left alone. Returns the number of jobs, and those that failed.
         """
         found = await self._connection.jobs.find_all({**RAW_JOBS, **self._refused.filter}, hint=RAW, limit=limit)
         adoptions = [Adoption(document, {"v": None}, self._adoption(document)) for document in found]
@@ -97,7 +97,7 @@ class Upkeep:
         return await self._connection.jobs.find_all(unadopted, hint=mapped_inserts_index(map), limit=limit)
 
     def _mapped_adoption(self, document: Document) -> Adoption:
-        """How a document in another program's fields is adopted, unless that program has changed it meanwhile."""
+        """The adoption of a document in another program's fields, unless that program has changed it meanwhile."""
         mirror = self._connection.mirror
         assert mirror.map is not None
         ours, stage = translated(mirror.map, document)
@@ -105,12 +105,12 @@ class Upkeep:
         return Adoption(document, {**as_read(mirror.map, document), "v": None}, stages)
 
     def _pass_over(self, job_id: DocumentId, lament: str, error: Exception) -> None:
-        """Leave out a job that the server refuses to change for a while, so that the others are not held up."""
+        """Leave out a job that the server refuses to change, for a while, so that it does not hold up the others."""
         logger.error("Job %s %s: %s", job_id, lament, brief(error))
         self._refused.add(job_id)
 
     async def fail_undecodable(self, document: Document, reason: str) -> bool:
-        """End a pending job that cannot be decoded; it is kept, and says why."""
+        """Fail a pending job that cannot be decoded; it is kept, with the reason."""
         fields = undecodable_fields(document.get("name"), reason, self._connection.clock.expression())
         try:
             result = await self._connection.jobs.update_one(
@@ -124,7 +124,7 @@ class Upkeep:
         return result.matched_count == 1
 
     async def hold(self, ids: Sequence[DocumentId], by: str, note: str) -> int:
-        """Take ready jobs out of the claim's index, and others off their wait lists, and note why."""
+        """Take ready jobs out of the claim's index, and other jobs off their wait lists, and note the reason."""
         held = {"by": by, "note": {"$literal": note}, "since": self._connection.clock.expression()}
         return await self._change(
             ids,
@@ -134,7 +134,7 @@ class Upkeep:
         )
 
     async def release(self, by: str, where: Document | None = None) -> int:
-        """Put jobs that were held for this reason back into the claim's index, all or some of them."""
+        """Put jobs that were held for this reason back into the claim's index; with `where`, only matching jobs."""
         held = {**(where or {}), "waiting_for.by": by}
         try:
             return (await self._connection.jobs.update_many(held, _RELEASE, hint=WAITING_FOR)).modified_count
@@ -142,14 +142,15 @@ class Upkeep:
             return await self._release_by_ids(held)
 
     async def release_handled(self, names: Sequence[str] | None) -> int:
-        """Release jobs that were held for want of a handler, where there is one for these names; None: for any."""
+        """Release jobs of these names that were held for want of a handler; None: of any name."""
         return await self.release(NO_HANDLER, None if names is None else {"name": {"$in": list(names)}})
 
     async def release_versions(self, versions: Mapping[int, Sequence[str]]) -> int:
-        """Release jobs that were held for want of a newer handler, where there are such for names, by their version."""
+        """Release jobs that were held for want of a newer handler, where their data is no newer than the version that
+        their name has here."""
         released = 0
         for version, names in versions.items():
-            # An edit may have changed the data since: a job without a version, or with an earlier one, can run, too.
+            # An edit may have changed the data since: a job without a version, or with an earlier one, can run too.
             fit = {"name": {"$in": list(names)}, "data_v": {"$not": {"$gt": version}}}
             released += await self.release(TOO_NEW, fit)
         return released
@@ -161,7 +162,7 @@ class Upkeep:
     async def release_opened(
         self, key_ids: Sequence[str], names: Sequence[str] | None, queues: Sequence[str] | None
     ) -> int:
-        """Release jobs of these names and queues that were held for want of a key, where these are all they need."""
+        """Release jobs of these names and queues that were held for want of a key, and that need only these keys."""
         fit: Document = {"sealed": {"$not": {"$elemMatch": {"$nin": list(key_ids)}}}}
         if names is not None:
             fit["name"] = {"$in": list(names)}
@@ -170,7 +171,7 @@ class Upkeep:
         return await self.release(NO_KEY, fit)
 
     async def _release_by_ids(self, held: Document) -> int:
-        """The same where one of them cannot be changed and ends the statement for those behind it."""
+        """Release held jobs by their ids: a job that cannot be changed ends one statement for all jobs behind it."""
         released = 0
         while True:
             wanted = {"$and": [held, self._refused.filter]}
@@ -180,13 +181,13 @@ class Upkeep:
                 return released
 
     async def release_these(self, ids: Sequence[DocumentId]) -> int:
-        """Put these jobs back into the claim's index, whatever they were held for."""
+        """Put these jobs back into the claim's index, for whatever reason they were held."""
         return await self._change(ids, {"waiting_for": {"$exists": True}}, _RELEASE, "cannot be released")
 
     async def _change(
         self, ids: Sequence[DocumentId], where: Document, stages: list[dict[str, Any]], lament: str
     ) -> int:
-        """Change those of these jobs for which something is true; returns how many."""
+        """Change the jobs among these that match a filter; returns how many."""
         changed = 0
 
         async def change(some: Sequence[DocumentId]) -> None:
@@ -209,8 +210,8 @@ class Upkeep:
         return await self.expire_these(found)
 
     async def expire_these(self, documents: Sequence[Document]) -> list[DocumentId]:
-        """End those of these pending jobs that are late and as they were read, many with one statement; returns the
-        ids of those that have ended so. Two workers that do it at once may both return the same ones."""
+        """End the pending jobs among these that are late and as they were read, many with one statement; returns the
+        ids of the expired jobs. Two workers that expire jobs at once may both return the same ids."""
         now = self._connection.clock.expression()
         matched = 0
 
@@ -269,7 +270,7 @@ class Upkeep:
 
 
 def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[UpdateMany]:
-    """The statements that end late jobs, one for all that have the same `rev`."""
+    """The statements that end late jobs, one for all jobs with the same `rev`."""
     alike: dict[Any, list[DocumentId]] = defaultdict(list)
     for document in documents:
         alike[document["rev"]].append(document["_id"])
@@ -282,7 +283,7 @@ def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[Upd
 
 
 def _or(field: str, kind: str, otherwise: Any) -> dict[str, Any]:
-    """A field, or something else where it is not of this kind."""
+    """An expression: a field, or `otherwise` where it is not of this type."""
     return {"$cond": [{"$eq": [{"$type": field}, kind]}, field, otherwise]}
 
 

@@ -1,6 +1,6 @@
-"""Breakers, and what they have counted.
+"""Circuit breakers and the attempts that they have counted.
 
-A breaker's states are moved by computing updates that compare the state they start from, on the server's clock: however
+A transition is a compare-and-set on the state that it starts from, computed on the server and by its clock: however
 many workers count and look at once, each transition happens once, and the worker that made it learns so by its
 `change_id`. Only a transition sets `told`, which wakes the workers that listen; counting does not.
 """
@@ -21,15 +21,15 @@ from mainspring.store.schema import BY_ID
 
 _PARTS = 10
 _OPEN_FOR = 30.0
-# Keys may have any number of values: a closed breaker of one that nothing is counted for any more is forgotten after
-# this.
+# Keys may have any number of values, so a closed breaker of one value is deleted when no attempt was counted for it in
+# this many seconds.
 _KEPT = 600.0
 _NO_COUNTS: Document = {"counts": [], "good": 0, "bad": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A breaker after a verb, and whether that very call has changed its state."""
+    """A breaker after a call, and whether this call changed its state."""
 
     status: BreakerStatus
     moved: bool
@@ -42,7 +42,7 @@ class Breakers:
         self._connection = connection
 
     async def count(self, target: Target, rule: Breaker, good: int, bad: int) -> Moved:
-        """Add attempts to a breaker's window, and open it if there were too many bad ones in it."""
+        """Add attempts to a breaker's window, and open the breaker if too many attempts in the window failed."""
         change_id = secrets.token_hex(6)
         stages = _counting(target, rule, good, bad, self._connection.clock.expression(), change_id)
         return _moved(target, await self._update(control_id(BREAKER, target), {}, stages, upsert=True), change_id)
@@ -54,7 +54,7 @@ class Breakers:
         return await self._move(target, over, _into(HALF_OPEN, now, change_id), change_id)
 
     async def judge(self, target: Target, good: bool) -> Moved:
-        """A probe has ended: close the breaker, or open it again."""
+        """Close the breaker after a good probe, or open it again after a bad one."""
         now, change_id = self._connection.clock.expression(), secrets.token_hex(6)
         if good:
             fields = _into(CLOSED, now, change_id) | _NO_COUNTS | _by("", None)
@@ -74,14 +74,14 @@ class Breakers:
         return await self._move(target, {}, fields, change_id, upsert=True)
 
     async def close_breaker(self, target: Target, reason: str, actor: str | None) -> Moved:
-        """Close a breaker by hand; it begins to count anew. One that is closed already stays as it is."""
+        """Close a breaker by hand; it begins to count anew. A closed breaker stays as it is."""
         now, change_id = self._connection.clock.expression(), secrets.token_hex(6)
         fields = _into(CLOSED, now, change_id) | _NO_COUNTS | _by(reason, actor)
         moved = await self._move(target, {"state": {"$in": [OPEN, HALF_OPEN]}}, fields, change_id)
         return moved if moved.moved else Moved(await self._status(target), moved=False)
 
     async def forget(self, limit: int) -> int:
-        """Delete closed breakers of single values that nothing was counted for in a long time; returns how many."""
+        """Delete closed breakers of single values without attempts for a long time; returns how many."""
         now = self._connection.clock.expression()
         one_of_many = [{"key": {"$exists": True}}, {"queue": {"$exists": True}}]
         closed: Document = {"kind": BREAKER, "state": CLOSED, "$or": one_of_many}
@@ -113,7 +113,7 @@ class Breakers:
                     after=True,
                 )
             except DuplicateKeyError:
-                continue  # two made the same one at once: now it is there
+                continue  # another process inserted the control at the same time
 
 
 def control_id(kind: str, target: Target) -> str:
@@ -166,7 +166,7 @@ def _by(reason: str, actor: str | None) -> Document:
 
 
 def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Any, change_id: str) -> list[Document]:
-    """Add to the counts, and open the breaker if they are bad.
+    """Add to the counts, and open the breaker if too many attempts failed.
 
     An attempt that ends while the breaker is not closed was started before it opened, and does not count.
     """
@@ -200,12 +200,12 @@ def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Any, chan
 
 
 def _kept(rule: Breaker) -> int:
-    """For how many milliseconds counts are kept after the last attempt."""
+    """The milliseconds for which counts are kept after the last attempt."""
     return int(max(rule.window, _KEPT) * 1000)
 
 
 def _counts(step: int, good: int, bad: int, now: Any) -> Document:
-    """The counts of the window, kept in parts of a tenth of it, with these added to the part that is now."""
+    """The counts of the window, kept in parts of a tenth of it, with these attempts added to the current part."""
     part = {"$toLong": {"$floor": {"$divide": [{"$toLong": now}, step]}}}
     known = {"$cond": [{"$eq": ["$step", step]}, {"$ifNull": ["$counts", []]}, []]}
     before = {"$filter": {"input": "$$known", "cond": {"$eq": ["$$this.part", "$$part"]}}}

@@ -1,7 +1,7 @@
 """Stored controls: pauses, and limits set at run time; breakers are in `store/limits/breakers.py`.
 
-One document each, under an id that says what it is for, so that there is never more than one. Every change sets
-`told`, which wakes the workers that listen.
+Each control is one document whose id names its kind and target, so that a target never has two of a kind. Every change
+sets `told`, which wakes the workers that listen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Controls(Breakers):
     """The store's verbs for controls, breakers included."""
 
     async def find(self) -> list[Document]:
-        """All controls, without what breakers have counted in detail."""
+        """All controls, without the detailed counts of breakers."""
         return await self._connection.controls.find_all({}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
 
     async def find_in_force(self) -> list[Document]:
@@ -45,19 +45,19 @@ class Controls(Breakers):
         )
 
     async def put_pause(self, target: Target, reason: str, actor: str | None) -> Paused:
-        """Pause something; a pause that is there already is replaced."""
+        """Pause a target; an existing pause is replaced."""
         fields: Document = {"kind": PAUSE, "scope": target.scope, "target": target.target}
         if target.key is not None:
             fields |= {"key": target.key, "value": target.value}
         return decode_pause(await self._put(control_id(PAUSE, target), fields, reason, actor))
 
     async def delete_pause(self, target: Target) -> Paused | None:
-        """End a pause; returns what it was."""
+        """End a pause and return it."""
         document = await self._delete(control_id(PAUSE, target))
         return None if document is None else decode_pause(document)
 
     async def put_limit(self, target: Target, allowance: JobLimits, reason: str, actor: str | None) -> LimitOverride:
-        """Override the limits of something; an override that is there already is replaced."""
+        """Override the limits of a target; an existing override is replaced."""
         fields: Document = {"kind": LIMIT, "scope": target.scope, "target": target.target}
         if allowance.concurrency is not None:
             fields["concurrency"] = allowance.concurrency.to_document()
@@ -66,7 +66,7 @@ class Controls(Breakers):
         return decode_limit(await self._put(control_id(LIMIT, target), fields, reason, actor))
 
     async def delete_limit(self, target: Target) -> LimitOverride | None:
-        """End an override, so that the declared limits count again; returns the override."""
+        """End an override and return it; the declared limits apply again."""
         document = await self._delete(control_id(LIMIT, target))
         return None if document is None else decode_limit(document)
 
@@ -85,7 +85,7 @@ class Controls(Breakers):
     # -- how limits are used ---------------------------------------------------------------------------------------
 
     async def uses(self, names: Sequence[str], prefixes: Sequence[str]) -> list[GateUse]:
-        """How the gates of these names, or whose names begin so, are used: the first hundred that are."""
+        """The use of the gates with these names or prefixes; the first hundred gates in use."""
         places: list[Document] = [{"_id": {"$in": list(names)}}]
         places += [{"_id": beginning(prefix)} for prefix in prefixes]
         used = {"$or": [{"grants.n": {"$gt": 0}}, {"line": True}]}
@@ -120,7 +120,7 @@ def breakers_in(documents: Iterable[Document]) -> Listed[BreakerStatus]:
 
 
 def _understood(documents: Iterable[Document], kind: str, shape: Shape, decode: Callable[[Document], T]) -> Listed[T]:
-    """The controls of a kind. One that cannot be read does not count, and does not stop the others."""
+    """The controls of a kind. An unreadable control does not count, and does not stop the others."""
     found = readable((document for document in documents if document.get("kind") == kind), shape, decode)
     for one in found.unreadable:
         logger.warning("The control %r cannot be read and does not count: %s", one.id, one.error)

@@ -48,7 +48,7 @@ class Want:
 
 @dataclass(slots=True)
 class Taken:
-    """A worker's share of a gate now. `full`: nothing was left for others. `line`: jobs wait for it."""
+    """A worker's share of a gate now. `full`: nothing was left for others. `line`: the gate has a wait list."""
 
     mine: int
     full: bool
@@ -56,16 +56,16 @@ class Taken:
     rev: int
     opens_at: datetime | None = None
     over: bool = False
-    """More than the limit allows is out, since it was lowered."""
+    """The workers have more slots than the limit allows, since it was lowered."""
 
 
 class Gates(WaitLists):
     """The store's verbs for limits, and for their wait lists."""
 
     async def take(self, worker: str, wants: Mapping[str, Want]) -> dict[str, Taken]:
-        """Take what is left of these gates, as far as it is wanted.
+        """Take slots and tokens of these gates, as many as are wanted and left.
 
-        Slots that the database counts for this worker beyond those that it claims to have go back first. So nothing
+        Slots that the database counts for this worker beyond the number that the worker passes go back first. So none
         leaks when the worker asks again after an error that left the outcome open.
         """
         now = self._connection.clock.expression()
@@ -78,13 +78,13 @@ class Gates(WaitLists):
         return await self.look(worker, list(wants))
 
     async def _write(self, statements: list[UpdateOne]) -> list[UpdateOne]:
-        """Write these; returns those that are to be tried again, since another worker made the same gate at once."""
+        """Write statements; returns those to try again, since another worker inserted the same gate at once."""
         try:
             await self._connection.gates.bulk_write(statements)
         except BulkWriteError as error:
             not_kept = error.details.get("writeConcernErrors")
             if not_kept:
-                raise Unavailable(f"MongoDB could not keep what was taken yet: {not_kept[0].get('errmsg')}") from error
+                raise Unavailable(f"MongoDB did not confirm the taken slots: {not_kept[0].get('errmsg')}") from error
             failed = error.details["writeErrors"]
             if any(failure["code"] != DUPLICATE for failure in failed):
                 raise
@@ -92,13 +92,13 @@ class Gates(WaitLists):
         return []
 
     async def look(self, worker: str, names: Sequence[str]) -> dict[str, Taken]:
-        """How these gates stand."""
+        """Return the state of these gates, with the share of a worker."""
         found = await self._connection.gates.find_dict({"_id": {"$in": list(names)}}, hint=BY_ID)
         return {name: _decode(found.get(name, {}), worker) for name in names}
 
     async def give_back(self, worker: str, keep: Mapping[str, int], spent: Mapping[str, int] = _NONE) -> None:
-        """Keep only so many slots of these gates, and of the starts of these rates only those that were made. Where
-        jobs wait in line, others may look at once. Doing it again changes nothing."""
+        """Keep only these numbers of slots, and refund the tokens of rates beyond the starts that were made. Gates with
+        a wait list are opened, so that other workers look at once. Repeating the call changes nothing."""
         now = self._connection.clock.expression()
         statements = [UpdateOne({"_id": name}, _keeping(worker, number, now)) for name, number in keep.items()]
         statements += [UpdateOne({"_id": name}, _refunding(worker, number, now)) for name, number in spent.items()]
@@ -110,22 +110,22 @@ class Gates(WaitLists):
                     {"_id": {"$in": empty}, "grants": [], "line": None, "tokens": None}, hint=BY_ID
                 )
 
-    # -- holders ---------------------------------------------------------------------------------------------------
+    # -- workers that have slots -----------------------------------------------------------------------------------
 
     async def holders(self) -> list[str]:
-        """The workers that have slots somewhere."""
+        """The workers that have slots of any gate."""
         return [name for name in await self._connection.gates.distinct("grants.w", {"grants.w": {"$gt": ""}}) if name]
 
     async def prune(self, limit: int) -> int:
-        """Delete gates that no worker has used for long: a new one would say the same."""
+        """Delete gates that no worker has used for long: a new document would be equivalent."""
         now = self._connection.clock.expression()
         unused = {"$expr": {"$lt": ["$keep_until", now]}, "keep_until": {"$type": "date"}, "line": None}
         free = {"$or": [{"grants": []}, {"tokens": {"$exists": True}}]}
         return await self._connection.gates.delete_some({**unused, **free}, hint=UNUSED, limit=limit)
 
     async def take_back(self, worker: str) -> int:
-        """Free all slots of a worker that has left, or of the lease that it let run out: one that comes back keeps
-        what it takes under its next lease."""
+        """Free all slots of a worker that has left, or those of its lease that has run out: a worker that comes back
+        keeps the slots that it takes under its next lease."""
         now, grace = self._connection.clock.expression(), int(self._connection.settings.rescue_grace * 1000)
         until = {"$ifNull": ["$lease_until", EPOCH]}
         with self._connection.deadline():
@@ -145,12 +145,12 @@ class Gates(WaitLists):
     # -- audit -----------------------------------------------------------------------------------------------------
 
     async def slots_of(self, worker: str) -> dict[str, int]:
-        """How many slots of which gates the database counts for a worker; starts of rates are none."""
+        """The number of slots that the database counts for a worker, by gate; tokens of rates are no slots."""
         found = await self._connection.gates.find_all({"grants.w": worker, "tokens": None}, {"grants": 1}, hint=HOLDERS)
         return {document["_id"]: _of(document.get("grants", ()), worker) for document in found}
 
     async def correct(self, worker: str, name: str, seen: int, number: int) -> bool:
-        """Let the database count another number of slots for a worker, if it still counts what was seen."""
+        """Set the number of slots that the database counts for a worker: a compare-and-set on the number seen."""
         mine = {"$elemMatch": {"w": worker, "n": seen}} if seen else {"$not": {"$elemMatch": {"w": worker}}}
         now = self._connection.clock.expression()
         outcome = await self._connection.gates.update_one(
@@ -180,12 +180,12 @@ def _or_later(worker: str, until: datetime) -> Document:
 
 
 def _number(worker: str) -> Document:
-    """How much is granted to a worker."""
+    """The number of slots or tokens that are granted to a worker."""
     return {"$sum": {"$map": {"input": _granted({"$eq": ["$$this.w", worker]}), "in": "$$this.n"}}}
 
 
 def _with_mine(worker: str, mine: Any, now: Any) -> Document:
-    """The grants with this worker's set anew; none is left out."""
+    """The grants, with this worker's replaced; a grant of 0 is left out."""
     own = [{"w": worker, "n": mine, "at": now}]
     return {"$concatArrays": [_others(worker), {"$cond": [{"$gt": [mine, 0]}, own, []]}]}
 
@@ -195,12 +195,12 @@ def _open_if_waited_for(now: Any) -> Document:
 
 
 def _keeping(worker: str, number: int, now: Any) -> list[Document]:
-    """Keep so many slots."""
+    """Keep this number of slots."""
     return [{"$set": {"grants": _with_mine(worker, number, now), "open_at": _open_if_waited_for(now)}}]
 
 
 def _refunding(worker: str, spent: int, now: Any) -> list[Document]:
-    """Give the starts back that were not made. That the grant goes with them is what makes it harmless to repeat."""
+    """Give back the tokens of starts that were not made. The grant goes with them, so that repeating is harmless."""
     some = {"$gt": ["$back", 0]}
     return [
         {"$set": {"back": {"$max": [0, {"$subtract": [_number(worker), spent]}]}}},
@@ -226,7 +226,7 @@ def _taking(worker: str, want: Want, now: Any) -> list[Document]:
 
 
 def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Document]:
-    """Take slots as far as there are any; what is only needed soon, only from the first half of them."""
+    """Take slots of the semaphore as far as it has any; slots that are only needed soon, from its first half alone."""
     left = {"$max": [0, {"$subtract": [rule.limit, {"$add": ["$others", want.mine]}]}]}
     at_once = {"$min": [want.now, left]}
     spare = {"$subtract": [rule.limit // 2, {"$add": ["$others", want.mine, at_once]}]}
@@ -249,7 +249,7 @@ def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Docume
 
 
 def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Document]:
-    """Earn what the time since the last look has brought, and spend of it what is wanted."""
+    """Refill the token bucket for the time since the last update, and take as many of its tokens as are wanted."""
     earned = {"$multiply": [{"$subtract": [now, {"$ifNull": ["$at", now]}]}, rule.per_second / 1000]}
     unknown = {"$max": [0, {"$subtract": [_number(worker), want.mine]}]}
     saved = {"$add": [{"$ifNull": ["$tokens", rule.burst]}, {"$max": [0, earned]}, unknown]}
@@ -288,5 +288,5 @@ def _decode(document: Mapping[str, Any], worker: str) -> Taken:
 
 
 def _of(grants: Iterable[Mapping[str, Any]], worker: str) -> int:
-    """How much of these a worker has."""
+    """The sum of a worker's grants."""
     return sum(int(grant["n"]) for grant in grants if grant["w"] == worker)

@@ -19,8 +19,8 @@ from mainspring.store.limits.wait_lists import BY_LIMIT, MADE, WaitLists, behind
 from mainspring.store.schema import BY_ID, LINE, LIVE
 
 _ENTRIES, _READS = 500, 50
-# A sequence is opened once for each job that is first in it, and again when that one is still there after a minute:
-# what keeps it back may have changed, such as the handler's code.
+# A sequence is opened once for each job that is first in it, and again when that job is still first after a minute:
+# the cause of its wait may have changed, such as the handler's code.
 _AGAIN_MS = 60_000
 _WAITS = {"$and": [{"$eq": ["$first.state", PENDING]}, {"$eq": ["$first.line", "$_id"]}, {"$eq": ["$first.due", True]}]}
 _HAS_FAILED = {"$eq": ["$first.state", FAILED]}
@@ -33,7 +33,7 @@ class WaitListRepair:
         self._connection = connection
         self._wait_lists = wait_lists
         self.found = True
-        """Whether there were any wait lists when the last walk began; before the first walk there may be."""
+        """Whether there were any wait lists when the last walk began; True before the first walk."""
 
     async def next(self, after: str) -> str | None:
         """The first wait list behind a name, by the jobs on it."""

@@ -33,7 +33,7 @@ BY_LIMIT = "limit"
 MADE = [("created_at", 1), ("_id", 1)]
 _AT_ONCE = 5000
 _CHUNK = 200
-# Where a walk ends at the latest: clocks differ a little.
+# A walk ends this long after the local clock's now at the latest: clocks differ a little.
 _SOON = timedelta(seconds=5)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _READY_AGAIN: Mapping[str, Any] = MappingProxyType(
@@ -43,12 +43,12 @@ _READY_AGAIN: Mapping[str, Any] = MappingProxyType(
         "ready": {"$cond": [{"$eq": ["$state", PENDING]}, True, "$$REMOVE"]},
     }
 )
-"""The fields that make a waiting job one that may be claimed."""
+"""The fields that make a waiting job claimable."""
 
 
 @dataclass(slots=True)
 class WaitList:
-    """The wait list of a key in round robin: how many of its jobs were claimed, and its first ones."""
+    """The wait list of a key in round robin: the number of its jobs that were claimed, and its first jobs."""
 
     name: str
     served: int
@@ -88,7 +88,7 @@ class WaitLists:
     async def mark(
         self, names: Iterable[str], groups: Mapping[str, str] = _NONE, firsts: Mapping[str, int] = _NONE
     ) -> None:
-        """Note that jobs wait on these lists. A key that joins others in round robin begins at their count.
+        """Mark the gates of these wait lists. A key that joins others in round robin begins at their least count.
 
         `firsts` has the priority of the most urgent job that was added to each list; where it is missing, the next
         reader of the list corrects it.
@@ -115,13 +115,13 @@ class WaitLists:
         await self._connection.gates.bulk_write(marks)
 
     async def _least_served(self, group: str) -> int:
-        """How often the list was served that was served least; one seek for each priority."""
+        """The count of the least served list of a group; one seek for each priority."""
         lines = {"group": group, "line": True, "first": {"$in": PRIORITIES}}
         first = await self._connection.gates.find_one(lines, {"served": 1}, sort=[("served", 1)], hint=BY_FAIRNESS)
         return 0 if first is None else int(first.get("served", 0))
 
     async def groups(self) -> list[str]:
-        """The queues in which keys take jobs in round robin, and have some."""
+        """The queues that have wait lists of keys in round robin."""
         return list(await self._connection.gates.distinct("group", {"group": {"$gt": ""}, "line": True}))
 
     async def next_fair_lists(self, group: str, lines: int, each: int, fields: Mapping[str, int]) -> list[WaitList]:
@@ -151,7 +151,7 @@ class WaitLists:
         return read
 
     async def _correct(self, found: Sequence[Document]) -> None:
-        """Note the priority of the first jobs of lists where it is not known, unless jobs were added since."""
+        """Correct the stored priority of the first job of each list, unless jobs were added since."""
         corrections = [
             UpdateOne({"_id": line["_id"], "rev": line["rev"]}, {"$set": {"first": line["jobs"][0]["priority"]}})
             for line in found
@@ -172,8 +172,8 @@ class WaitLists:
         await self._connection.gates.bulk_write(statements)
 
     async def first_of(self, gates: Iterable[SequenceGate]) -> dict[str, DocumentId]:
-        """The first job of each sequence that has not come to its end. One that runs is first, whenever it was made:
-        the commit of a transaction may bring one that was made before it."""
+        """The first job of each sequence that is live, or has failed and blocks the others. A running job is first,
+        whenever it was made: a transaction may commit a job that was made before it."""
         found = await asyncio.gather(*map(self._first_of, gates))
         return {sequence: job for sequence, job in found if job is not None}
 
@@ -189,13 +189,13 @@ class WaitLists:
         return gate.sequence, None if first is None else first["_id"]
 
     async def running_in(self, sequences: Iterable[str]) -> Counter[str]:
-        """How many jobs of each of these sequences are running."""
+        """The number of running jobs of each of these sequences."""
         running = {"seq": {"$in": list(sequences)}, "state": RUNNING}
         found = await self._connection.jobs.find_all(running, {"seq": 1}, hint=GOING)
         return Counter(document["seq"] for document in found)
 
     async def join_sequences(self, jobs: Mapping[str, Sequence[DocumentId]]) -> None:
-        """Add jobs to their sequences that were scheduled by a process that does not know the sequence."""
+        """Add jobs to their sequences: the process that scheduled them does not know the sequence."""
         statements = [
             UpdateMany(
                 {"_id": {"$in": list(ids)}, "ready": True}, [{"$set": {**BUMP, "seq": {"$literal": name}}}], hint=BY_ID
@@ -236,8 +236,7 @@ class WaitLists:
                 await self._connection.gates.bulk_write(ends)
 
     async def open_wait_lists(self, limit: int, after: OpenWaitList | None = None) -> list[OpenWaitList]:
-        """The next gates behind one that have a wait list and may have room; those that were opened first come
-        first."""
+        """The next gates after a gate that have a wait list and may have room, in the order in which they opened."""
         now = self._connection.clock.expression()
         ends: dict[str, Any] = {}
         if after is not None:
@@ -283,14 +282,14 @@ class WaitLists:
         return None if head is None else StoredJob(head)
 
     async def ready_like(self, queue: str, target: Target, limit: int) -> list[DocumentId]:
-        """The first due jobs of a queue that are on no wait list and that a pause or a breaker is meant for."""
+        """The first due jobs of a queue that are on no wait list and that the target of a pause or breaker covers."""
         now = self._connection.clock.expression()
         due = {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
         return await self._connection.jobs.find_ids({**target.where, **due}, sort=ORDER, hint=CLAIM, limit=limit)
 
     async def dissolve(self, name: str, most: int | None = None) -> bool:
-        """Move the jobs of a wait list back to the claim's index: its limit is gone. With `most`, about so many of
-        them; returns whether the list is empty now."""
+        """Move the jobs of a wait list back to the claim's index: its limit is gone. With `most`, move about that
+        many. Returns whether the list is empty now."""
         gate = await self._connection.gates.find_one({"_id": name}, {"rev": 1})
         number = await self._leave({"line": name}, LINE, _READY_AGAIN, most)
         if most is not None and number >= most:
@@ -307,7 +306,7 @@ class WaitLists:
     async def move_waiting(
         self, old: str, new: str, note: str, ids: Sequence[DocumentId], target: Target | None = None
     ) -> int:
-        """Move these jobs from one wait list to another, and with them all that a pause or a breaker is meant for."""
+        """Move these jobs from one wait list to another, with all jobs that the target of a pause or breaker covers."""
         these = {"_id": {"$in": list(ids)}}
         where = these if target is None else {"$or": [target.where, these]}
         now = self._connection.clock.expression()
@@ -338,7 +337,7 @@ def beginning(prefix: str) -> Document:
 
 
 def behind(prefix: str) -> str:
-    """A text that sorts behind every name with this prefix, whose last character may be any but the last there is."""
+    """A text that sorts behind every name with this prefix, which must not end with the last character of Unicode."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
@@ -355,7 +354,7 @@ def _may_open_at(now: Any) -> Document:
 
 
 def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Any) -> UpdateMany:
-    """One statement for jobs of different wait lists: each looks its own up by its id."""
+    """One statement for jobs of different wait lists: the server looks up the list of each job by its id."""
     ids, names = [job_id for job_id, _ in places], [name for _, name in places]
     line: Any = {"$literal": names[0]}
     held = _held(notes[names[0]], now)
@@ -371,7 +370,7 @@ def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str],
 
 
 def waiting_note(gate: Gate) -> str:
-    """Why a job waits at this gate, in words."""
+    """The reason why a job waits at this gate, in words."""
     if isinstance(gate.rule, Closed):
         return gate.rule.note
     if isinstance(gate.rule, SequenceGate):

@@ -1,4 +1,4 @@
-"""Putting new jobs on a wait list at once, where others wait already or keys take jobs in round robin.
+"""Putting new jobs on a wait list at once, where other jobs wait already or keys take jobs in round robin.
 
 Such a job never enters the claim's index, and no worker has to read it and move it to the list. A process that
 schedules without knowing of a limit does no harm: a worker moves its jobs.
@@ -41,7 +41,7 @@ class WaitOnInsert:
         self._wait_lists = wait_lists
 
     async def choose(self, pairs: Sequence[tuple[Draft, Document]], now: datetime) -> Waiting:
-        """Put those of these new jobs on wait lists that would have to wait; returns the lists."""
+        """Put the new jobs that would have to wait on wait lists; returns the lists."""
         gated = [(draft.gates, document) for draft, document in pairs if draft.gates and document["run_at"] <= now]
         waiting = Waiting()
         if not gated:

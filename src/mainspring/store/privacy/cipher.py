@@ -1,13 +1,12 @@
 """Encrypting and decrypting values: AES-256-GCM, with the keys of a `Keyring`.
 
 Each value is encrypted with a key of its own, derived from the ring's key and twelve random bytes, and with a random
-nonce of twelve more: so many values can be encrypted with one key that they need not be counted. The authenticated data
-beside the value is its place: its job, or its schedule, the job's name and the path in its document. An encrypted value
-that is copied to another job, another field or another handler's job does not open there.
+nonce of twelve more: so many values can be encrypted with one key that they need not be counted. The associated data
+(AAD) of the value is its place: its job, or its schedule, the job's name and the path in its document. An encrypted
+value that is copied to another job, another field or another handler's job cannot be decrypted there.
 
 Keeps true: a document that is to be encrypted has an `Encrypt` in its field `sealed` until `encrypted()` has been
-applied, which MongoDB's driver cannot encode. A way to the database that forgets to encrypt fails; it does not store
-plain data.
+applied, which MongoDB's driver cannot encode. A code path that forgets to encrypt fails; it does not store plain data.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _HALF = 12
 
 
 class KeyMissing(Exception):
-    """A value is encrypted with a key that is not here."""
+    """A value is encrypted with a key that this process does not have."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"It is encrypted with the key {key_id!r}, which this process does not have.")
@@ -58,7 +57,7 @@ class KeyMissing(Exception):
 
 
 class Undecryptable(Exception):
-    """A value does not open although there is a key of that id: the key is another one, or the value was changed."""
+    """A value cannot be decrypted with the key of that id: the key is another one, or the value was changed."""
 
 
 class Cipher:
@@ -68,7 +67,7 @@ class Cipher:
         self.ring = ring
 
     def check(self, document: Document) -> None:
-        """Refuse a document that cannot be encrypted, before others go the same way with it. Raises InvalidJob."""
+        """Refuse a document that cannot be encrypted, before it joins others in one write. Raises InvalidJob."""
         encrypt = document["sealed"]
         if isinstance(encrypt, Encrypt):
             try:
@@ -80,7 +79,7 @@ class Cipher:
     # -- documents -------------------------------------------------------------------------------------------------
 
     def encrypted(self, document: Document) -> Document:
-        """A new job's document as it is to be stored; itself where there is nothing to encrypt."""
+        """A new job's document as it is stored; the same document where there is nothing to encrypt."""
         encrypt = document.get("sealed")
         if isinstance(encrypt, Encrypt):
             data = encrypted_at(
@@ -114,7 +113,7 @@ class Cipher:
         return stored
 
     def decrypt_template(self, schedule: Document) -> Any:
-        """The data of a schedule's jobs, opened as far as the keys are here."""
+        """The data of a schedule's jobs, decrypted as far as this process has the keys."""
         job = {**schedule["job"], "schedule_id": schedule["_id"]}
         try:
             return self.decrypt_data(job)
@@ -132,7 +131,7 @@ class Cipher:
         return before == data and encrypted_places(existing["data"]) == places_to_encrypt(data, encrypt)
 
     def fingerprints(self, data: Any) -> list[str]:
-        """Fingerprints of data, one by each key: a process without a key cannot compare data by them."""
+        """Keyed fingerprints of data, one for each key: a process without a key cannot compare data by them."""
         plain = bson.encode(_plain(data), codec_options=CODEC)
         return [hmac.digest(key, _PRINT + plain, "sha256").hex() for key in self.ring.keys.values()]
 
@@ -148,7 +147,7 @@ class Cipher:
         return plain
 
     def decode(self, document: Document, *, deduplicated: bool = False) -> Job:
-        """A stored document as a Job, decrypted as far as the keys are here; `EncryptedValue` stands for the rest."""
+        """A stored document as a Job, decrypted as far as this process has the keys; the rest are `EncryptedValue`s."""
         job = decode_job(document, deduplicated=deduplicated)
         if job.kept is None:
             return job
@@ -166,11 +165,11 @@ class Cipher:
         return self.encrypt(document, (STEPS, name), result)
 
     def decrypt_step(self, document: Document, name: str, result: Any) -> Any:
-        """The result of a step, opened as far as the key is here."""
+        """The result of a step, decrypted if this process has the key."""
         return opened(result, lambda _, one: self._tried(document, (STEPS, name), one))
 
     def decrypt_steps(self, document: Document) -> list[Document]:
-        """The steps of a job with their results opened, as far as the keys are here."""
+        """The steps of a job with their results decrypted, as far as this process has the keys."""
         return [
             {**entry, "result": self.decrypt_step(document, str(entry.get("name", "")), entry.get("result"))}
             if isinstance(entry, Mapping)
@@ -215,7 +214,7 @@ class Cipher:
 
 
 def _read_back(data: Any) -> Document:
-    """Data as it will be when it has been stored and read again."""
+    """Data as it is after it has been stored and read."""
     return bson.decode(bson.encode(_plain(data), codec_options=CODEC), CODEC)
 
 
@@ -226,7 +225,7 @@ def _plain(data: Any) -> Mapping[str, Any]:
 
 
 def _bound(document: Document, place: Place, key_id: str, of: str) -> bytes:
-    """What is authenticated beside a value: where it belongs. Each part is preceded by its length."""
+    """The associated data (AAD) of a value: its place. Each part is preceded by its length."""
     owner = document.get("schedule_id") if of == SCHEDULE else document.get("_id")
     parts = [_PURPOSE.decode(), key_id, of, str(owner), str(document.get("name")), *map(str, place)]
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]

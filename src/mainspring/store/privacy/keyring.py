@@ -1,8 +1,7 @@
-"""The keys that job data is encrypted with, and those that the audit log is signed with: where they come from, and
-which one encrypts.
+"""The keys that encrypt job data, and those that sign the audit log: where they come from, and which one encrypts.
 
-Keys have ids. The first one encrypts or signs, all of them open or check. They come from the environment, from a file
-that may change while the program runs, or from the program itself. No message and no repr here shows a key.
+Keys have ids. The first one encrypts or signs, all of them decrypt or verify. They come from the environment, from a
+file that may change while the program runs, or from the program itself. No message and no repr here shows a key.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ KEYS_VARIABLE, FILE_VARIABLE = "MAINSPRING_KEYS", "MAINSPRING_KEYS_FILE"
 AUDIT_KEYS_VARIABLE, AUDIT_FILE_VARIABLE = "MAINSPRING_AUDIT_KEYS", "MAINSPRING_AUDIT_KEYS_FILE"
 KEY_BYTES = 32
 _LOOK_EVERY, _LOOK_AGAIN = 2.0, 0.2
-# Shorter than any key in base64, so that a key that stands in the place of its id is never taken, and shown, as one.
+# Shorter than any key in base64, so that a key in the place of its id is never taken for an id, and shown.
 _KEY_ID = re.compile(r"[A-Za-z0-9_.-]{1,24}", re.ASCII)
 _CURE = "`mainspring keys new` prints one"
 
 
 class Keyring:
-    """The keys of one Scheduler. Safe to use from any thread: what changes is one assignment."""
+    """The keys of one Scheduler. Safe to use from any thread: a change is one assignment."""
 
     def __init__(self, keys: Mapping[str, bytes] | None = None, file: Path | None = None) -> None:
         self._given: dict[str, bytes] = dict(keys or {})
@@ -69,23 +68,23 @@ class Keyring:
         )
 
     def get(self, key_id: str) -> bytes | None:
-        """The key with this id. One that is not known is looked for in the file at once."""
+        """The key with this id. An unknown key is looked for in the file at once."""
         self._look(_LOOK_EVERY)
         if key_id not in self._keys:
             self._look(_LOOK_AGAIN)
         return self._keys.get(key_id)
 
     def replace(self, keys: Mapping[str, bytes]) -> None:
-        """Have these keys from now on, in place of all others; a file is not looked at any more."""
+        """Replace all keys by these; a file is not read any more."""
         self._file = None
         self._keys = dict(keys)
 
     def _with(self, read: dict[str, bytes]) -> dict[str, bytes]:
-        """The keys of the file, and behind them those that are given."""
+        """The keys of the file, and behind them the keys that the program passed."""
         return {**read, **{key_id: key for key_id, key in self._given.items() if key_id not in read}}
 
     def _look(self, every: float) -> None:
-        """Read the file again when it has changed. One that cannot be read leaves the keys as they are."""
+        """Read the file again when it has changed. An unreadable file leaves the keys as they are."""
         if self._file is None or monotonic() - self._looked_at < every:
             return
         self._looked_at = monotonic()
@@ -102,18 +101,18 @@ class Keyring:
 
 
 def find_keys(keys: object = None, environment: Mapping[str, str] = os.environ) -> Keyring:
-    """The keys of encrypted data in force: those that are given, or else those that the environment tells of."""
+    """The keys for data: the given ones, or else those of the environment."""
     return _find(keys, environment, KEYS_VARIABLE, FILE_VARIABLE)
 
 
 def find_audit_keys(keys: object = None, environment: Mapping[str, str] = os.environ) -> Keyring:
-    """The keys of the audit log in force, in the same way."""
+    """The keys for the audit log: the given ones, or else those of the environment."""
     return _find(keys, environment, AUDIT_KEYS_VARIABLE, AUDIT_FILE_VARIABLE)
 
 
 def kept_keys(file: Path) -> Keyring:
-    """The keys of a file, which is made, readable by its owner only, with a new key where it is not there yet. Of
-    several processes that make it at once, one does, and all have its key."""
+    """The keys of a file. A missing file is created with a new key, readable by its owner only. Of several processes
+    that create it at once, one does, and all have its key."""
     try:
         if not file.exists():
             _make_file(file)
@@ -123,7 +122,7 @@ def kept_keys(file: Path) -> Keyring:
 
 
 def _make_file(file: Path) -> None:
-    """Written under another name and linked then: no process ever sees half of it, and none replaces another's."""
+    """Write the file under another name, then link it: no process reads half of it, and none replaces another's."""
     draft = stage_private(file.parent, f"{new_key()}\n")
     try:
         with suppress(FileExistsError):
@@ -142,7 +141,7 @@ def _find(keys: object, environment: Mapping[str, str], variable: str, file_vari
 
 
 def check_keys(keys: object) -> dict[str, bytes]:
-    """Keys as a program gives them: ids mapped to 32 bytes, or to these in base64."""
+    """Check the keys that a program passed: ids mapped to 32 bytes, or to these in base64."""
     if not isinstance(keys, Mapping):
         raise ConfigurationError('keys must map ids to keys of 32 bytes, such as {"2026a": key}.')
     checked: dict[str, bytes] = {}
@@ -153,7 +152,7 @@ def check_keys(keys: object) -> dict[str, bytes]:
 
 
 def new_key(key_id: str | None = None) -> str:
-    """A new key with an id, as the environment and the file want it."""
+    """A new key with an id, in the form of the environment variable and the file."""
     name = secrets.token_hex(4) if key_id is None else _check_key_id(key_id, "The key")
     return f"{name}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode('ascii')}"
 
@@ -172,7 +171,7 @@ def _parse(entries: Iterable[str], where: str) -> dict[str, bytes]:
 
 
 def _check_key_id(key_id: object, which: str) -> str:
-    """An id that is none is not repeated: it may well be the key."""
+    """Check a key's id. The error does not show an invalid id: it may well be the key."""
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
         raise ConfigurationError(
             f"{which} has no id: write ID:KEY, with an id of 1 to 24 letters, digits, '-', '_' and '.'; {_CURE}."
@@ -208,7 +207,7 @@ def _read(file: Path) -> dict[str, bytes]:
 
 
 def _state(file: Path) -> object:
-    """Changes when the file does, also when another one takes its place."""
+    """A value that changes when the file does, also when another file takes its place."""
     try:
         about = file.stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Encrypting stored values again with the key that encrypts now, so that an old key can be retired.
+"""Encrypting stored values again with the current key, so that an old key can be retired.
 
 Works in small batches along an index that holds encrypted jobs only. Each document is changed only if it is as it was
-read, and its `rev` rises, so that a claim that read it before does not take it with what it was. A running job is left
-alone: its holder writes to it without asking.
+read, and its `rev` rises, so that a claim that read it before does not take it with its old values. A running job is
+left alone: its worker writes to it without comparing `rev`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reencryption:
         self._cipher = cipher
 
     async def in_use(self) -> dict[str, int]:
-        """How many jobs and schedules are encrypted with each key."""
+        """The number of jobs and schedules that are encrypted with each key."""
         jobs, found = self._connection.jobs, {}
         for key_id in await self._key_ids():
             found[key_id] = await jobs.count({"sealed": key_id}, hint=SEALED)
@@ -49,7 +49,7 @@ class Reencryption:
         return found
 
     async def reencrypt_jobs(self) -> int:
-        """Encrypt jobs again that are encrypted with another key than the one that encrypts now."""
+        """Re-encrypt the jobs that are encrypted with another key than the current one."""
         current, _ = self._cipher.ring.current
         done = 0
         for key_id in await self._key_ids():
@@ -88,7 +88,7 @@ class Reencryption:
         return done
 
     def _encrypted_parts(self, document: Document) -> Document | None:
-        """The encrypted parts of a job, encrypted with the key that encrypts now; None where they do not open here."""
+        """The encrypted parts of a job, encrypted with the current key; None where this process cannot decrypt them."""
         fields: Document = {}
         try:
             for part in ("data", "result"):
@@ -106,7 +106,7 @@ class Reencryption:
         def anew(place: Place, sealed: EncryptedValue) -> Document:
             where = (*start, *place)
             plain = self._cipher.decrypt(document, where, sealed)
-            # What was bound to a schedule may stay so: the job has its schedule's id as long as it lives.
+            # A value that was bound to a schedule may stay so: the job never loses its schedule's id.
             bound = {key: one for key, one in document.items() if key != "_id"} if sealed.of else document
             return self._cipher.encrypt(bound, where, plain).to_document()
 
@@ -119,7 +119,7 @@ class Reencryption:
     # -- schedules -------------------------------------------------------------------------------------------------
 
     async def reencrypt_schedules(self) -> int:
-        """Encrypt the data of schedules anew that is encrypted with another key than the one that encrypts now."""
+        """Re-encrypt the data of schedules that is encrypted with another key than the current one."""
         current, _ = self._cipher.ring.current
         done = 0
         async for schedule in self._encrypted_schedules():

@@ -1,7 +1,7 @@
 """Storing secrets: one document each, under its name, with the value encrypted and bound to that name.
 
-A reader of the database finds names and times, and where each may be used. A value that is replaced may count for a
-while beside the new one, so that receivers of signed requests can change over. Every write compares `rev`. The
+A reader of the database finds names and times, and where each may be used. A replaced value may stay valid for a while
+beside the new one, so that receivers of signed requests can change over. Every write is a compare-and-set on `rev`. The
 collection is `jobs.secrets`.
 """
 
@@ -46,8 +46,8 @@ class Secrets:
         keep_old: timedelta,
         actor: str | None,
     ) -> Secret:
-        """Store a secret, or another value for it; the value before counts for `keep_old` more."""
-        fields: Document = {"value": self._seal(name, value)}  # where there is no key, nothing is asked of the database
+        """Store a secret, or another value for it; the value before stays valid for `keep_old`."""
+        fields: Document = {"value": self._seal(name, value)}  # first, since it raises where there is no key
         fields |= {"origins": list(origins), **scope.to_document()}
 
         async def attempt(_: int) -> Document | None:
@@ -61,7 +61,7 @@ class Secrets:
         self, before: Document | None, name: str, fields: Document, keep_old: timedelta, actor: str | None
     ) -> Document:
         now = self._now()
-        known = fit(before or {}, SECRET)  # a malformed one is replaced by what is put in its place
+        known = fit(before or {}, SECRET)  # a malformed secret is replaced as a whole
         old: Document = {"rev": 0, "version": 0, "created_at": now} | known.document
         document: Document = {
             "_id": name,
@@ -85,7 +85,7 @@ class Secrets:
         return found[0] if found else Secret(name, "", 0, EPOCH, EPOCH)
 
     async def get(self, name: str) -> Secret:
-        """What is known of a secret."""
+        """A secret without its values."""
         return _read(await self._found(name))
 
     async def find(self) -> Listed[Secret]:
@@ -96,12 +96,12 @@ class Secrets:
         )
 
     async def values(self, name: str) -> list[str]:
-        """The value of a secret, and after it the one before, while that counts."""
+        """The value of a secret, and after it the one before, while that is valid."""
         return self._values(await self._found(name))
 
     async def lend(self, name: str, use: SecretUse) -> Lent:
-        """The same for a job, if the secret is for it and for the origin. What is for others is as good as not there,
-        and is not opened."""
+        """The values of a secret for a job, if the secret is for it and for the origin. A secret for others counts as
+        missing, and is not decrypted."""
         document = await self._find(name)
         secret = None if document is None else _read(document)
         use.check(name, secret)
@@ -117,7 +117,7 @@ class Secrets:
     # -----------------------------------------------------------------------------------------------------
 
     async def in_use(self) -> dict[str, int]:
-        """How many secrets are encrypted with each key."""
+        """The number of secrets that are encrypted with each key."""
         found: dict[str, int] = {}
         for document in await self._all():
             for key_id in _key_ids(document):
@@ -125,7 +125,7 @@ class Secrets:
         return found
 
     async def reencrypt(self) -> int:
-        """Encrypt secrets again that are not encrypted with the current key; old values that have run out are dropped.
+        """Re-encrypt secrets that are not encrypted with the current key, and drop old values that have run out.
         Secrets that this process has no key for are left alone."""
         current, _ = self._cipher.ring.current
         done = 0
@@ -170,7 +170,7 @@ class Secrets:
     # -- documents ---------------------------------------------------------------------------------------------------
 
     def _counts(self, document: Document) -> bool:
-        """Whether the value before the current one still counts."""
+        """Whether the value before the current one is still valid."""
         until: datetime | None = document.get("old_until")
         return until is not None and until > self._connection.clock.now()
 
@@ -188,7 +188,7 @@ class Secrets:
         return [document for document in found if readable([document], SECRET, _decode)]
 
     async def _replace(self, before: Document | None, after: Document) -> bool:
-        """Store a document if it still is as it was read."""
+        """Store a document if it is as it was read."""
         try:
             if before is None:
                 await self._secrets.insert_one(dict(after))
@@ -203,7 +203,7 @@ class Secrets:
 
 
 def _bound(name: str) -> Document:
-    """What a secret's value is bound to: no job has this name and a value at that place."""
+    """The document that a secret's value is bound to: no job has this name and a value at that place."""
     return {"_id": name, "name": "mainspring:secret"}
 
 
@@ -212,7 +212,7 @@ def _key_ids(document: Document) -> set[str]:
 
 
 def _read(document: Document) -> Secret:
-    """What is known of a secret. Raises MalformedDocument."""
+    """A secret without its values. Raises MalformedDocument."""
     return read(document, SECRET, _decode, "The secret")
 
 
@@ -232,7 +232,7 @@ def _decode(document: Document) -> Secret:
 
 
 def _confinement(document: Document) -> tuple[tuple[str, ...], Scope]:
-    """Where a secret may go, and for which jobs. What is not written as it should be lets it go nowhere."""
+    """The origins that a secret may be sent to, and the jobs that may use it. A malformed field allows no origin."""
     parts = [document.get(part) for part in ("origins", "queues", "prefixes") if part in document]
     if not all(isinstance(part, list) and part and all(isinstance(one, str) for one in part) for part in parts):
         return (), EVERYTHING

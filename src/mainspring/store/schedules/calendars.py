@@ -1,6 +1,6 @@
 """Storing calendars: the one in force under its name, and every earlier revision, for the ledgers of the past.
 
-A revision never changes once it is stored, so that a process may keep what it has read. A change compares the
+A revision never changes once it is stored, so that a process may cache it. A change is a compare-and-set on the
 revision it was made from, so that of two changes at once none is lost. A deleted calendar leaves its number behind, so
 that another one of the same name goes on from there and no revision means two things.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger("mainspring")
 
 _REMEMBERED = 256
 _BATCH = 1000
-# A revision that is just being replaced may be read in neither place; a second look finds it.
+# While a revision is being replaced, a reader may find it in neither place; a second read finds it.
 _LOOKS = 2
 
 
@@ -96,7 +96,7 @@ class Calendars:
         await compare_and_set(attempt, f"calendar {name!r}")
 
     async def in_force(self, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Calendar]:
-        """Calendars by name and revision. One that is nowhere to be found is left out."""
+        """Calendars by name and revision. A missing revision is left out."""
         wanted = set(keys)
         for _ in range(_LOOKS):
             missing = [key for key in wanted if key not in self._known]
@@ -105,7 +105,7 @@ class Calendars:
         return {key: self._known[key] for key in wanted if key in self._known}
 
     async def _load(self, keys: Iterable[tuple[str, int]]) -> None:
-        """Read these revisions, wherever they are: in force, or past."""
+        """Read these revisions, in force or past."""
         ids = [one for name, rev in keys for one in (name, _past_id(name, rev))]
         for document in await self._connection.calendars.find_all({"_id": {"$in": ids}, "deleted": None}, hint=BY_ID):
             stored = _readable(document)
@@ -113,11 +113,11 @@ class Calendars:
                 self._remember(stored)
 
     async def _read(self, name: str) -> Document | None:
-        """The document under a name, also where it says that the calendar was deleted."""
+        """The document under a name, also that of a deleted calendar."""
         return await self._connection.calendars.find_one({"_id": name, "past": None})
 
     async def _replace(self, before: Document | None, after: Document) -> bool:
-        """Store a revision in the place of the one that was read; the old one is kept first."""
+        """Replace the revision that was read by a new one; the old one is stored as past first."""
         try:
             with self._connection.deadline():
                 if before is None:
@@ -160,7 +160,7 @@ def _without_days(document: Document) -> Document:
 
 
 def _readable_of(documents: Iterable[Document]) -> Listed[StoredCalendar]:
-    """Stored calendars. One that cannot be read is as if it were not there, and harms no other."""
+    """Stored calendars. An unreadable calendar counts as missing and does not affect the others."""
     found = readable(documents, CALENDAR, _decode)
     for one in found.unreadable:
         logger.error("The calendar %s cannot be read: %s", one.id, one.error)

@@ -1,4 +1,4 @@
-"""Between the documents of schedules and what the rest of the code handles."""
+"""Translation between the documents of schedules and the values of the rest of the code."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def is_over(document: Mapping[str, Any]) -> bool:
 
 
 def stored_rule(document: Mapping[str, Any]) -> Rule:
-    """The rule of a schedule's document; where it cannot be read, one that says so and never fires."""
+    """The rule of a schedule's document; where it cannot be read, an `UnreadableRule`, which never fires."""
     try:
         return rule_from_document(document["rule"])
     except Exception as error:
@@ -90,7 +90,7 @@ def times_of(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsIn
 
 
 def eras_of(document: Document, calendars: CalendarsInForce) -> list[Era]:
-    """The times that were in force, one after the other, up to those of now. An end has come when all runs are made."""
+    """The eras of a schedule in their order, up to the present one, which has ended when all runs are made."""
     now = {**document, "until": document["cursor"] if is_over(document) else None}
     return [
         Era(era["since"], era["until"], _times_then(document["_id"], era, calendars))
@@ -99,7 +99,7 @@ def eras_of(document: Document, calendars: CalendarsInForce) -> list[Era]:
 
 
 def _times_then(schedule_id: str, timing: Mapping[str, Any], calendars: CalendarsInForce) -> Times:
-    """The times of an era; where they cannot be told any more, none."""
+    """The times of an era; none where they cannot be read any more."""
     try:
         return times_of(schedule_id, timing, calendars)
     except Exception as error:
@@ -118,7 +118,7 @@ def malformed(document: Document) -> str | None:
 
 
 def check_sound(document: Document) -> Document:
-    """Raise MalformedDocument where a schedule cannot be read whole, so that nothing is computed from half of it."""
+    """Raise MalformedDocument where a schedule cannot be read whole, so that nothing is computed from a part of it."""
     error = malformed(document)
     if error is not None:
         raise MalformedDocument(f"Schedule {document['_id']!r} cannot be read; delete it, and make it again. {error}")
@@ -191,7 +191,7 @@ def encode_make(make: Make) -> Document:
 
 
 def job_of(schedule: Document, make: Mapping[str, Any], now: datetime) -> Document:
-    """The job of one firing. One that is late counts its time to start from now, or it could never be in time."""
+    """The job of one firing. A late job's time to start counts from now: otherwise it could never start in time."""
     template = schedule["job"]
     run_at = make["due"] if now - make["due"] <= LATE_AFTER else now
     job: Document = {

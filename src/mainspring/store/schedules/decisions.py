@@ -1,7 +1,8 @@
-"""Decisions about schedules: what a stored schedule becomes, what is to be made of it, and the writes that store both.
+"""Decisions about schedules: the next fields of a stored schedule, the jobs and rows to make, and the writes that store
+both.
 
-Pure: nothing here asks the database or a clock. `store/schedules/firing.py` reads the schedules, stores what is decided
-here and carries it out.
+Pure: nothing here reads the database or a clock. `store/schedules/firing.py` reads the schedules, stores the decisions
+and carries them out.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from mainspring.store.schema import BY_ID
 SYSTEM = "mainspring"
 """The actor where Mainspring itself has paused a schedule."""
 REVISIT = timedelta(seconds=1)
-"""How soon a schedule is looked at again while something is left to be done about it."""
-# How many schedules and things to make one statement stores: what it says must fit into a command.
+"""The time until a schedule is read again while a decision is not carried out, or a run is waited for."""
+# The most schedules, jobs and rows that one statement stores: it must fit into a command.
 _MOST_STORED = 4000
 _MOST_WATCHED = 200
 
 
 @dataclass(slots=True)
 class Step:
-    """A decision about one schedule: what its document becomes, and what is to be made."""
+    """A decision about one schedule: the fields that change in its document, and the jobs and rows to make."""
 
     schedule: Document
     fields: Document
@@ -75,28 +76,28 @@ def decide(schedule: Document, times: Times, ends: dict[str, Document], now: dat
 def _plan(
     schedule: Document, times: Times, going: Runs, fields: Document, now: datetime
 ) -> tuple[Plan, datetime | None]:
-    """The plan, and when to look again whatever the next firing is."""
+    """The plan, and when to read the schedule again whatever its next firing is."""
     policy, runs = policy_of(schedule), schedule.get("runs", 0)
     cursor = fields.pop("cursor", schedule["cursor"])
     if schedule["rule"].get("after") != "end":
         made = plan(times, policy, cursor, runs, going, now)
         return made, _later(going, now)
     made = Plan(cursor, None) if going.live else plan_after_end(times, policy, cursor, runs, going, now)
-    # The next firing is a period after the end: looking once a period is never too late.
+    # The next firing is a period after the end: reading once a period is never too late.
     return made, now + cast(Every, times.rule).period if going.live else None
 
 
 def _review(schedule: Document, going: Runs, ends: dict[str, Document], fields: Document, now: datetime) -> list[str]:
-    """Take note of the runs that have ended: which runs may start, how many failed, and when the last one ended."""
+    """Note the runs that have ended: the runs that may start now, the number of failures, the end of the last run."""
     ended = [job for job in going.live if job in ends]
     going.live = [job for job in going.live if job not in ends]
     if ended and schedule["rule"].get("after") == "end":
-        # Not before the cursor: it may have been resumed since.
+        # Not before the cursor: the schedule may have been resumed since.
         fields["cursor"] = max(schedule["cursor"], *(ends[job].get("finished_at") or now for job in ended))
     _count_failures(schedule, [ends[job] for job in ended], fields, now)
     going.queued = [(job, after) for job, after in going.queued if job not in ends]
     released = []
-    allowed = schedule.get("overlap", "allow") == "allow"  # the policy was another one when these were queued
+    allowed = schedule.get("overlap", "allow") == "allow"  # the policy was changed after these runs were queued
     while going.queued and (allowed or not going.live):
         job, _ = going.queued.pop(0)
         going.live.append(job)
@@ -126,7 +127,7 @@ def _runs_fields(schedule: Document, going: Runs) -> Document:
 
 
 def _later(going: Runs, now: datetime) -> datetime | None:
-    """When to look whether a run that others wait for has ended."""
+    """When to check whether a run that others wait for has ended."""
     return now + REVISIT if going.queued else None
 
 
@@ -144,10 +145,10 @@ def _making(schedule_id: str, made: Plan, released: list[str], look_at: datetime
 
 
 def pause_broken(schedule: Document, why: str, now: datetime) -> Step:
-    """A schedule that cannot be dealt with is kept, and says why it does not fire.
+    """Pause a schedule that cannot be read or fired, and store the reason with it.
 
-    A decision that was stored with it and cannot be carried out is given up, or it would be in the way of every later
-    change: its firings are noted as missed, and whatever else of it can be read is done.
+    A decision that was stored with it and cannot be carried out is given up, since it would block every later change:
+    its firings are noted as missed, and the parts of it that can be read are carried out.
     """
     fields: Document = {"paused": {"at": now, "reason": why[:600], "actor": SYSTEM}}
     fields |= {"next_at": None, "due_at": None}
@@ -156,7 +157,7 @@ def pause_broken(schedule: Document, why: str, now: datetime) -> Step:
 
 
 def _given_up(schedule_id: str, making: Any) -> Document | None:
-    """The remains of a decision that cannot be carried out."""
+    """The parts of a decision that can be carried out although the whole cannot."""
     if not isinstance(making, Mapping):
         return None
     makes = [make for make in _list(making, "jobs") if isinstance(make, Mapping)]
@@ -192,7 +193,7 @@ def _texts(making: Mapping[str, Any], key: str) -> list[str]:
 
 
 def statements(steps: Sequence[Step], decision_id: str, now: datetime) -> list[UpdateMany]:
-    """The writes that store decisions: one for many of the same shape, since one for each costs three times as much."""
+    """The writes that store decisions: one for many of one shape, since one for each costs three times as much."""
     alike: dict[tuple[frozenset[str], frozenset[str]], list[tuple[Step, Document]]] = defaultdict(list)
     for step in steps:
         put = {key: value for key, value in step.fields.items() if value is not None}
@@ -227,8 +228,8 @@ def _chunks(group: Sequence[tuple[Step, Document]]) -> Iterator[list[tuple[Step,
 def _statement(
     chunk: Sequence[tuple[Step, Document]], put: Iterable[str], drop: Iterable[str], decision_id: str
 ) -> UpdateMany:
-    """One write for several decisions: each schedule looks its own up by its id, and compares itself with what was
-    read of it (see `unchanged`)."""
+    """One write for several decisions: the server looks up each schedule's by its id, and compares the schedule with
+    what was read of it (see `unchanged`)."""
     ids = [step.schedule["_id"] for step, _ in chunk]
     place = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
     own = {"$arrayElemAt": [{"$literal": [fields for _, fields in chunk]}, place]}
@@ -243,7 +244,7 @@ def _statement(
 def unchanged(document: Document) -> Document:
     """The filter for a schedule that is as it was read.
 
-    `rev` rises with every write. `decision_id` tells it from one that was deleted and made again under the same id.
+    `rev` rises with every write. `decision_id` differs for a schedule that was deleted and made again under its id.
     """
-    as_read = {key: {"$eq": document.get(key)} for key in ("rev", "decision_id")}  # whatever these are, as values
+    as_read = {key: {"$eq": document.get(key)} for key in ("rev", "decision_id")}  # any stored value, as a literal
     return {"_id": document["_id"], **as_read}

@@ -18,16 +18,16 @@ MOMENT = timedelta(milliseconds=1)
 
 
 def is_moved(document: Document, fields: Document) -> bool:
-    """Whether other times are in force after a change; also where the end had come, and is put off."""
+    """Whether other times are in force after a change; also where a schedule that was over gets further runs."""
     if any(key in fields and fields[key] != document.get(key) for key in TIMING):
         return True
     return is_over(document) and not is_over({**document, **fields})
 
 
 def new_era(document: Document, fields: Document, now: datetime) -> Document:
-    """The fields by which other times are in force from now on, and the old ones are kept for the ledger.
+    """The fields that put other times in force from now on and keep the old ones for the ledger.
 
-    While the rule itself stays, a firing whose jitter is not over stays due, and what was skipped by hand stays so.
+    While the rule itself stays, a firing whose jitter is not over stays due, and firings skipped by hand stay skipped.
     """
     waiting = document.get("next_at")
     edge = now if waiting is None or waiting > now else waiting - MOMENT
@@ -37,9 +37,9 @@ def new_era(document: Document, fields: Document, now: datetime) -> Document:
 
 
 def not_fired(document: Document, times: Times, now: datetime) -> list[Document]:
-    """The firings that a paused schedule has left out up to now, as a row of its ledger."""
+    """The firings that a paused schedule has skipped up to now, as a row of its ledger."""
     first, last = times.next(document["cursor"]), times.previous(now + MOMENT)
-    if is_after_end(times.rule):  # the one firing that it waits for, unless a run is going
+    if is_after_end(times.rule):  # only the firing that is next, unless a run is going
         last = first if first is not None and first <= now and not document.get("live") else None
     if first is None or last is None or first > last or is_over(document):
         return []
@@ -48,6 +48,6 @@ def not_fired(document: Document, times: Times, now: datetime) -> list[Document]
 
 
 def declaration(app: str, fields: Document) -> Document:
-    """A declaration in code, as a fingerprint: it only has to tell whether the code has changed."""
+    """A declaration in code, as a fingerprint: it only serves to detect whether the code has changed."""
     text = json_util.dumps({key: fields.get(key) for key in ASKED}, sort_keys=True)
     return {"app": app, "print": blake2b(text.encode(), digest_size=8).hexdigest()}

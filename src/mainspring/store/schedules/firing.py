@@ -1,13 +1,13 @@
-"""Firing schedules: decide, store the decision, act on it. Any number of processes do it at once; none leads.
+"""Firing schedules: decide, store the decision, carry it out. Any number of processes do so at once; none leads.
 
 One pass over a schedule that has come due has three writes. The *decision* (model/schedules/firing_plan.py) is stored
 in the schedule's own document by a compare-and-set on its `rev`: the new cursor, and under `making` the jobs, the rows
-of the ledger and the cancels that follow from it. Then these are *made*, under ids that are the same in every process,
-so that making them twice changes nothing. Then `making` is *cleared*.
+of the ledger and the cancellations that follow from it. Then these are *made*, under ids that are the same in every
+process, so that making them twice changes nothing. Then `making` is *cleared*.
 
-While `making` stands, the schedule is due again a second later, for its owner, and for others a second after that. So
-a process that dies in between delays its firings by two seconds or so: the next process that looks finds `making` and
-does the rest.
+While `making` is set, the schedule is due again a second later, for the worker that it is assigned to, and for others a
+second after that. So a process that dies in between delays its firings by two seconds or so: the next process that
+reads the schedule finds `making` and does the rest.
 
 Keeps true: one job per firing. No process acts on a decision that is not stored, and a decision is stored once.
 """
@@ -53,7 +53,7 @@ from mainspring.store.schema import BY_ID, DUE
 logger = logging.getLogger("mainspring")
 T = TypeVar("T")
 
-# A process that was held up for longer than this since it stored its decision leaves the rest to others.
+# A process that was held up for longer than this since it decided leaves the rest to other processes.
 _STALE = 10.0
 _MOST_DUE = 5000
 FEW = 100
@@ -61,7 +61,7 @@ FEW = 100
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The schedules to be looked at soonest, the earliest first, each with its time; and the server's time."""
+    """The schedules that are due soonest, the earliest first, each with its time; and the server's time."""
 
     now: datetime
     soonest: list[tuple[str, datetime]]
@@ -95,7 +95,7 @@ class Fired:
 
     @property
     def pause_reason(self) -> str:
-        """Why it was paused, where it was."""
+        """The reason why it was paused; empty if it was not."""
         return str((self.fields.get("paused") or {}).get("reason", ""))
 
     @property
@@ -134,10 +134,10 @@ class Firing:
         return first if len(first.due) < FEW else Outlook(first.now, await self.due(first.now))
 
     async def due(self, now: datetime | None = None) -> list[tuple[str, datetime]]:
-        """The schedules that are to be looked at now, the earliest first; read from the index alone.
+        """The schedules that are due now, the earliest first; read from the index alone.
 
-        `now` is the server's own time, where it was just read. Were it asked for in the filter, as `$$NOW`, every
-        document would be read.
+        `now` is the server's own time, where it was just read. With `$$NOW` in the filter, the server would read every
+        document.
         """
         until = truncate(self._connection.clock.now()) if now is None else now
         return [
@@ -152,17 +152,17 @@ class Firing:
         ]
 
     async def load(self, ids: Sequence[str], due_at: datetime | None = None) -> list[Document]:
-        """Schedules as they are, without their past; with `due_at`, only those that are due at that instant."""
+        """Schedules as they are stored, without their eras; with `due_at`, only schedules due at that instant."""
         found = await self._connection.schedules.find_all({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
         if due_at is None:
             return found
         return [one for one in found if isinstance(at := one.get("fire_at"), datetime) and at <= due_at]
 
     async def advance(self, schedules: Sequence[Document], now: datetime | None = None) -> list[Fired]:
-        """Decide, store and carry out what has come due of these schedules; returns what this call did.
+        """Decide, store and carry out the due firings of these schedules; returns the outcomes of this call.
 
-        `now` is the server's own time, where it was just read. This process's reading of it may be off by what an
-        answer took on its way: then something would be fired early, or looked at again and again.
+        `now` is the server's own time, where it was just read. This process's estimate may be off by the latency of a
+        reply: then a schedule would be fired early, or read again and again.
         """
         sound = [schedule for schedule in schedules if malformed(schedule) is None]
         calendars = await self._calendars.in_force(_all_of(calendar_keys, sound))
@@ -197,7 +197,7 @@ class Firing:
             return pause_broken(schedule, f"it cannot be read: {cure[:500]}", now)
 
     async def _ends(self, schedules: Sequence[Document]) -> dict[str, Document]:
-        """How those runs ended, of the schedules that care, that are not going any more."""
+        """The ends of watched runs that are no longer live, by job; a missing job counts as deleted."""
         watched = list(_all_of(_runs, [schedule for schedule in schedules if "making" not in schedule]))
         if not watched:
             return {}
@@ -210,7 +210,7 @@ class Firing:
     # -- storing ---------------------------------------------------------------------------------------------------
 
     async def _store_decisions(self, steps: Sequence[Step], now: datetime) -> tuple[list[Step], str]:
-        """Store each decision unless the schedule has changed since it was read; returns those that were stored."""
+        """Store each decision unless the schedule has changed since it was read; returns the stored decisions."""
         decision_id = secrets.token_hex(8)
         matched = 0
 
@@ -238,7 +238,7 @@ class Firing:
         ], decision_id
 
     def _pass_over(self, schedule_id: str, error: Exception) -> None:
-        """The server refuses to change a schedule at all: it must not be in the way of the others."""
+        """Leave out a schedule that the server refuses to change, for a while: it must not block the others."""
         logger.error("Schedule %s does not fire: MongoDB refuses to change it: %s", schedule_id, brief(error))
         self.refused.add(schedule_id)
 
@@ -279,7 +279,7 @@ class Firing:
         return [row for place, row in enumerate(rows) if place not in known]
 
     async def _let_go(self, makings: Mapping[str, Document], decision_id: str) -> None:
-        """Do the rest of each decision, then clear those that are done. A part that fails is done by the next pass."""
+        """Do the rest of each decision, then clear the finished ones. The next pass repeats a part that failed."""
         done = []
         for schedule_id, making in makings.items():
             try:
@@ -293,8 +293,8 @@ class Firing:
         await self._clear(done, decision_id)
 
     async def _let_runs_go(self, schedule_id: str, making: Document) -> None:
-        """Cancel the runs that have to give way, release those that need not wait any longer, and forget the rows of
-        firings that will not come."""
+        """Cancel the runs that the next firing replaces, release the runs that need not wait any longer, and delete the
+        rows of firings that will not come."""
         for job in making.get("cancels", ()):
             try:
                 await self._jobs.cancel(job, f"the next firing of schedule {schedule_id} takes its place")
@@ -323,7 +323,7 @@ class Firing:
 
 
 def _all_of(read: Callable[[Document], Iterable[T]], schedules: Sequence[Document]) -> set[T]:
-    """The values read from each of some schedules. A schedule that cannot be read has none, and harms no other."""
+    """The values that `read` finds in some schedules. An unreadable schedule has none, and does not stop the others."""
     found: set[T] = set()
     for schedule in schedules:
         with suppress(Exception):

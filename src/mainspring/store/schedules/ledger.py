@@ -1,7 +1,7 @@
-"""Reading ledgers, making up for past firings, and dropping what is old.
+"""Reading ledgers, backfilling past firings, and deleting old rows.
 
-A backfill goes on where it was left: its progress is a document of its own, its jobs have ids that are the same
-whenever they are made, and each batch of jobs is stored before the progress is.
+A backfill is resumable: its progress is a document of its own, its jobs have ids that are the same whenever they are
+made, and each batch of jobs is stored before the progress is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WHICH = (NOT_RUN, ALL)
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """A past window of a schedule that is made up for: how far it is."""
+    """A backfill of a past window of a schedule, and its progress."""
 
     id: str
     schedule_id: str
@@ -53,7 +53,7 @@ class Backfill:
 
 
 class Ledger:
-    """The store's verbs for what became of firings."""
+    """The store's verbs for ledgers and backfills."""
 
     def __init__(self, connection: Connection, inserts: Inserts, calendars: Calendars) -> None:
         self._connection = connection
@@ -61,9 +61,9 @@ class Ledger:
         self._calendars = calendars
 
     async def entries(self, schedule: Document, start: datetime, end: datetime, limit: int) -> list[Entry]:
-        """The first firings from `start` on and before `end`, with what became of them.
+        """The first firings from `start` on and before `end`, with their outcomes.
 
-        Nothing is told of times whose rows may have been pruned: a firing without a row would be taken as on time.
+        Times whose rows may have been pruned are left out: a firing without a row would be taken as on time.
         """
         now, keep = truncate(self._connection.clock.now()), self._connection.settings.keep_ledger
         start = start if keep is None else max(start, now - timedelta(seconds=keep))
@@ -102,7 +102,7 @@ class Ledger:
     async def to_backfill(
         self, schedule: Document, start: datetime, end: datetime, which: str
     ) -> AsyncIterator[list[Entry]]:
-        """The firings of a window that a backfill makes up for, in batches."""
+        """The firings of a window whose jobs a backfill makes, in batches."""
         while start < end:
             found = await self.entries(schedule, start, end, _BATCH)
             chosen = [entry for entry in found if _wanted(entry, which)]
@@ -115,7 +115,7 @@ class Ledger:
     async def open_backfill(
         self, schedule_id: str, start: datetime, end: datetime, which: str, actor: str | None, key: str | None
     ) -> Document:
-        """The progress of a backfill: begun now, or where it was left."""
+        """The progress of a backfill: a new one, or the stored one of an earlier call."""
         window = f"{instant_text(start)}..{instant_text(end)}"
         document: Document = {
             "_id": f"{schedule_id}^{key or f'{window}^{which}'}",

@@ -1,8 +1,8 @@
 """Storing, reading and changing schedules.
 
 Every change is a compare-and-set on the schedule's `rev`, as every decision of the engine is
-(`store/schedules/firing.py`), so that neither overwrites the other. Before a change, what has come due under the old
-rule is settled; then the new one is in force at once. A running job has nothing to write back.
+(`store/schedules/firing.py`), so that neither overwrites the other. Before a change, the firings that have come due
+under the old rule are settled; then the new rule is in force at once. A running job has nothing to write back.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Changed:
 
 
 Alter = Callable[[Document, datetime], Awaitable[Document | None]]
-"""Says which fields of a settled schedule change, given the time; None means none."""
+"""Returns the fields to change in a settled schedule, given the time; None means none."""
 
 
 class Schedules:
@@ -111,7 +111,7 @@ class Schedules:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def get(self, schedule_id: str, scope: Scope = EVERYTHING) -> Document:
-        """The schedule. One that is out of the scope is missing in every respect."""
+        """The schedule. A schedule out of the scope does not exist for the caller."""
         reach = reached(scope, "job.queue", "job.name")
         document = await self._connection.schedules.find_one({"_id": schedule_id, **reach}, hint=BY_ID)
         if document is None:
@@ -121,7 +121,7 @@ class Schedules:
     async def find(
         self, name: str | None = None, tag: str | None = None, after: str | None = None
     ) -> AsyncIterator[Document]:
-        """Schedules that match, in the order of their ids, from behind one on."""
+        """Schedules that match, in the order of their ids; with `after`, only those behind that id."""
         wanted = {key: value for key, value in (("job.name", name), ("job.tags", tag)) if value is not None}
         while True:
             page = wanted if after is None else {**wanted, "_id": {"$gt": after}}
@@ -135,20 +135,20 @@ class Schedules:
             after = found[-1]["_id"]
 
     async def get_many(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The named schedules, as far as they are there."""
+        """The schedules among these that exist, by id."""
         return await self._connection.schedules.find_dict({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
 
     async def times(self, document: Document) -> Times:
-        """When a stored schedule fires."""
+        """The times of a stored schedule."""
         calendars = await self._calendars.in_force(set(calendar_keys(document)))
         return times_of(document["_id"], document, calendars)
 
     async def undeclared(self, app: str, known: Sequence[str]) -> list[str]:
-        """The schedules that this app declared once and does not declare any more."""
+        """The schedules that this app declared before and no longer declares."""
         return sorted(set(await self._connection.schedules.find_ids({"declared.app": app}, hint=DECLARED)) - set(known))
 
     async def using_calendar(self, name: str, *, behind: int | None = None) -> list[str]:
-        """The schedules whose rule needs a calendar; with `behind`, those that do not follow this revision of it."""
+        """The schedules whose rule needs a calendar; with `behind`, only those that do not use this revision of it."""
         wanted: Document = {"calendars.name": name}
         if behind is not None:
             wanted["calendars"] = {"$elemMatch": {"name": name, "rev": {"$ne": behind}}}
@@ -160,10 +160,10 @@ class Schedules:
     # -- creating and changing -------------------------------------------------------------------------------------
 
     async def put(self, spec: Spec, *, app: str | None = None) -> Changed:
-        """Create a schedule or make it what was asked for; one that is so already is left alone.
+        """Create a schedule, or change it to the spec; a schedule that equals the spec is left alone.
 
-        With `app`, the schedule is declared in that app's code. One that was declared the same before is left alone
-        even if it was edited since: the edit counts until the code changes.
+        With `app`, the schedule is declared in that app's code. A schedule with the same declaration as before is left
+        alone even if it was edited since: the edit counts until the code changes.
         """
 
         async def attempt(_: int) -> Changed | None:
@@ -195,7 +195,7 @@ class Schedules:
     async def edit(
         self, schedule_id: str, respec: Callable[[Document], Spec], declared: Document | None = None
     ) -> Changed:
-        """Make a schedule what `respec` says that it is to be, given what it is."""
+        """Change a schedule to the spec that `respec` makes of its document."""
 
         async def alter(document: Document, now: datetime) -> Document | None:
             spec = _anchored(respec(document), now, stored_rule(document))
@@ -206,8 +206,8 @@ class Schedules:
         return await self._caught_up(await self.change(schedule_id, alter))
 
     async def change(self, schedule_id: str, alter: Alter) -> Changed:
-        """Settle what has come due, then change a schedule. Where its times change, the new ones count from now."""
-        # Changes of one process wait for each other, since comparing and trying again is slow where many do it.
+        """Settle the due firings of a schedule, then change it. Where its times change, the new ones count from now."""
+        # Changes of one process wait for each other, since a compare-and-set is slow under contention.
         async with self._locks.setdefault(schedule_id, asyncio.Lock()):
             return await self._change(schedule_id, alter)
 
@@ -240,7 +240,7 @@ class Schedules:
             )
 
     async def delete(self, schedule_id: str) -> Document:
-        """Delete a schedule and its ledger. Its jobs stay; those that waited for a run need not wait any longer."""
+        """Delete a schedule and its ledger. Its jobs stay; jobs that waited for a run are released."""
         document = await self._delete(schedule_id)
         waiting = _waiting(document)
         if waiting:
@@ -249,9 +249,9 @@ class Schedules:
         return document
 
     async def _delete(self, schedule_id: str) -> Document:
-        """Delete the document, in a state in which no decision is half carried out: a process that made a job after
-        this that has to wait for another one would leave it waiting for ever. Where the server refuses to change the
-        schedule, its decisions cannot be carried out, and it is deleted as it is."""
+        """Delete the document in a state in which no decision is half carried out: otherwise a process could afterwards
+        make a job that has to wait for another one, and the job would wait for ever. Where the server refuses to
+        change the schedule, its decisions cannot be carried out, and it is deleted as it is."""
 
         async def attempt(_: int) -> Document | None:
             document, _fired = await self._carried_out(schedule_id)
@@ -263,11 +263,11 @@ class Schedules:
         return await compare_and_set(attempt, f"schedule {schedule_id!r}", _ATTEMPTS, back_off)
 
     def _is_halfway(self, document: Document) -> bool:
-        """Whether a decision is stored that can be carried out, and is not."""
+        """Whether a stored decision can be carried out and has not been."""
         return "making" in document and document["_id"] not in self._firing.refused and malformed(document) is None
 
     async def pause(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
-        """Let it fire no more until it is resumed. One that is paused already is so since then; a new reason counts."""
+        """Pause a schedule until it is resumed. A paused schedule keeps the time of its pause; a new reason counts."""
         why = {"reason": reason, **({"actor": actor} if actor else {})}
 
         async def alter(document: Document, now: datetime) -> Document | None:
@@ -279,14 +279,14 @@ class Schedules:
         return await self.change(schedule_id, alter)
 
     async def resume(self, schedule_id: str) -> Changed:
-        """Let it fire again, from now on; the firings in between go down in its ledger as skipped."""
+        """Resume a schedule from now on; the firings in between go into its ledger as skipped."""
 
         async def alter(document: Document, now: datetime) -> Document | None:
             if "paused" not in document:
                 return None
             rows = not_fired(document, await self.times(document), now)
             fields: Document = {"paused": None, "failures": None}
-            if not is_over(document):  # what is over called for nothing meanwhile
+            if not is_over(document):  # a schedule that is over had no firings meanwhile
                 fields["cursor"] = max(now, document["cursor"])
             return {**fields, "making": {"rows": rows}} if rows else fields
 
@@ -311,8 +311,8 @@ class Schedules:
     async def trigger(
         self, schedule_id: str, policy: str | None, reason: str, actor: str | None, seed: str | None = None
     ) -> tuple[Changed, str]:
-        """Make a job now, beside the firings. Returns the job's id, which ends with the seed: with the same one, the
-        job is made once."""
+        """Make a job now, beside the firings. Returns the job's id, which ends with the seed: calls with the same seed
+        make the job once."""
         job_id = f"{schedule_id}!{seed or ObjectId()}"
         if seed is not None and await self._is_triggered(job_id):
             return Changed(await self.get(schedule_id), changed=False), job_id
@@ -341,18 +341,18 @@ class Schedules:
         return replace(changed, fired=fired + changed.fired), job_id
 
     async def _is_triggered(self, job_id: str) -> bool:
-        """Whether a job was made by hand; its row is there even if the job is gone."""
+        """Whether a trigger made this job; its row exists even if the job was deleted."""
         return await self._connection.ledger.find_one({"_id": job_id}, {"_id": 1}) is not None
 
     async def _review(self, schedule_id: str) -> list[Fired]:
-        """Take note of runs that have ended, which is otherwise done when the schedule is due."""
+        """Note the runs that have ended, which otherwise happens when the schedule is due."""
         document, fired = await self._carried_out(schedule_id)
         return fired + await self._firing.advance([document]) if document.get("live") else fired
 
-    # -- what changes under a schedule -----------------------------------------------------------------------------
+    # -- changes of calendars and zones ----------------------------------------------------------------------------
 
     async def calendar_changed(self, name: str, rev: int) -> list[Fired]:
-        """Let a revision of a calendar count for every schedule that needs it and has another one."""
+        """Put a revision of a calendar in force for every schedule that needs the calendar and has another revision."""
 
         async def alter(document: Document, now: datetime) -> Document | None:
             newest = [await self._calendar(entry["name"]) for entry in document.get("calendars", ())]
@@ -376,7 +376,7 @@ class Schedules:
         return [
             one["_id"]
             for one in await self._connection.schedules.aggregate(
-                # One seek for each print; with $exists, the server would read every document.
+                # One seek for each fingerprint; with $exists, the server would read every document.
                 [{"$match": {"zones": {"$gte": ""}}}, {"$group": {"_id": "$zones"}}],
                 hint=ZONES,
             )
@@ -384,8 +384,8 @@ class Schedules:
         ]
 
     async def refresh_timezones(self, limit: int = 50) -> tuple[list[str], list[Fired]]:
-        """Compute the next firings anew where the rules of a zone have changed, of up to `limit` schedules; returns
-        those that were changed, and the firings that were settled on the way. None are left when none are returned."""
+        """Compute the next firings of up to `limit` schedules anew where the rules of a zone have changed; returns the
+        changed schedules, and the firings that were settled on the way. None are left when none are returned."""
         stale = await self.stale_zones()
         if not stale:
             return [], []
@@ -394,8 +394,8 @@ class Schedules:
         return await self._change_each(ids, _follow, "does not follow its time zones")
 
     async def _change_each(self, ids: Sequence[str], alter: Alter, lament: str) -> tuple[list[str], list[Fired]]:
-        """Change schedules one after the other; returns those that were changed, and what was fired on the way. One
-        that cannot be changed does not keep the others from it."""
+        """Change schedules one after the other; returns the changed schedules, and the firings that were settled on the
+        way. A schedule that cannot be changed does not stop the others."""
         moved: list[str] = []
         fired: list[Fired] = []
         for schedule_id in ids:
@@ -473,7 +473,7 @@ class Schedules:
         return {"name": name, "rev": found.rev}
 
     async def _retime(self, document: Document, fields: Document, now: datetime) -> None:
-        """Add to the fields that change what follows from them: when the schedule fires next."""
+        """Add the time of the next firing, which follows from the fields that change, to these fields."""
         if document is not fields and is_moved(document, fields):
             await self._begin_era(document, fields, now)
         after = {**document, **fields}
@@ -513,14 +513,14 @@ class Schedules:
         return at, times.due(at)
 
     async def _skips_stay(self, document: Document, fields: Document) -> bool:
-        """Whether other times call for the very firings up to the cursor that were skipped by hand, and for no more."""
+        """Whether the new times have exactly the firings up to the cursor that were skipped by hand."""
         old, new = await self.times(document), await self.times({**document, **fields})
         span = fields["since"] + MOMENT, fields["cursor"] + MOMENT
         skipped = list(old.between(*span))
         return list(islice(new.between(*span), len(skipped) + 1)) == skipped
 
     async def _skipped_after(self, schedule_id: str, cursor: datetime) -> list[str]:
-        """The rows of what was skipped by hand. They were firings of the old times: the new ones may have the same."""
+        """The rows of firings skipped by hand. They were firings of the old times: the new times may have the same."""
         ahead = {"schedule_id": schedule_id, "until": {"$gt": cursor}, "outcome": SKIPPED}
         return [row["_id"] for row in await self._connection.ledger.find_all(ahead, {"_id": 1}, hint=FIRINGS)]
 
@@ -533,7 +533,7 @@ class Schedules:
         return outcome.matched_count == 1
 
     async def _settled(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
-        """A schedule with everything decided and done that has come due, and what was done."""
+        """A schedule whose due firings are all decided and carried out, and the firings that this call settled."""
         fired: list[Fired] = []
         for _ in range(_ATTEMPTS):
             document, done = await self._carried_out(schedule_id, mine=mine)
@@ -546,8 +546,8 @@ class Schedules:
         return await self.get(schedule_id), fired
 
     async def _carried_out(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
-        """A schedule whose decisions are all carried out. A decision of another process is waited for at first:
-        carrying it out at the same time would only get in its way."""
+        """A schedule whose decisions are all carried out. At first this call waits for a decision of another process:
+        carrying it out at the same time would only conflict."""
         fired: list[Fired] = []
         for attempt in range(_ATTEMPTS):
             document = await self.get(schedule_id)
@@ -573,6 +573,6 @@ def _anchored(spec: Spec, at: datetime, before: Rule | None) -> Spec:
 
 
 async def _follow(document: Document, now: datetime) -> Document | None:
-    """The rule stays, its instants move: what was decided stays decided, the next firing is computed anew."""
+    """Update the fingerprint of a schedule's zones: its decisions stay, and its next firing is computed anew."""
     zones = zones_fingerprint(stored_rule(document).zones)
     return None if zones == document.get("zones") else {"zones": zones}

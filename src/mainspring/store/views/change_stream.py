@@ -1,8 +1,8 @@
 """The stream of changes: of jobs, schedules and controls, in the order in which they were stored.
 
-It is the database's change stream, of which as little as possible is read: nothing of what a job carries. The place of
-a change in it is the server's own resume token, as a text. A reader that gives one back goes on right behind it, as
-long as the server's log reaches back so far.
+It is the database's change stream, of which as little as possible is read: nothing of a job's data. The place of a
+change in it is the server's own resume token, as a text. A reader that passes one goes on right behind it, as long as
+the server's oplog reaches back so far.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mainspring.model.views.changes import CONTROL, JOB, SCHEDULE, Change, contr
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schema import BY_ID
 
-# 280 is a fatal error of the stream, such as a place that never was, or is not there any more.
+# 280 is a fatal error of the stream, such as a place that never existed, or no longer does.
 _HISTORY_LOST = (280, 286)
 # The codes for a text that is no resume token; the server has many, most of them numbered from 40,000 on.
 _NO_PLACE, _NUMBERED = (2, 9, 14, 15, 72, 260), 40_000
@@ -29,12 +29,12 @@ _UPDATED = "updateDescription.updatedFields"
 
 
 class HistoryLost(Exception):
-    """The server's log does not reach back to the place that was asked for."""
+    """The server's oplog does not reach back to the requested place."""
 
 
 @contextmanager
 def _explained(resuming: bool = False) -> Iterator[None]:
-    """Tell what the server refuses for good from what passes."""
+    """Tell permanent errors of the server from passing ones."""
     try:
         yield
     except OperationFailure as error:
@@ -58,12 +58,12 @@ class ChangeReader:
 
     @property
     def place(self) -> str | None:
-        """Behind all that was read so far."""
+        """The place behind all changes read so far."""
         token = self._stream.resume_token
         return None if token is None else str(token["_data"])
 
     async def next(self) -> Change | None:
-        """The next change, None where there is none within a moment. Raises HistoryLost, and Unavailable."""
+        """The next change; None where there is none within a moment. Raises HistoryLost and Unavailable."""
         with _explained():
             while (found := await self._stream.try_next()) is not None:
                 change = self._events.read(found)
@@ -90,7 +90,7 @@ class ChangeStream:
 
     @asynccontextmanager
     async def open(self, after: str | None, patience: float) -> AsyncIterator[ChangeReader]:
-        """A stream from now on, or from right behind a place; `patience` is how many seconds each read may wait."""
+        """A stream from now on, or from right behind a place; `patience` is the seconds that each read may wait."""
         self.check()
         await self._learn_targets()
         database = self._connection.db.with_options(read_concern=ReadConcern("majority"))
@@ -144,7 +144,7 @@ class ChangeStream:
         )
 
 
-# All that is read of a change. The names of the fields that were set are told, their values are not.
+# The fields that are read of a change: the names of the fields that were set, but not their values.
 _READ: Document = {
     "ns": 1,
     "operationType": 1,

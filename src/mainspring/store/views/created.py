@@ -1,9 +1,9 @@
-"""Listing what was created, jobs and schedules in one order, the newest first.
+"""Listing created jobs and schedules in one order, the newest first.
 
-Jobs that were scheduled one by one have ObjectIds, those of firings texts: a range of ids tells them apart. Jobs and
-schedules are read along an index each, side by side. Where a page is limited to some queues or names, which no index
-knows, only so many of either are looked at for it; what is older than the place that was reached has to wait for the
-next page, so that the order holds.
+Jobs that were scheduled one by one have ObjectIds, jobs of firings have texts: a range of ids tells them apart. Jobs
+and schedules are read along an index each, side by side. Where a page is limited to some queues or names, which no
+index has, a page reads a bounded number of either; older documents than the place that was reached are left to the next
+page, so that the order holds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS: dict[str, tuple[str, ...]] = {JOBS: ("_id",), SCHEDULES: ("created_at", "
 
 @dataclass(slots=True)
 class Stretch:
-    """The documents found of one kind, the newest first, and how far was read: to a place, or to the end (None)."""
+    """The documents found of one kind, the newest first, and the place up to which they were read; None is the end."""
 
     kind: str
     begin: Place
@@ -41,7 +41,7 @@ class Stretch:
 
     @property
     def horizon(self) -> datetime:
-        """There may be more of what is older than this."""
+        """The instant before which there may be further documents."""
         if not self.rest:
             return EPOCH
         at: datetime = self.rest[0].generation_time if self.kind == JOBS else self.rest[0]
@@ -49,12 +49,12 @@ class Stretch:
 
     @property
     def head(self) -> Document | None:
-        """The newest that is not taken yet."""
+        """The newest document that is not taken yet."""
         return self.found[self.taken] if self.taken < len(self.found) else None
 
     @property
     def next(self) -> Place | None:
-        """Where to go on behind what was taken; None at the end."""
+        """The place behind the documents that were taken; None at the end."""
         if self.taken == len(self.found):
             return self.rest
         last = self.found[self.taken - 1]
@@ -63,27 +63,27 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A page: kinds and ids, and where the next one goes on; None at the end."""
+    """A page: kinds and ids, and the cursor of the next page; None at the end."""
 
     things: list[tuple[str, Any]]
     next: str | None
 
 
 class Created:
-    """The store's verb for listing what was created."""
+    """The store's verb for listing created jobs and schedules."""
 
     def __init__(self, searching: Searching) -> None:
         self._searching = searching
 
     async def page(self, limit: int, skip: int, kinds: Sequence[str], search: Search, after: str | None) -> Listed:
-        """The next that were created and match but for the first `skip`, at most `limit`, and where to go on. A search
+        """The next matching jobs and schedules without the first `skip`, at most `limit`, and the next cursor. A search
         is by state (of jobs), name, queue, tag and scope."""
         mark = "+".join(kinds) + search_fingerprint(search)
         begins = dict.fromkeys(kinds, ()) if after is None else _read_cursor(after, mark, kinds)
-        # One more than is asked for tells whether there is a next page.
+        # One document more than requested tells whether there is a next page.
         stretches = [await self._read(kind, begin, skip + limit + 1, search) for kind, begin in begins.items()]
         things = _merged(stretches, skip + limit)[skip:]
-        # Ids order what was made in the same second by chance.
+        # Ids of the same second are in random order.
         things.sort(key=lambda thing: thing[0], reverse=True)
         ends = {stretch.kind: stretch.next for stretch in stretches if stretch.next is not None}
         return Listed([thing[1:] for thing in things], _cursor(mark, ends) if ends else None)
@@ -94,7 +94,7 @@ class Created:
 
 
 def _merged(stretches: list[Stretch], limit: int) -> list[tuple[datetime, str, Any]]:
-    """The newest of all, as far as it is known that nothing newer was left out."""
+    """The newest of all stretches, as long as no newer document can have been left out."""
     things: list[tuple[datetime, str, Any]] = []
     while len(things) < limit:
         heads = [(_made_at(one.head), one) for one in stretches if one.head is not None]
@@ -108,7 +108,7 @@ def _merged(stretches: list[Stretch], limit: int) -> list[tuple[datetime, str, A
 
 
 def _made_at(document: Document) -> datetime:
-    """When something was made; a job that another program has inserted may not say."""
+    """The instant when a job or schedule was made; a raw insert may lack `created_at`."""
     at = document.get("created_at")
     made: datetime = at if isinstance(at, datetime) else document["_id"].generation_time
     return made
@@ -122,7 +122,7 @@ def _walk(kind: str, search: Search) -> Walk:
 
 
 def _wanted(search: Search, prefix: str = "") -> Document:
-    """The conditions that only the documents can answer; `prefix` leads to the fields of a schedule's jobs."""
+    """The conditions that only the documents can answer; `prefix` is the path to the fields of a schedule's jobs."""
     fields = {"name": search.name, "queue": search.queue, "tags": search.tag}
     wanted: Document = {prefix + key: {"$eq": value} for key, value in fields.items() if value is not None}
     if search.state is not None:
@@ -135,7 +135,7 @@ def _cursor(mark: str, ends: dict[str, Place]) -> str:
 
 
 def _read_cursor(text: str, mark: str, kinds: Sequence[str]) -> dict[str, Place]:
-    """Where to go on with each kind that is not at its end."""
+    """The place to go on from, for each kind that is not at its end."""
     try:
         read = unpacked(text)
         begins = {kind: tuple(read[kind]) for kind in kinds if kind in read}

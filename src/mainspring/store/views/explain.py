@@ -1,7 +1,7 @@
-"""The reads behind an explanation: where a job stands, among its queue, its limits, the controls and the workers.
+"""The reads behind an explanation: a job's place in its queue, its limits, the controls and the workers.
 
-A handful of reads along indexes, each bounded: what is counted is counted up to a limit and says so, and of the jobs
-that run or have just ended only so many are looked at. Nothing is written.
+A handful of reads along indexes, each bounded: a count ends at a limit and says so, and a bounded number of the jobs
+that run or have just ended is read. Nothing is written.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Explaining:
         return truncate(self._connection.clock.now())
 
     async def standing(self, document: Document, declared: Declared, scope: Scope = EVERYTHING) -> ExplainFacts:
-        """Where a pending or blocked job stands. `declared` is what the asking process has in its own code. Of the runs
-        before it, only those within the scope are named."""
+        """The facts about a pending or blocked job. `declared` is what the calling process declares in its own code. Of
+        the runs before it, only runs within the scope are named."""
         job, now = decode_job(document), self.now()
         document = fit(document, JOB).document
         line = document.get("line")
@@ -109,7 +109,7 @@ class Explaining:
             drain=await self._drain(job.queue, now) if before else None,
         )
 
-    # -- what was set at run time ------------------------------------------------------------------------------------
+    # -- controls ----------------------------------------------------------------------------------------------------
 
     async def _controls(self, job: Job) -> tuple[Control, ...]:
         """The pauses, overrides and breakers that concern a job."""
@@ -123,8 +123,8 @@ class Explaining:
         return tuple(_control(documents[one]) for one in ids if one in documents)
 
     async def _parts(self, kind: str, place: Target, queue: str) -> list[tuple[str | None, str | None]]:
-        """The keys at which values of a name or queue are paused, or have breakers, and whether they have these for
-        this queue alone: few, however many values there are."""
+        """The keys by which values of a name or queue are paused or have breakers, and whether for this queue alone:
+        few, however many values there are."""
         prefix = f"{kind}:{place.path}:"
         parts = [
             document["_id"]
@@ -144,13 +144,13 @@ class Explaining:
         return tuple(sorted(await self._workers.live_in_full(), key=lambda worker: worker.id))
 
     async def _running(self, keys: Iterable[str]) -> tuple[tuple[RunningJob, ...], bool]:
-        """The jobs that run, with what their data have at these paths, and whether there were more than were read."""
+        """The running jobs, with the values of their data at these paths, and whether there are more than were read."""
         fields = {"name": 1, "queue": 1, "worker": 1, "claimed_at": 1, "ahead": 1} | _paths(keys)
         found = await self._connection.jobs.find_all({"state": RUNNING}, fields, hint=LEASE, limit=RUNNING_READ + 1)
         jobs = tuple(_running_job(fit(document, JOB).document) for document in found[:RUNNING_READ])
         return jobs, len(found) > RUNNING_READ
 
-    # -- gates and lines -----------------------------------------------------------------------------------------------
+    # -- gates and wait lists ------------------------------------------------------------------------------------------
 
     async def _gates(self, names: Iterable[str]) -> dict[str, GateState]:
         wanted = list(names)
@@ -160,13 +160,13 @@ class Explaining:
         return {document["_id"]: _gate_state(fit(document, GATE).document) for document in found}
 
     async def _places(self, lines: Sequence[str], document: Document, now: datetime) -> dict[str, Count]:
-        """How many jobs are before one in each of these lines."""
+        """The number of jobs before this one on each of these wait lists."""
         counted = [line for line in lines if not line.startswith(f"{SEQUENCE}:")]
         counts = await asyncio.gather(*(self._before({"line": line}, document, now, LINE) for line in counted))
         return dict(zip(counted, counts, strict=True))
 
     async def _before(self, among: Document, document: Document, now: datetime, hint: str) -> Count:
-        """How many due jobs among these come before one in the order in which they are taken."""
+        """The number of due jobs among these that come before this one in the order of claims."""
         priority, run_at = document.get("priority", DEFAULT_PRIORITY), document.get("run_at") or now
         due = run_at <= now
         ranges: list[Document] = [
@@ -179,14 +179,14 @@ class Explaining:
         return _bounded(sum(counts), COUNTED)
 
     async def _count(self, filter: Document, hint: str, most: int) -> int:
-        """How many jobs match, counted no further than one beyond `most`."""
+        """The number of jobs that match, counted no further than one beyond `most`."""
         counted = await self._connection.jobs.aggregate(
             [{"$match": filter}, {"$limit": most + 1}, {"$count": "n"}], hint=hint
         )
         return int(counted[0]["n"]) if counted else 0
 
     async def _turns(self, job: Job, turns: TakingTurns | None) -> TakingTurns | None:
-        """How many keys of the queue take turns now, and how often the one that had the fewest was served."""
+        """The number of keys of the queue in round robin now, and the count of the least served key."""
         if turns is None:
             return None
         waiting = {"group": job.queue, "line": True}
@@ -198,7 +198,8 @@ class Explaining:
         return replace(turns, keys=_bounded(keys, _KEYS_COUNTED), least=_whole(first, "served"))
 
     async def _sequence(self, document: Document, sequence: InSequence | None) -> InSequence | None:
-        """The first job of a sequence that has not come to its end, and how many are before this one."""
+        """The first job of a sequence that is live, or has failed and blocks the others, and the number of such jobs
+        before this one."""
         if sequence is None:
             return None
         states = [*LIVE, FAILED] if sequence.blocks else list(LIVE)
@@ -215,7 +216,7 @@ class Explaining:
         )
 
     async def _waits_for(self, job: Job, scope: Scope) -> tuple[str, ...]:
-        """The runs of its schedule that a job was told to wait for, the nearest one last."""
+        """The runs of its schedule that a job waits for, the nearest one last."""
         if job.schedule_id is None or job.waiting_for is None:
             return ()
         stored = await self._connection.schedules.find_one({"_id": job.schedule_id}, {"live": 1, "queued": 1})
@@ -233,14 +234,14 @@ class Explaining:
         seen = {str(document["_id"]) for document in found}
         return [one for one in ids if one in seen]
 
-    # -- how fast the queue is drained ---------------------------------------------------------------------------------
+    # -- the throughput of the queue -----------------------------------------------------------------------------------
 
     async def _drain(self, queue: str, now: datetime) -> Drain | None:
-        """How many jobs of a queue have ended lately: in the last minute, or since the oldest end that was read."""
+        """The number of jobs of a queue that have ended in the last minute, or since the oldest end that was read."""
         kept = self._connection.settings.keep_finished
         window = _DRAIN_WINDOW if kept is None else min(_DRAIN_WINDOW, kept)
         if window < _SHORTEST_WINDOW:
-            return None  # what has ended is not kept for long enough to tell
+            return None  # finished jobs are not kept long enough to tell
         since = now - timedelta(seconds=window)
         ended = await asyncio.gather(*(self._ended(state, since) for state in (COMPLETED, FAILED)))
         for ends in ended:
@@ -270,7 +271,7 @@ def _text(value: Any) -> str | None:
 
 
 def _half_open(controls: Iterable[Control]) -> set[str]:
-    """The gates of breakers that let one job at a time through."""
+    """The gates of half-open breakers, which let one job at a time through."""
     return {
         breaker_gate(control.aim)
         for control in controls
@@ -288,7 +289,7 @@ def _bounded(number: int, most: int) -> Count:
 
 
 def _paths(keys: Iterable[str]) -> dict[str, int]:
-    """The projection of what keys need of the data. Only its first steps: longer paths might contain each other."""
+    """The projection of the data for keys. Only the first step of each path: longer paths might contain each other."""
     steps = {key.partition(".")[0] for key in keys}
     return {"data": 1} if any("$" in step for step in steps) else {f"data.{step}": 1 for step in steps}
 

@@ -1,4 +1,4 @@
-"""Whether things move: the job that has been due for longest, the lease that ends first, the schedule that fires late.
+"""Signs of progress: the job that has been due for longest, the lease that ends first, the schedule that fires late.
 
 Each is one seek in an index, whatever is stored.
 """
@@ -16,14 +16,14 @@ from mainspring.store.schema import DUE, LEASE
 
 
 class Progress:
-    """The store's verbs for looking after the whole."""
+    """The store's verbs for checks of health."""
 
     def __init__(self, connection: Connection, claims: Claims) -> None:
         self._connection = connection
         self._claims = claims
 
     async def first_due(self, without: Iterable[str] = ()) -> tuple[datetime, str] | None:
-        """Since when a ready job has been due, or will be, first of all, and its queue. Some queues do not count.
+        """The instant since which the first ready job has been due, or will be, and its queue; without some queues.
 
         A job that was created for a time in the past is due since it was created.
         """
@@ -36,7 +36,7 @@ class Progress:
         return max(instants, default=EPOCH), first["queue"]
 
     async def first_lease_end(self) -> datetime | None:
-        """When the lease of a running job ends first; those without one are raw inserts of other programs."""
+        """The end of the lease that ends first; running jobs without a lease are raw inserts of other programs."""
         first = await self._connection.jobs.find_one(
             {"state": RUNNING, "lease_until": {"$type": "date"}},
             {"_id": 0, "lease_until": 1},
@@ -46,7 +46,7 @@ class Progress:
         return None if first is None else first["lease_until"]
 
     async def first_firing(self) -> datetime | None:
-        """When a schedule is to be looked at first."""
+        """The earliest instant at which a schedule is due."""
         first = await self._connection.schedules.find_one(
             {"fire_at": {"$type": "date"}}, {"_id": 0, "fire_at": 1}, sort=[("fire_at", 1), ("_id", 1)], hint=DUE
         )

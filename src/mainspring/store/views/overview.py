@@ -15,7 +15,7 @@ from mainspring.store.schema import CLAIM, LEASE, WAITING_BY_QUEUE
 from mainspring.store.workers import Workers, read_worker
 
 COUNTED = 1_000
-"""How far the jobs of a queue are counted."""
+"""The number up to which the jobs of a queue are counted."""
 _QUEUES_SHOWN = 500
 _RUNNING_READ = 20_000
 _WORKERS_SHOWN = 1_000
@@ -30,7 +30,7 @@ class Overview:
         self._workers = workers
 
     async def queues(self, pauses: Mapping[str, Paused], known: Iterable[str]) -> list[QueueStatus]:
-        """All queues that anything is known of, with their jobs counted as far as that is cheap."""
+        """All known queues, with their jobs counted as far as that is cheap."""
         running = await self._running()
         served = [queue for worker in await self._workers.live() for queue in worker.queues or ()]
         names = {*known, *served, *running, *await self._claims.queues(), *await self._waiting_queues()}
@@ -46,14 +46,14 @@ class Overview:
         return QueueStatus(queue, ready, waiting, min(running.get(queue, 0), COUNTED), COUNTED, paused)
 
     async def _running(self) -> Counter[str]:
-        """How many jobs of each queue run, among so many."""
+        """The number of running jobs of each queue, among a bounded number of running jobs."""
         found = await self._connection.jobs.find_all(
             {"state": RUNNING}, {"_id": 0, "queue": 1}, hint=LEASE, limit=_RUNNING_READ
         )
         return Counter(str(one["queue"]) for one in found if "queue" in one)
 
     async def _waiting_queues(self) -> list[str]:
-        """The queues that have jobs that are held back: one seek in the index for each."""
+        """The queues with waiting jobs: one seek in the index for each."""
         names: list[str] = []
         while len(names) < _QUEUES_SHOWN:
             after = {"queue": {"$gt": names[-1] if names else ""}, "waiting_for.by": {"$exists": True}}
@@ -66,7 +66,7 @@ class Overview:
         return names
 
     async def workers(self) -> list[WorkerStatus]:
-        """The workers that have been heard of within the last hour or so, the last one first."""
+        """The workers whose last heartbeat was within the last hour or so, the latest first."""
         live = {worker.id for worker in await self._workers.live()}
         found = await self._connection.workers.find_all(
             {}, sort=[("beat_at", -1)], hint="beat_at", limit=_WORKERS_SHOWN

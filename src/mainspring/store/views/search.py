@@ -1,9 +1,9 @@
-"""Searching jobs: page by page, each read along an index, and never more than so many jobs looked at for one page.
+"""Searching jobs: page by page, each read along an index, with a bounded number of jobs read for one page.
 
 A search is one or more *walks*, one behind the other: the parts of an index that together have all jobs in question. A
 page ends at a place in a walk, which the next page goes on from. Before a walk is read with filters that its index
-cannot tell, it is found out how far the next few thousand entries reach, from the index alone; the page ends there at
-the latest. A job is missed or seen twice only if it moves in the order between two pages.
+cannot answer, the end of the next few thousand entries is read from the index alone; the page ends there at the latest.
+A job is missed or seen twice only if it moves in the order between two pages.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from mainspring.store.schedules.codec import OVERLAP
 from mainspring.store.schema import BY_ID, CLAIM, FINISHED_INDEX, LEASE, LINE, SCHEDULE, WAITING_FOR
 
 SCANNED = 5_000
-"""How many entries of an index are looked at for one page, where filters have to be applied to the jobs themselves."""
-# How much earlier than it was made a job may have ended, by the clocks that tell so.
+"""The index entries that one page reads, where filters have to be applied to the jobs themselves."""
+# A job may have ended this much earlier than it was made, by different clocks.
 _SKEW = timedelta(minutes=1)
-# How far the clock of the process that made a job, and its id, may be off.
+# The clock of the process that made a job, and its id, may be off by this.
 _ID_SKEW = timedelta(days=1)
 _LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
-"""The last moment that an ObjectId can tell."""
-# Why jobs are held that are on no wait list.
+"""The last moment that an ObjectId can have."""
+# The reasons of waiting jobs that are on no wait list.
 _HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
 _IN_CURSORS = (str, int, datetime, ObjectId, type(None))
 
 Place = tuple[Any, ...]
-"""The key of a walk at which it goes on; empty at its beginning."""
+"""The key at which a walk goes on; empty at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
     """A part of an index, in its order. Its keys end with `_id`, unless `ties` says that several jobs may have the same
-    key. `within` narrows it down by what the index can tell, `wanted` by what only the jobs themselves can."""
+    key. `within` has the conditions that the index can answer, `wanted` those that only the jobs themselves can."""
 
     index: str
     fixed: Document
@@ -66,12 +66,12 @@ class Walk:
 
     @property
     def places(self) -> int:
-        """How many values a place in it has."""
+        """The number of values that a place in it has."""
         return 2 if self.ties else len(self.keys)
 
     @property
     def entries(self) -> Document:
-        """The entries of the index that are walked along."""
+        """The filter for the entries of the index that are walked along."""
         return both(self.fixed, self.within)
 
     @property
@@ -88,7 +88,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A page: the jobs, and where the next one goes on; None at the end."""
+    """A page: the jobs, and the cursor of the next page; None at the end."""
 
     documents: list[Document]
     next: str | None
@@ -101,7 +101,7 @@ class Searching:
         self._connection = connection
 
     async def page(self, search: Search, limit: int, after: str | None) -> Found:
-        """The next jobs that match, at most `limit`, and where to go on."""
+        """The next jobs that match, at most `limit`, and the next cursor."""
         walks = walks_of(search)
         number, place = (0, ()) if after is None else _read_cursor(after, search, walks)
         found: list[Document] = []
@@ -125,7 +125,7 @@ class Searching:
     async def read_exact(
         self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None = None
     ) -> tuple[list[Document], Place | None]:
-        """As of `_read`, of a walk whose index ends with the id; with `fields`, only those."""
+        """The same as `_read`, for a walk whose index ends with the id; with `fields`, only those."""
         last, beyond = await self._end(walk, place) if walk.wanted else (None, None)
         ends = _ends(walk, place) | ({"max": walk.bound(beyond)} if beyond is not None and walk.order > 0 else {})
         ends |= {"min": walk.bound(last)} if last is not None and walk.order < 0 else {}
@@ -133,7 +133,7 @@ class Searching:
         return documents, walk.place(documents[-1]) if len(documents) == limit else last
 
     async def _end(self, walk: Walk, place: Place) -> tuple[Place | None, Place | None]:
-        """The last entry that is looked at for this page and the one beyond it; none where the walk ends before."""
+        """The last entry that this page reads and the one beyond it; none where the walk ends before."""
         found = await self._collection(walk).find_all(
             both(walk.entries, _not_again(walk, place)),
             dict.fromkeys(walk.keys, 1),
@@ -158,7 +158,8 @@ class Searching:
     # -- walks whose index does not ------------------------------------------------------------------------------------
 
     async def _read_tied(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
-        """A place is a key, and the id of the last job seen of those that have it; None where none of them was."""
+        """The same as `_read`, for a walk whose place is a key and the id of the last job seen with it; the id is None
+        where no job with the key was seen."""
         found = await self._tie(walk, place, limit) if place else []
         if len(found) == limit:
             return found, (place[0], found[-1]["_id"])
@@ -169,19 +170,18 @@ class Searching:
         if len(documents) < left:
             return found + documents, None if end is None else (end, None)
         last = documents[-1].get(key)
-        # Jobs that the index does not order are read again in the order of their ids, so that a page may end among
-        # them.
+        # Jobs with equal keys are read again in the order of their ids, so that a page may end among them.
         whole = [one for one in documents if one.get(key) != last]
         tie = await self._tie(walk, (last, None), left - len(whole))
         return found + whole + tie, (last, tie[-1]["_id"] if tie else None)
 
     async def _tie(self, walk: Walk, place: Place, limit: int) -> list[Document]:
-        """Jobs that have all the same key, from an id on."""
+        """Jobs with the same key, from an id on."""
         wanted = both(walk.matching, {walk.keys[0]: {"$eq": place[0]}})
         return await self._by_id(walk, wanted, place[1], limit)
 
     async def _tied_end(self, walk: Walk, place: Place) -> Any:
-        """The key that is not looked at for this page any more; None where the walk ends before."""
+        """The first key that this page does not read; None where the walk ends before."""
         key = walk.keys[0]
         found = await self._connection.jobs.find_all(
             both(walk.entries, _below(walk, place)),
@@ -194,12 +194,13 @@ class Searching:
         return found[0].get(key) if found else None
 
     async def _read_running(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
-        """Running jobs move in their index with every renewal, so that they are sorted by id: there are not many."""
+        """The same as `_read`, for running jobs, sorted by id: they move in their index with every renewal, and there
+        are not many."""
         documents = await self._by_id(walk, walk.matching, place[0] if place else None, limit)
         return documents, (documents[-1]["_id"],) if len(documents) == limit else None
 
     async def _by_id(self, walk: Walk, wanted: Document, below: Any, limit: int) -> list[Document]:
-        """The latest ids first, from one on; the comparison does not stop where ids of another type begin."""
+        """The jobs below an id, the latest first; the comparison does not stop where ids of another type begin."""
         if below is not None:
             wanted = both(wanted, {"$expr": {"$lt": ["$_id", {"$literal": below}]}})
         return await self._connection.jobs.find_all(wanted, sort=[("_id", -1)], hint=walk.index, limit=limit)
@@ -222,14 +223,14 @@ def walks_of(search: Search) -> list[Walk]:
         return _pending(search, wanted)
     if search.since is None:
         return [Walk(BY_ID, {}, ("_id",), wanted=wanted | state)]
-    # An ObjectId tells when it was made; other ids do not.
+    # An ObjectId contains the time when it was made; other ids do not.
     earliest = ObjectId.from_datetime(min(max(search.since, EPOCH + _ID_SKEW) - _ID_SKEW, _LAST_ID))
     kinds: tuple[Document, ...] = ({"_id": {"$gte": earliest}}, {"_id": {"$type": "string"}})
     return [Walk(BY_ID, {}, ("_id",), within=kind, wanted=wanted | state) for kind in kinds]
 
 
 def _pending(search: Search, wanted: Document) -> list[Walk]:
-    """Ready jobs come first, in their order; then those on wait lists, then those that are held otherwise."""
+    """The walks for pending jobs: first ready jobs in their order, then jobs on wait lists, then other waiting jobs."""
     there: Document = {"line": {"$exists": True}}
     order = ("priority", "run_at", "_id")
     held = [
@@ -244,7 +245,7 @@ def _pending(search: Search, wanted: Document) -> list[Walk]:
 
 
 def _wanted(search: Search) -> Document:
-    """The conditions that only the jobs themselves can answer; every value is compared as it is."""
+    """The conditions that only the jobs themselves can answer; every value is compared literally."""
     fields = {"name": search.name, "queue": search.queue, "tags": search.tag, "parent_id": search.parent_id}
     wanted: Document = {key: {"$eq": value} for key, value in fields.items() if value is not None}
     for path, values in search.data:
@@ -263,7 +264,7 @@ def _ends(walk: Walk, place: Place) -> Document:
 
 
 def _not_again(walk: Walk, place: Place) -> Document:
-    """The lower bound of an index is inclusive: a walk upwards meets the last job of the page before again."""
+    """The filter without the last job of the page before: an index's lower bound is inclusive on an upward walk."""
     return {"_id": {"$ne": place[-1]}} if place and walk.order > 0 else {}
 
 
@@ -275,7 +276,7 @@ def _below(walk: Walk, place: Place) -> Document:
 
 
 def _cursor(search: Search, number: int, place: Place) -> str:
-    """Where a search goes on, as a text that only the same search takes."""
+    """The place at which a search goes on, as a text that only the same search accepts."""
     return packed({"s": search_fingerprint(search), "w": number, "p": list(place)})
 
 
@@ -293,16 +294,15 @@ def _read_cursor(text: str, search: Search, walks: list[Walk]) -> tuple[int, Pla
 
 
 def search_fingerprint(search: Search) -> str:
-    """The fingerprint of a search, by which a cursor is known to belong to it. The handlers of this process are no part
-    of it."""
+    """The fingerprint of a search, which its cursors contain. The handlers of this process are not part of it."""
     return blake2b(repr(asdict(replace(search, without=()))).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def packed(document: Document) -> str:
-    """A document as a text that can stand in a URL."""
+    """A document as text for a URL."""
     return urlsafe_b64encode(bson.encode(document, codec_options=CODEC)).decode().rstrip("=")
 
 
 def unpacked(text: str) -> Document:
-    """The document in such a text; any error where it is none."""
+    """The document of a packed text; raises any error where it is none."""
     return bson.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), CODEC)

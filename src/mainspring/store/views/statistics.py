@@ -1,11 +1,11 @@
 """Stored counts of attempts: per minute, queue, name and worker at first, later per hour, queue and name.
 
 A worker writes to documents of its own only, all of them in one bulk, so that no worker waits for another. A write
-that was not answered is not sent again (but for the driver's own retry, which the server recognises): a second may be
-lost, none is counted twice. A count waits for no majority: it is no promise.
+that was not answered is not sent again (except by the driver's own retry, which the server recognises): the counts of a
+second may be lost, and none is counted twice. A count waits for no majority: it is no promise.
 
-Hours are made of minutes once no worker writes to these any more, and are only ever inserted: the second process
-changes nothing. Minutes are deleted some time after that. The document `marks` says how far both have come.
+Hours are summed from minutes once no worker writes to these any more, and are only ever inserted: a second process
+changes nothing. Minutes are deleted some time after that. The document `marks` stores the progress of both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mainspring.store.shapes import INSTANT
 
 _MINUTE, _HOUR, _MARKS = "minute", "hour", "marks"
 _MARK_TYPES = {"rolled": INSTANT, "pruned": INSTANT}
-# After so long no worker adds to a minute: each stores its counts once a second, or drops them.
+# After this time no worker adds to a minute: each stores its counts once a second, or drops them.
 _SETTLED = timedelta(minutes=5)
 _MINUTES_KEPT = timedelta(days=2)
 _BATCH = 500
@@ -43,7 +43,7 @@ class Statistics:
         self._light = connection.stats.with_options(write_concern=WriteConcern(1, j=False))
 
     async def add(self, worker: str, counted: Sequence[tuple[Kind, Counts]]) -> None:
-        """Add what a worker has counted. To be called once: an error does not mean that nothing was added."""
+        """Add the counts of a worker. Not to be repeated: an error does not mean that nothing was added."""
         statements = [
             UpdateOne({"_id": _id(kind, worker)}, {"$inc": _increments(one)}, upsert=True) for kind, one in counted
         ]
@@ -55,7 +55,7 @@ class Statistics:
     async def read(
         self, window: Window, name: str | None, queue: str | None, scope: Scope = EVERYTHING
     ) -> list[tuple[datetime, Counts]]:
-        """The counts within a window, by its steps; hours are told from their beginning."""
+        """The counts within a window, by its steps; an hour is counted from its beginning."""
         marks = await self._marks()
         mark = marks["rolled"] if window.step % HOUR == timedelta(0) else marks["pruned"]
         edge = min(max(mark, window.start), window.end)
@@ -81,10 +81,10 @@ class Statistics:
             [{"$match": within}, {"$group": {"_id": by, **_SUMS}}], hint=COUNTED
         )
 
-    # -- growing old -----------------------------------------------------------------------------------------------
+    # -- rolling up and pruning ------------------------------------------------------------------------------------
 
     async def roll_up(self, hours: int = 24) -> bool:
-        """Make hours of the minutes that are settled, the oldest first. True when there is more to do."""
+        """Sum settled minutes into hours, the oldest first. True when there are more."""
         until = _hour_of(self._connection.clock.now() - _SETTLED)
         done = (await self._marks())["rolled"]
         for _ in range(hours):
@@ -97,7 +97,7 @@ class Statistics:
         return True
 
     async def prune(self, before: datetime | None, limit: int = _BATCH) -> bool:
-        """Delete old minutes that have become hours, and hours from before an instant. True when more is left."""
+        """Delete old minutes that were rolled up, and hours from before an instant. True when there may be more."""
         settled = self._connection.clock.now() - _MINUTES_KEPT
         edge = _hour_of(min((await self._marks())["rolled"], settled))
         gone = await self._delete(_MINUTE, edge, limit, first=True)
@@ -124,7 +124,7 @@ class Statistics:
                 raise
 
     async def _first_hour(self, since: datetime) -> datetime | None:
-        """The first hour, from an instant on, of which minutes are stored."""
+        """The first hour from an instant on that has stored minutes."""
         first = await self._connection.stats.find_one(
             {"_id.per": _MINUTE, "_id.at": {"$gte": since}},
             {"_id": 1},
@@ -154,7 +154,7 @@ class Statistics:
 
 
 def _sum(field: str) -> Document:
-    """The sum of what is a count: a malformed one of another program, such as NaN, would spoil all others."""
+    """The sum of a field's integers: a malformed value of another program, such as NaN, would spoil all others."""
     return {"$sum": {"$cond": [{"$in": [{"$type": field}, ["int", "long"]]}, field, 0]}}
 
 
@@ -179,7 +179,7 @@ def _counts(row: Document) -> Counts:
 
 
 def _bounded(count: float) -> int:
-    """A sum that durations can be computed from, whatever another program has stored."""
+    """A sum within the range of durations, whatever another program has stored."""
     return int(min(max(count, 0), _LARGEST))
 
 

@@ -1,7 +1,7 @@
-"""The reasons why a job does not run: every gate in its way, described from the facts of a `ExplainFacts`. Pure.
+"""The reasons why a job does not run: every gate before it, described from the facts of a `ExplainFacts`. Pure.
 
-The order is that in which a job passes them: first what concerns the job itself, then what was shut at run time, then
-the workers that could run it, then the order and the limits that it is under, and last a free slot and its place in the
+The order is that in which a job passes them: first the gates of the job itself, then the gates that were closed at run
+time, then the workers that could run it, then its order and its limits, and last a free slot and its place in the
 queue.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["explain", "state_gate"]
 
 
 def explain(facts: ExplainFacts) -> Explanation:
-    """Why a pending or blocked job does not run."""
+    """The explanation of why a pending or blocked job does not run."""
     found: list[ExplainedGate | None] = [
         state_gate(facts.job, facts.now, adopted=facts.adopted),
         dependency_gate(facts),

@@ -1,4 +1,4 @@
-"""The gates of a job that have to do with room: limits, rates, lines, and its position in its queue. Pure.
+"""The gates of limits, rates and wait lists, and a job's position in its queue. Pure.
 
 The text about a limit comes from its rule, from the stored state of its gate, and from the jobs that run now.
 """
@@ -44,7 +44,7 @@ _OVER = {
 
 
 def limit_gates(facts: ExplainFacts) -> list[ExplainedGate]:
-    """The gates of limits, each followed by its line where there is one."""
+    """The gates of limits, each followed by its wait list where there is one."""
     found: list[ExplainedGate] = []
     for limit in facts.limits:
         name, rule, state = limit.gate.name, limit.rule, facts.gate(limit.gate.name)
@@ -58,7 +58,7 @@ def limit_gates(facts: ExplainFacts) -> list[ExplainedGate]:
 
 
 def whom(limit: KnownLimit, facts: ExplainFacts) -> str:
-    """Whose limit it is, in words: jobs of 'report' with tenant=acme."""
+    """The jobs that a limit is for, in words: jobs of 'report' with tenant=acme."""
     jobs = f"jobs of {limit.target!r}" if limit.scope == NAME else f"jobs of the queue {limit.target!r}"
     key = limit.rule.key
     jobs += f" in the queue {facts.job.queue!r}" if limit.rule.each_queue else ""
@@ -88,7 +88,7 @@ def _about(limit: KnownLimit, facts: ExplainFacts) -> dict[str, Any]:
 
 
 def _passes_elsewhere(facts: ExplainFacts, limit: KnownLimit) -> bool:
-    """Whether a worker that could run the job knows nothing of this limit, and need not look into its line for it."""
+    """Whether a worker that could run the job does not have this limit, and finds the job without its wait list."""
     return limit.without > 0 and facts.line != limit.gate.name
 
 
@@ -125,7 +125,7 @@ def _slots(facts: ExplainFacts, limit: KnownLimit, rule: Limit, state: GateState
 
 
 def _spare(facts: ExplainFacts, state: GateState, holders: list[RunningJob]) -> str | None:
-    """A worker that could run the job and has taken a slot that it does not use, as far as can be told."""
+    """A worker that could run the job and has taken a slot that it does not use, as far as the facts show."""
     used = Counter(holder.worker for holder in holders)
     if facts.running_over:
         return None
@@ -148,7 +148,7 @@ def _holders(facts: ExplainFacts, limit: KnownLimit, state: GateState) -> list[R
 
 
 def _gate_of(running: RunningJob, limit: KnownLimit) -> str | None:
-    """The gate of this kind that a running job came through."""
+    """The gate of this kind that a running job has passed."""
     target = running.name if limit.scope == NAME else running.queue
     if target != limit.target:
         return None
@@ -213,14 +213,14 @@ def _starts(facts: ExplainFacts, limit: KnownLimit, rule: Rate, state: GateState
 
 
 def _tokens(facts: ExplainFacts, rule: Rate, state: GateState) -> float:
-    """The starts that are left now: those stored, and what the time since then has earned."""
+    """The tokens that are left now: the stored ones, and those earned since then."""
     if state.tokens is None or state.at is None:
         return rule.burst
     earned = max(0.0, (facts.now - state.at).total_seconds()) * rule.per_second
     return min(float(rule.burst), state.tokens + earned)
 
 
-# -- lines -----------------------------------------------------------------------------------------------------------
+# -- wait lists ------------------------------------------------------------------------------------------------------
 
 
 def _line(facts: ExplainFacts, name: str, jobs: str) -> ExplainedGate:
@@ -233,9 +233,9 @@ def _line(facts: ExplainFacts, name: str, jobs: str) -> ExplainedGate:
 
 
 def unknown_line_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """The line that a job waits in for something that no other gate speaks of.
+    """The wait list that a job is on, where no other gate mentions it.
 
-    A limit may be declared by a process that does not report it, or have gone from the code; a pause may just be over.
+    A limit may be declared by a process that does not report it, or be gone from the code; a pause may just be over.
     """
     name = facts.line
     if name is None or name in _spoken_of(facts):
@@ -267,7 +267,7 @@ def unknown_line_gate(facts: ExplainFacts) -> ExplainedGate | None:
 
 
 def _spoken_of(facts: ExplainFacts) -> set[str]:
-    """The lines that belong to the other gates."""
+    """The wait lists that the other gates mention."""
     names = {limit.gate.name for limit in facts.limits}
     if facts.turns is not None:
         names.add(facts.turns.gate)
@@ -285,10 +285,10 @@ def _spoken_of(facts: ExplainFacts) -> set[str]:
 
 
 def position_gate(facts: ExplainFacts, *, alone: bool) -> ExplainedGate:
-    """How many jobs of its queue are before it and could run.
+    """The number of jobs of its queue that are before it and could run.
 
-    `alone`: nothing but these, and busy slots, is in its way, so that the rate at which its queue was drained tells
-    something about its turn.
+    `alone`: no gate but these jobs and busy slots is before it, so that the queue's throughput allows an estimate of
+    its wait.
     """
     queue, before, drain = facts.job.queue, facts.before, facts.drain
     data: dict[str, Any] = {"queue": queue, "before": before.to_document()}

@@ -1,4 +1,4 @@
-"""The gates that see to the order of jobs: sequences, and keys that take turns. Pure."""
+"""The gates of the order of jobs: sequences, and keys in round robin. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mainspring.model.jobs.job import FAILED, PENDING, RUNNING
 
 
 def fairness_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether the job is the first of its key. How often keys were served is told, and is no gate: with enough free
-    slots all of them have their turn at once."""
+    """Whether the job is the first of its key. The counts of served jobs are shown, and are no gate: with enough free
+    slots, jobs of all keys run at once."""
     turns = facts.turns
     if turns is None:
         return None
@@ -38,7 +38,7 @@ def fairness_gate(facts: ExplainFacts) -> ExplainedGate | None:
 
 
 def sequence_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether the job is the first of its sequence that has not come to its end."""
+    """Whether the job is the first of its sequence that has not ended."""
     sequence = facts.sequence
     if sequence is None:
         return None
@@ -61,7 +61,7 @@ def sequence_gate(facts: ExplainFacts) -> ExplainedGate | None:
 
 
 def _how(first: Before, facts: ExplainFacts) -> str:
-    """How the job stands that is first in the sequence."""
+    """The state of the first job of the sequence, in words."""
     if first.state == RUNNING:
         return f"it is running on worker {first.worker}"
     if first.state == FAILED:

@@ -1,4 +1,4 @@
-"""The gates that were shut at run time: pauses, and breakers that have opened. Pure."""
+"""The gates that were closed at run time: pauses, and breakers that have opened. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _paused(pause: Control, now: datetime) -> str:
 
 
 def breaker_gates(facts: ExplainFacts) -> list[ExplainedGate]:
-    """How the breakers of its queue, its name and its values at keys stand, where there are any."""
+    """The gates of the breakers of its queue, its name and its values at keys, where there are any."""
     return [_breaker(facts, control) for control in facts.controls if control.kind == BREAKERS]
 
 
@@ -82,7 +82,7 @@ def _is_open(whose: str, breaker: Control, until: datetime | None, now: datetime
 
 
 def _is_half_open(facts: ExplainFacts, whose: str, breaker: Control, data: dict[str, Any]) -> ExplainedGate:
-    """One job at a time is let through as a probe."""
+    """The gate of a half-open breaker, which lets one job at a time through as a probe."""
     name = breaker_gate(breaker.aim)
     probing, before = facts.gate(name).taken, facts.place(name)
     data |= {"probes": probing, "before": before.to_document()}
@@ -95,7 +95,7 @@ def _is_half_open(facts: ExplainFacts, whose: str, breaker: Control, data: dict[
 
 
 def _having(control: Control) -> str:
-    """Which of its jobs are meant, where not all are."""
+    """The part of its target's jobs that a control covers, in words; empty for all."""
     key, queue = control.document.get("key"), control.document.get("queue")
     where = "" if queue is None else f" in the queue {queue!r}"
     return where if key is None else f"{where} with {key}={value_text(control.document.get('value'))}"

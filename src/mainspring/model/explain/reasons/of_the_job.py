@@ -1,4 +1,4 @@
-"""The gates that have to do with the job itself: its state, its time, and what it was made to wait for. Pure."""
+"""The gates of the job itself: its state, its time, and the runs or jobs that it waits for. Pure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _ended(job: Job, now: datetime, data: dict[str, Any]) -> ExplainedGate:
 
 
 def dependency_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether the jobs that it depends on are done; only a blocked job has this gate."""
+    """Whether the jobs that it depends on have ended; only a blocked job has this gate."""
     job = facts.job
     if job.state != BLOCKED:
         return None
@@ -94,7 +94,7 @@ def dependency_gate(facts: ExplainFacts) -> ExplainedGate | None:
 
 
 def overlap_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether an earlier run of its schedule is in its way."""
+    """Whether it waits for an earlier run of its schedule."""
     job, runs = facts.job, facts.waits_for
     if job.waiting_for is None or job.waiting_for.by != _BY_OVERLAP:
         return None
@@ -115,7 +115,7 @@ def overlap_gate(facts: ExplainFacts) -> ExplainedGate | None:
 def time_gate(facts: ExplainFacts) -> ExplainedGate:
     """Whether the job is due, and not too late."""
     job, now = facts.job, facts.now
-    run_at: datetime | None = job.run_at  # an insert by another program may lack it
+    run_at: datetime | None = job.run_at  # a raw insert may lack it
     data: dict[str, Any] = {"run_at": run_at, "start_by": facts.start_by}
     if job.tries:
         data["retry"] = {"number": job.tries, "error": None if job.error is None else str(job.error)}
@@ -133,7 +133,7 @@ def time_gate(facts: ExplainFacts) -> ExplainedGate:
 
 
 def held_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whatever keeps the job out of the workers' sight that no other gate speaks of."""
+    """The reason why the job is not ready, where no other gate mentions it."""
     job, held = facts.job, facts.job.waiting_for
     spoken_of = facts.line is not None or (held is not None and held.by in _SPOKEN_OF)
     if facts.ready or spoken_of or not facts.adopted or job.state == BLOCKED:

@@ -1,4 +1,4 @@
-"""The gates of workers: one that serves the queue, has the handler and the key, and has a free slot. Pure."""
+"""The gates of workers: a worker that serves the queue, has the handler and the key, and has a free slot. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_HANDLER, _BY_VERSION, _BY_KEY = "handler", "version", "key"
 
 
 def worker_gate(facts: ExplainFacts) -> ExplainedGate:
-    """Whether a live worker subscribes to its queue."""
+    """Whether a live worker serves its queue."""
     queue, live = facts.job.queue, facts.workers
     serving = [worker for worker in live if worker.serves(queue)]
     shown = [_about(worker) for worker in (serving or list(live))[:_SHOWN]]
@@ -45,7 +45,7 @@ def worker_gate(facts: ExplainFacts) -> ExplainedGate:
 
 
 def handler_gate(facts: ExplainFacts) -> ExplainedGate:
-    """Whether a worker of its queue has a handler for its name; where none serves the queue, whether any worker has."""
+    """Whether a worker of its queue has a handler for its name; where no worker serves the queue, whether any has."""
     job = facts.job
     serving = [worker for worker in facts.workers if worker.serves(job.queue)]
     able = [worker for worker in serving if worker.handles(job.name)]
@@ -65,8 +65,8 @@ def handler_gate(facts: ExplainFacts) -> ExplainedGate:
 
 
 def version_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether a worker that has the handler has it in a version that takes the job's data; only newer data than that of
-    the first version has this gate."""
+    """Whether a worker has the handler in a version that takes the job's data; only jobs with data above the first
+    version have this gate."""
     job = facts.job
     if job.data_version <= FIRST_VERSION:
         return None
@@ -102,7 +102,7 @@ def _versions(name: str, version: int, having: list[WorkerStatus], fit: list[Wor
 
 
 def _held_for_handler(facts: ExplainFacts, able: list[WorkerStatus], data: dict[str, Any]) -> ExplainedGate:
-    """It was held since no worker had a handler; a worker that has one now puts it back."""
+    """The gate of a job that was held for want of a handler; a worker that has one now releases it."""
     held = facts.job.waiting_for
     assert held is not None
     data |= {"held_since": held.since, "note": held.note}
@@ -127,7 +127,7 @@ def _nobody(facts: ExplainFacts, serving: list[WorkerStatus], elsewhere: list[Wo
 
 
 def _meant(facts: ExplainFacts) -> str:
-    """The name that is meant, where a live worker has a handler for one that is close to the job's."""
+    """A suggestion, where a live worker has a handler for a name that is close to the job's."""
     return did_you_mean(facts.job.name, {name for one in facts.workers for name in one.handlers or ()})
 
 
@@ -139,8 +139,8 @@ def _have(name: str, workers: list[WorkerStatus]) -> str:
 
 
 def key_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether a worker that has the handler has the keys that the job is encrypted with; only encrypted jobs, and those
-    whose results are to be, have this gate."""
+    """Whether a worker that has the handler has the keys that the job is encrypted with; only jobs with encrypted
+    values, or whose results are to be encrypted, have this gate."""
     job = facts.job
     held = job.waiting_for is not None and job.waiting_for.by == _BY_KEY and facts.line is None
     if not job.key_ids and not held:
@@ -194,7 +194,7 @@ def slots_gate(facts: ExplainFacts) -> ExplainedGate | None:
     if taken >= total:
         busy_all = f"All {total:,} slots" if total > 1 else "The only slot"
         return ExplainedGate(SLOTS, False, f"{busy_all} of {whose} that could run it {are(total)} busy.", data)
-    # Where more jobs run than were read, a slot that seems free may not be.
+    # Where more jobs run than were read, a slot that seems free may be busy.
     data["at_least"] = facts.running_over
     least = "At least " if facts.running_over else ""
     text = f"{least}{taken:,} of {plural(total, 'slot')} of {whose} that could run it {are(taken)} busy."
