@@ -134,8 +134,8 @@ class QueueOut(Out):
     """A queue as it is now. A count that reaches `counted` means "or more"."""
 
     name: str
-    ready: int = Field(description="Pending jobs that may start as soon as their time has come.")
-    waiting: int = Field(description="Pending jobs that something holds back.")
+    ready: int = Field(description="Pending jobs that may start as soon as they are due.")
+    waiting: int = Field(description="Pending jobs that wait at a gate.")
     running: int
     counted: int
     paused: PausedOut | None
