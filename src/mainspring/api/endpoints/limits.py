@@ -152,7 +152,7 @@ async def open_breaker(
 async def close_breaker(
     scope: Place, target: Target, caller: Operator, body: CloseIn | None = None
 ) -> Answer[BreakerOut]:
-    """Close a breaker: workers start its jobs again, and it counts failures from zero."""
+    """Close a breaker: workers start its jobs again, and it counts attempts from zero."""
     asked = body or CloseIn()
     status = await caller.scheduler.limits.close_breaker(
         **_broken(caller, scope, target, asked), key=asked.key, reason=asked.reason, actor=caller.actor

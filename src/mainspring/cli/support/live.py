@@ -36,7 +36,7 @@ _NAME_WIDTH, _QUEUE_WIDTH, _ERROR_WIDTH = 24, 12, 160
 
 
 class Live:
-    """Shows the events of one scheduler on stdout. `on_deaf` is called when no program reads stdout any more."""
+    """Shows the events of one scheduler on stdout. `on_deaf` is called when no program reads stdout."""
 
     def __init__(self, scheduler: Scheduler, on_deaf: Callable[[], None]) -> None:
         self._console = _Console(on_deaf)

@@ -1,7 +1,7 @@
 """One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS`.
 
-It runs the scheduler until it is told to stop, by its supervisor, by SIGTERM, or by the supervisor's death, and then
-drains. It needs nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
+It runs the scheduler until its supervisor, SIGTERM, or the supervisor's death stops it, and then drains. It needs
+nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class LimitControls:
         reason: str = "",
         actor: str | None = None,
     ) -> BreakerStatus:
-        """Close a breaker: workers start its jobs again, and it counts failures from zero."""
+        """Close a breaker: workers start its jobs again, and it counts attempts from zero."""
         target = self._broken_target(name, queue, key)
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._core.store()
