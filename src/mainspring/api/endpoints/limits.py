@@ -73,7 +73,8 @@ async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
 
 @router.post("/pauses/resume", tags=["flow"], summary="End a pause")
 async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
-    """End the pause of the same queue or name, and `key`, and return it. If there is none, the answer is 404."""
+    """End the pause of this queue or name, with this `key` if given, and return it. If there is none, the answer is
+    404."""
     _check_target(caller, body)
     namespace, target = _paused(caller, body)
     paused = await namespace.resume(target, key=body.key)
@@ -98,7 +99,8 @@ async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
 
 @router.put("/limits/{scope}/{target:path}", tags=["flow"], summary="Set the limits of a queue or a job name")
 async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operator) -> Answer[OverrideOut]:
-    """Override the limits that are declared in code until the override is removed. It applies within two seconds."""
+    """Override the limits that are declared in code until the override is removed. It applies within a second or
+    two."""
     check_target(caller, scope, target)
     before = await _override(caller, scope, target)
     asked = {scope: target, **body.limits()}

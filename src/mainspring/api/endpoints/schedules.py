@@ -172,7 +172,7 @@ async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Wind
 @router.post("/{schedule_id:path}/backfill", summary="Backfill past firings", response_model=Answer[BackfillOut])
 async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, once: Once) -> Response:
     """Make the jobs of the firings in a past window. After an interruption, another request for the same window, with
-    any `Idempotency-Key`, continues the backfill; no firing gets a second job. With `preview`, no job is made."""
+    any `Idempotency-Key`, continues the backfill and makes no job twice. With `preview`, no job is made."""
 
     async def make(_: str) -> Made:
         # The request's id is not the backfill's: another request for the same window must continue this backfill.
