@@ -40,7 +40,7 @@ class Clock(Protocol):
     """The clock that the store and the engine use."""
 
     def now(self) -> datetime:
-        """The server's time, as well as this process can tell."""
+        """The server's time, as far as this process knows it."""
 
     def at(self, instant: float) -> datetime:
         """The server's time at an instant of `monotonic()`."""
@@ -94,7 +94,7 @@ class Follower(Protocol):
     """A worker that uses a manual clock. Both methods are called on the worker's event loop."""
 
     def clock_moved(self) -> None:
-        """Look at once for everything that may be due now."""
+        """Poll at once for jobs and schedules that may be due now."""
 
     async def catch_up(self) -> None:
         """Return when the schedules that are due now have fired."""
@@ -138,7 +138,7 @@ class ManualClock:
         return self._now
 
     def learn(self, server_time: datetime, sent: float, received: float) -> None:
-        """A manual clock learns nothing."""
+        """Do nothing: a manual clock ignores the server's."""
 
     def advance(self, by: float | timedelta) -> Moment:
         """Move on by seconds or a timedelta, and return the new time; await it to wait for the firings that are due."""

@@ -1,6 +1,6 @@
 """Durations as text: "5m", "1h30m", "250ms". Reads them exactly, into whole milliseconds, and writes them.
 
-A month or a year is no duration, since it has no fixed length; Cron and RRule have those.
+Months and years are not durations, since they have no fixed length; Cron and RRule have those.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]*)\s*")
 _LONGEST_TEXT = 60
 Refusal = type[ValueError]
 Duration = float | timedelta | str
-"""A duration as callers give it: seconds, a timedelta, or text with its unit, such as "5m"."""
+"""A duration as an argument: seconds, a timedelta, or text with its unit, such as "5m"."""
 _EXAMPLES = 'such as "5m", "1h30m", "90s", "2d" or "250ms"'
 
 

@@ -7,7 +7,7 @@
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
     │   │   └── InvalidCron     a cron expression is wrong; says where, and what was expected
     │   ├── HandlerError        a handler cannot be registered as written
-    │   ├── InvalidKey          a text is no API key
+    │   ├── InvalidKey          a text is not an API key
     │   └── AuditKeyMissing     the audit log is signed with a key that this process does not have
     ├── JobNotFound             no job has this id
     ├── JobStateError           the job is in a state that does not allow the verb
@@ -16,7 +16,7 @@
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
     ├── SecretNotFound          no secret has this name
-    ├── KeyNotFound             no API key in force has this id
+    ├── KeyNotFound             no valid API key has this id
     ├── MalformedDocument       a stored document cannot be read: another program, or a newer version, has written it
     ├── QueueFull               the queue has as many pending jobs as it may
     ├── BulkError               some items of a bulk were refused; carries the stored jobs and the errors
@@ -60,7 +60,7 @@ class ConfigurationError(MainspringError, ValueError):
 
 
 class InvalidJob(ConfigurationError):
-    """A job cannot be scheduled as asked."""
+    """A job cannot be scheduled with these arguments."""
 
 
 class BadArguments(InvalidJob):
@@ -88,11 +88,11 @@ class HandlerError(ConfigurationError):
 
 
 class InvalidKey(ConfigurationError):
-    """A text is no API key. The message never shows any of it."""
+    """A text is not an API key. The message never shows any of it."""
 
 
 class AuditKeyMissing(ConfigurationError):
-    """The audit log is signed with a key that this process does not have: it can neither check it nor append to it."""
+    """The audit log is signed with a key that this process does not have: it can neither check the log nor append."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(
@@ -157,7 +157,7 @@ class CalendarNotFound(MainspringError, LookupError):
 
 
 class RedriveNotFound(MainspringError, LookupError):
-    """No redrive has this id: it never existed, or was kept long enough."""
+    """No redrive has this id: it never existed, or its retention ended."""
 
     def __init__(self, redrive_id: str) -> None:
         super().__init__(f"No redrive has the id {redrive_id!r}; it never existed, or was kept long enough.")
@@ -212,7 +212,7 @@ class QueueFull(MainspringError):
 class BulkError(MainspringError):
     """Some items of a bulk were refused; the others are stored, unless the bulk was part of a transaction.
 
-    `jobs` holds one entry per item, in order: the job, or None where none was stored.
+    `jobs` has one entry per item, in order: the job, or None if none was stored.
     `errors` maps the position of each refused item to the reason.
     """
 
@@ -230,7 +230,7 @@ class BulkError(MainspringError):
 
 
 class ArchiveError(MainspringError):
-    """Finished jobs were not deleted: the archive hook has raised, or only other processes have it."""
+    """Finished jobs were not deleted: the archive hook raised, or only other processes have it."""
 
 
 class ClaimLost(MainspringError):

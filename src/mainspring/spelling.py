@@ -64,7 +64,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     "when": ("run_at",),
     "workers": ("concurrency",),
 }
-# How to write the option, where the name alone does not say it.
+# How to write the option, if the name alone does not show it.
 _FORMS = {
     ("attempts", "retry"): "retry=Retry(attempts=…)",
     ("cron", "repeat"): 'repeat=Cron("0 9 * * *")',

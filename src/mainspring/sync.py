@@ -1,4 +1,4 @@
-"""The blocking face: the same verbs for Django, Flask, scripts and other code without an event loop.
+"""The blocking Scheduler: the same verbs for Django, Flask, scripts and other code without an event loop.
 
 from mainspring.sync import Scheduler
 

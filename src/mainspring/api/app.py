@@ -34,7 +34,7 @@ _ABOUT = (
 
 
 class Authentication:
-    """Recognises the caller of each request by its headers alone, before anything of its body is read."""
+    """Authenticates the caller of each request by its headers alone, before the service reads any of its body."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
@@ -77,8 +77,8 @@ class Authentication:
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of all endpoints. FastAPI prepares each of them at its first request, which takes a tenth of a
-    second for all: every application of this process uses the same ones."""
+    """The routes of all endpoints, shared by every application of this process: FastAPI prepares each at its first
+    request, which takes a tenth of a second for all."""
     joined = APIRouter()
     for router in ROUTERS:
         joined.include_router(router, dependencies=[Depends(check_parameters)])
@@ -86,8 +86,8 @@ def _routes() -> list[BaseRoute]:
 
 
 def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False) -> FastAPI:
-    """The application that serves a scheduler. It connects by itself; it starts no worker. With `keyless`, this user on
-    this machine needs no API key while there is none."""
+    """Make the application that serves a scheduler. It connects by itself; it starts no worker. With `keyless`, this
+    user on this machine needs no API key while there is none."""
     service = Service(scheduler, settings, keyless=keyless)
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool =
     problems.add_handlers(app)
     app.router.routes.extend(_routes())
     add_pages(app, scheduler)
-    # The last one stands outermost.
+    # The last one added is the outermost.
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)
     app.add_middleware(Authentication, service=service)
     app.add_middleware(CheckedHeaders)

@@ -27,7 +27,7 @@ from mainspring.model.access.sessions import new_session_secret
 from mainspring.model.jobs.job import Job
 
 _ROWS = 200
-"""How far back the row of a request that has come before is looked for."""
+"""How many rows of the audit log are searched for the row of a repeated request."""
 
 
 class Service:
@@ -39,38 +39,38 @@ class Service:
         self.settings = settings
         hosts = {name.strip().lower() for name in settings.hosts.split(",") if name.strip()}
         secret = settings.session_secret
-        # Without one of the settings, sessions end with this process.
+        # Without a session secret in the settings, sessions end with this process.
         signing = new_session_secret() if secret is None else secret.get_secret_value().encode()
         self.authenticator = Authenticator(self.backend, frozenset(hosts), signing, keyless=keyless)
         self.trail = Trail(scheduler)
         self.closing = asyncio.Event()
-        """Set when the server is about to stop: streams that would go on for ever end then."""
+        """Set when the server is about to stop: endless streams end then."""
         self._sealing: Sealing | None = None
         self.standing = Revalidation(self.authenticator)
         self.crowd = Crowd(settings)
 
     async def sealing(self) -> Sealing:
-        """Seals cursors and places of streams."""
+        """The sealing of cursors and of places in streams."""
         if self._sealing is None:
             self._sealing = Sealing(await self.backend.service_secret(SECRET))
         return self._sealing
 
     def now(self) -> datetime:
-        """The database's clock, as far as it is known."""
+        """The database's time, as far as it is known."""
         return self.scheduler.now()
 
 
 @dataclass(slots=True)
 class Caller:
-    """The caller of a request that may be answered, and the service that answers."""
+    """The caller of a request that has the needed role, and the service that answers."""
 
     service: Service
     principal: Principal
     address: str | None
     request_id: str | None = None
-    """Of a request that may come twice: its own, the same however often it comes."""
+    """The id of a request with an idempotency key; a repeated request has the same one."""
     again: bool = False
-    """Whether it has come before."""
+    """Whether the request was sent before with the same idempotency key."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -89,7 +89,7 @@ class Caller:
         return self.principal.scope
 
     async def job(self, job_id: str) -> Job:
-        """A job within the caller's reach. Any other is missing, in the same words as one that never was."""
+        """A job within the caller's reach. The error for any other is the same as for one that does not exist."""
         return await self.scheduler.get_job(job_id, scope=self.scope)
 
     async def schedule(self, schedule_id: str) -> Schedule:
@@ -97,11 +97,11 @@ class Caller:
         return await self.scheduler.schedules.get(schedule_id, scope=self.scope)
 
     async def seal_cursor(self, list_name: str, cursor: str | None) -> str | None:
-        """The cursor of a list as a caller gets it: it may name what is out of the caller's reach."""
+        """Seal a cursor before a caller gets it: it may name a document out of the caller's reach."""
         return None if cursor is None else (await self.service.sealing()).seal(list_name, cursor.encode())
 
     async def open_cursor(self, list_name: str, text: str | None) -> str | None:
-        """The cursor that a caller brings back."""
+        """Open a cursor that a caller sends back."""
         if text is None:
             return None
         opened = (await self.service.sealing()).open(list_name, text)
@@ -110,24 +110,25 @@ class Caller:
         return opened.decode()
 
     def check_everything(self) -> None:
-        """Refuse a key with a scope what concerns more than its jobs."""
+        """Refuse a key with a scope: the request concerns more than the jobs within a scope."""
         if not self.principal.scope.everything:
             raise Problem(403, "This key has a scope; the request needs a key without one.")
 
     def check_current(self) -> None:
-        """Refuse the old secret of a rotated key what would outlast its grace time."""
+        """Refuse the old secret of a rotated key: the effect of the request would outlast the secret's grace time."""
         if self.principal.outdated:
             raise Problem(403, "This API key was rotated; use its new secret, or a session that was opened since.")
 
     async def note(self, action: str, target: str, *, before: Any = None, after: Any = None) -> None:
-        """Write a change down in the audit log; once, however often the request comes."""
+        """Write a change to the audit log; a repeated request adds no second row."""
         if not self.again or not await self._is_noted(target):
             await self.backend.note_change(
                 Entry(self.actor, action, target, self.address, before, after, self.request_id)
             )
 
     async def note_sampled(self, sampler: Sampler, action: str, target: str, *, after: Any = None) -> None:
-        """Write down what is no change, or what any caller can do at any time, unless there were many such rows."""
+        """Write a read, or an action that any caller can repeat at will, to the audit log, unless there are many such
+        rows."""
         if sampler.admits(self.actor):
             await self.note(action, target, after=after)
 

@@ -18,17 +18,17 @@ from mainspring.client.scheduler import Scheduler
 Spec = Mapping[str, Any]
 _HEAD = """# The HTTP API
 
-Made from the code by `python -m mainspring.api.generate_reference`; `/docs` on a running service is the same, to be
-tried out, and `/openapi.json` is for machines. Bodies are JSON. Durations are text with their unit ("5m", "1h30m",
+Made from the code by `python -m mainspring.api.generate_reference`; `/docs` on a running service shows the same, for
+trying it out, and `/openapi.json` is for programs. Bodies are JSON. Durations are text with their unit ("5m", "1h30m",
 "250ms"); a number of milliseconds has `Ms` in its name, but for `every`, `retryDelay`, `duration` and `pollInterval`,
-which are named as in other services. Instants end in Z. Answers are `{"success": true, "data": …}`, with `next` where
+which are named as in other services. Instants end in Z. Answers are `{"success": true, "data": …}`, with `next` if
 there is another page. Errors are [problem details](https://www.rfc-editor.org/rfc/rfc9457) that name the field and the
-cure. A `*` marks what must be given.
+cure. A `*` marks a required field.
 """
 
 
 def render(spec: Spec) -> str:
-    """The page."""
+    """Render the page."""
     groups: dict[str, list[str]] = defaultdict(list)
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():

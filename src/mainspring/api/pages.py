@@ -1,7 +1,7 @@
 """The pages that need no API key: the documentation, liveness and readiness, and the start page.
 
-Probes and browsers have no key. These pages tell nothing of jobs: the documentation is the same for every service of
-this version, and the probes say ok or not, and of what kind the reason is.
+Probes and browsers have no key. These pages show nothing of jobs: the documentation is the same for every service of
+this version, and the probes answer whether the service is ok, and with the kind of the reason if it is not.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mainspring.errors import MainspringError
 STATIC = Path(__file__).parent / "static"
 _LIVE, _READY, _DOCS, _OPENAPI = "/livez", "/readyz", "/docs", "/openapi.json"
 _ELSEWHERE = {"/": _DOCS, "/api": _DOCS, "/health": _READY, "/healthz": _LIVE}
-"""Where requests that guess a path are led."""
+"""Redirects for paths that clients guess."""
 _OPEN = frozenset({_LIVE, _READY, _DOCS, _OPENAPI, *_ELSEWHERE})
 _FRESH = 1.0
-"""For how many seconds an answer about the database counts, so that probes cost one question a second at most."""
+"""For how many seconds an answer of the database is reused, so that probes cost one query a second at most."""
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether a request is answered without an API key. It can only read, so that nothing is read of its body."""
+    """Whether a request is answered without an API key. It can only read, so that its body is never read."""
     return method in ("GET", "HEAD") and (path in _OPEN or path.startswith("/static/"))
 
 
 class Readiness:
-    """Whether the database can be reached, asked once for all requests of a moment."""
+    """Checks whether the database can be reached: once for all requests within a second."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -71,12 +71,12 @@ def add_pages(app: FastAPI, scheduler: Scheduler) -> None:
 
     @app.get(_LIVE, include_in_schema=False)
     async def live() -> JSONResponse:
-        """Whether this process answers at all."""
+        """Answer that this process is alive."""
         return JSONResponse({"status": "ok"})
 
     @app.get(_READY, include_in_schema=False)
     async def ready() -> JSONResponse:
-        """Whether this process can do its work: whether it reaches the database."""
+        """Answer whether this process is ready: whether it reaches the database."""
         if await readiness.check():
             return JSONResponse({"status": "ok"})
         return JSONResponse({"status": "not ok", "reason": "database"}, 503)

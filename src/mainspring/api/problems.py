@@ -1,7 +1,7 @@
 """Errors as answers: one shape for all of them, RFC 9457 problem details, with the field and the cure.
 
-Whatever a client sends, it gets an answer of 4xx that says what to do; what MongoDB cannot do at present is a 503. The
-paths that come from the seeds also carry `success: false`, which their clients look at.
+A wrong request is answered with a 4xx that names the cure, and with 503 while MongoDB is unavailable. Every problem
+also has `success: false` and `error`, which the clients of older services read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mainspring.spelling import meant_by
 MEDIA_TYPE = "application/problem+json"
 _BACK_SOON = 2
 
-# The most special first: the first that fits is taken.
+# The most specific class first: the first that matches decides.
 _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (JobNotFound, 404),
     (ScheduleNotFound, 404),
@@ -58,7 +58,7 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
 
 
 class Problem(Exception):
-    """An answer that is an error: the status, what is wrong, and where."""
+    """An answer that is an error: the status, the cause with its cure, and the field."""
 
     def __init__(
         self, status: int, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
@@ -97,7 +97,7 @@ def as_problem(error: MainspringError) -> Problem:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let every foreseen error of an app be answered as a problem; `Faults` answers the others."""
+    """Add the handlers that answer every foreseen error of an app as a problem; `Faults` answers the others."""
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, error: Problem) -> JSONResponse:
@@ -117,7 +117,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def _body_of(request: Request) -> type[BaseModel] | None:
-    """The expected body of a request, where its endpoint takes one."""
+    """The expected body of a request, if its endpoint takes one."""
     field = getattr(request.scope.get("route"), "body_field", None)
     annotation = None if field is None else field.field_info.annotation
     kinds = (annotation, *get_args(annotation))
@@ -125,7 +125,7 @@ def _body_of(request: Request) -> type[BaseModel] | None:
 
 
 def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSONResponse:
-    """The faults of a request, field by field. The values are not repeated: they may be secrets."""
+    """The answer with the faults of a request, field by field, without its values: they may be secrets."""
     broken = next((one for one in error.errors() if one["type"] == "json_invalid"), None)
     if broken is not None:
         why = f"The body is not valid JSON, at character {broken['loc'][-1]}: {broken['ctx']['error']}."
@@ -137,7 +137,7 @@ def _refused(error: RequestValidationError, body: type[BaseModel] | None) -> JSO
 
 
 def place(location: Sequence[Any]) -> str:
-    """Where in the request something is wrong: `body.url`, `query.limit`."""
+    """The path of a wrong field in the request: `body.url`, `query.limit`."""
     return ".".join(str(step) for step in location if step != "body") or "body"
 
 
@@ -152,7 +152,7 @@ def cure(error: Mapping[str, Any], body: type[BaseModel] | None = None) -> str:
 
 
 def _meant(location: Sequence[Any], body: type[BaseModel] | None) -> str | None:
-    """The field that was probably meant, of those at the top of the body."""
+    """The field at the top of the body that the client probably meant."""
     steps = [step for step in location if step != "body"]
     if body is None or len(steps) != 1:
         return None

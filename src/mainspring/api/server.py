@@ -1,7 +1,7 @@
-"""One HTTP server over a scheduler: bound to an address, answering, stopped. Used by the commands.
+"""The HTTP server of a scheduler: it binds an address, answers requests, and stops. The commands use it.
 
-Only an address of this machine is bound while there is no API key. The server runs on the event loop of the code that
-starts it, beside a worker or alone, and leaves signals and logs to the command.
+While there is no API key, it binds only a loopback address. The server runs on the event loop of the code that starts
+it, beside a worker or alone, and leaves signals and logs to the command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mainspring.client.scheduler import Scheduler
 from mainspring.errors import ConfigurationError
 from mainspring.model.networks import is_loopback
 
-# How long requests that are under way may take when the server stops.
+# How many seconds the running requests may take when the server stops.
 _GRACE = 10
 
 
@@ -41,17 +41,17 @@ class Server:
         self._server = _Uvicorn(_configure(app, settings))
         self._running: asyncio.Task[None] | None = None
         self.url = ""
-        """Where it answers, once it is started."""
+        """The URL at which it answers, once it is started."""
         self.keyed = False
         """Whether there was an API key when it was started."""
 
     async def start(self, make_key: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Connect, bind and answer; returns once that is so. ConfigurationError says what stands in the way.
-        `make_key` makes the first API key, where one is needed and there is none."""
+        """Connect, bind, and return once the server answers requests. Raise ConfigurationError if it cannot.
+        `make_key` makes the first API key, if one is needed and there is none."""
         await self._scheduler.connect()
         bound = _bind(self._settings.host, self._settings.port)
         try:
-            standing = await self._service.trail.check()  # the first key is a change, too
+            standing = await self._service.trail.check()  # before `make_key`, which adds a row to the audit log
             await self._see_to_key(bound, make_key)
         except BaseException:
             bound.close()
@@ -66,18 +66,18 @@ class Server:
             await self._running
 
     async def stop(self) -> None:
-        """Take no more connections, let requests finish, and end."""
+        """Accept no more connections, let running requests finish, and end."""
         if self._running is not None:
             self._service.closing.set()
             self._server.should_exit = True
             await self._running
 
     def stop_now(self) -> None:
-        """Let the stop not wait for requests."""
+        """Stop without waiting for running requests."""
         self._server.force_exit = True
 
     async def _see_to_key(self, bound: socket.socket, make_key: Callable[[], Awaitable[object]] | None) -> None:
-        """Have an API key, unless the service may do without: on loopback, and if that was asked for."""
+        """Make sure that there is an API key, unless the server is `keyless` and bound to loopback."""
         self.keyed = await self._service.backend.any_api_key()
         if self.keyed or (self._keyless and is_loopback(bound.getsockname()[0])):
             return
@@ -101,7 +101,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's."""
+        """Capture none: the command handles signals."""
         yield
 
 
@@ -128,7 +128,7 @@ def _configure(app: Any, settings: ServiceSettings) -> uvicorn.Config:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket that is bound there; connections wait until the server accepts them."""
+    """A socket that is bound to this address; connections wait until the server accepts them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):

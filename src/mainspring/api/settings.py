@@ -1,6 +1,6 @@
 """The settings of the service, from the environment and a file `.env`, validated once.
 
-Each setting has a name of Mainspring's own, and where an older service used another one, that is accepted too.
+Each setting has a name of Mainspring's own; the name that an older service used for it is accepted too.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ServiceSettings(BaseSettings):
 
 
 def service_settings(**given: Any) -> ServiceSettings:
-    """The settings of the environment, with what was given on top; ConfigurationError says what is wrong."""
+    """Read the settings from the environment; given values override them. ConfigurationError names a wrong setting."""
     try:
         return ServiceSettings(**{key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
@@ -112,7 +112,7 @@ def service_settings(**given: Any) -> ServiceSettings:
 
 
 def _name_in_use(name: str) -> str:
-    """Which of a setting's names the environment has; pydantic tells the first one."""
+    """The name of a setting that the environment uses; pydantic reports its first name."""
     for field in ServiceSettings.model_fields.values():
         choices = getattr(field.validation_alias, "choices", [])
         if name in choices:

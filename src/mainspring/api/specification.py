@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI makes of the endpoints, with the errors that every one of them can answer."""
+"""The OpenAPI document: FastAPI's description of the endpoints, with the errors that each of them can answer."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def specification(app: FastAPI) -> dict[str, Any]:
 def _add_errors(responses: dict[str, Any]) -> None:
     for status, description in _ERRORS.items():
         found = responses.get(status)
-        if found is None or status == "422":  # what FastAPI would answer by itself, it does not answer here
+        if found is None or status == "422":  # FastAPI describes its own 422, which this service never answers
             responses[status] = {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}

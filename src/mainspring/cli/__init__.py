@@ -1,7 +1,7 @@
 """The command line: `mainspring up`, `serve`, `worker`, `api-key`, `keys`, `version`. One file per command.
 
-This module is the entry point and imports nothing of the extra `cli` by itself: the worker processes pass through it
-and do not need that extra, and a machine without it is told how to get it.
+This module is the entry point and imports nothing of the extra `cli` by itself: worker processes import it and do not
+need that extra, and without it the command names the package to install.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _EXTRA = ("typer", "rich", "dotenv")
 
 
 def main() -> None:
-    """Run the command that the arguments ask for, and exit with its code."""
+    """Run the command that the arguments name, and exit with its code."""
     try:
         from mainspring.cli.app import run
     except ModuleNotFoundError as error:

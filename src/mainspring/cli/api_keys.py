@@ -1,4 +1,4 @@
-"""`mainspring api-key`: makes and ends the keys of the HTTP service, for an operator that reaches the database."""
+"""`mainspring api-key`: creates and revokes the keys of the HTTP service, for an operator that reaches the database."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list
 @api_key.command()
 @logged
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice.")],
     role: Annotated[
         str | None,
         typer.Option("--role", help="viewer, operator or admin; by default admin for the first key, then operator."),
     ] = None,
     queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")] = None,
     prefix: Annotated[
-        list[str] | None, typer.Option("--prefix", help="Only jobs whose names begin so; may be repeated.")
+        list[str] | None, typer.Option("--prefix", help="Only job names with this prefix; may be repeated.")
     ] = None,
-    expires_in: Annotated[str | None, typer.Option("--expires-in", help="How long it counts, such as 90d.")] = None,
+    expires_in: Annotated[str | None, typer.Option("--expires-in", help="How long it is valid, such as 90d.")] = None,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Make an API key and print it, this once."""
+    """Create an API key and print it. It is not shown again."""
     lasts = None if expires_in is None else _duration(expires_in, "--expires-in")
 
     async def make(scheduler: Scheduler) -> tuple[str, Key]:
@@ -84,7 +84,7 @@ def revoke(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """End an API key at once, and the sessions and streams that stand for it."""
+    """Revoke an API key at once, and end its sessions and streams."""
 
     async def end(scheduler: Scheduler) -> list[Key]:
         await scheduler.audit.check()
@@ -102,11 +102,11 @@ def revoke(
 @logged
 def rotate(
     key_id: KeyId,
-    grace: Annotated[str, typer.Option("--grace", help="For how long the old secret counts too, such as 1h.")] = "0s",
+    grace: Annotated[str, typer.Option("--grace", help="How long the old secret stays valid, such as 1h.")] = "0s",
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Give an API key a new secret and print it, this once."""
+    """Give an API key a new secret and print it. It is not shown again."""
     lasts = _duration(grace, "--grace")
 
     async def renew(scheduler: Scheduler) -> str:
@@ -124,7 +124,7 @@ def rotate(
 @api_key.command()
 @logged
 def show(data: Data = None, uri: Uri = None) -> None:
-    """Print the API key that is stored on this machine for you, as `mainspring serve` does with the first one."""
+    """Print the API key that is stored on this machine for you. `mainspring serve` stores the first key so."""
 
     async def find(scheduler: Scheduler) -> str | None:
         keys = await scheduler.api_keys.all()
@@ -140,7 +140,7 @@ def show(data: Data = None, uri: Uri = None) -> None:
 
 
 def _in_files(change: Callable[[], None]) -> None:
-    """Bring the stored keys of this user up to date; they are a convenience, and no reason to fail."""
+    """Update the stored keys of this user. They are a convenience: if this fails, the command goes on."""
     try:
         change()
     except (OSError, RuntimeError) as error:
@@ -156,7 +156,7 @@ def _entry(action: str, key: Key, after: dict[str, object]) -> Entry:
 
 
 def facts(key: Key) -> dict[str, object]:
-    """A key as the audit log has it."""
+    """The audit entry of a key."""
     facts = {one: getattr(key, one) for one in ("name", "role", "expires_at", "rotated_at", "old_until", "revoked_at")}
     facts["scope"] = key.scope.to_document()
     return {name: value for name, value in facts.items() if value is not None}

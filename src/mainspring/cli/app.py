@@ -1,4 +1,4 @@
-"""The commands put together, and what surrounds all of them: `.env`, errors as sentences, exit codes."""
+"""The commands as one application, and their common parts: `.env`, errors as sentences, exit codes."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ app.add_typer(keys, name="keys")
 
 
 def run() -> int:
-    """Run the command that the arguments ask for; returns the exit code."""
+    """Run the command that the arguments name, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a job's name must not end a command on a poor terminal
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character of a job's name
     read_dot_env(Path.cwd() / ".env")
     try:
         app()

@@ -1,4 +1,4 @@
-"""`mainspring audit`: the audit log, read and checked by an operator with access to the database and its key."""
+"""`mainspring audit`: reads and checks the audit log, for an operator with access to the database and its key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_rows(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """List the newest rows; with --json, one object to a line with all that is kept."""
+    """List the newest rows; with --json, one object per line with all fields."""
 
     async def find(scheduler: Scheduler) -> list[Row]:
         return await scheduler.audit.find(before=before, limit=limit, actor=actor, target=target)
@@ -54,7 +54,7 @@ def list_rows(
 @audit.command()
 @logged
 def head(data: Data = None, uri: Uri = None) -> None:
-    """Print the end of the log as ROW:HASH. Kept elsewhere, it proves to `verify --known` what was there."""
+    """Print the head of the log as ROW:HASH. Keep it elsewhere: with it, `verify --known` proves which rows existed."""
 
     async def read(scheduler: Scheduler) -> Link:
         return await scheduler.audit.head()
@@ -67,7 +67,7 @@ def head(data: Data = None, uri: Uri = None) -> None:
 def verify(
     known: Annotated[
         str | None,
-        typer.Option("--known", metavar="ROW:HASH", help="An earlier end of the log, as `head` and the log print it."),
+        typer.Option("--known", metavar="ROW:HASH", help="An earlier head of the log, as `head` and the log print it."),
     ] = None,
     first: Annotated[int, typer.Option("--first", min=1, help="The first row to check.")] = 1,
     last: Annotated[int | None, typer.Option("--last", min=1, help="The last row to check.")] = None,
@@ -75,9 +75,9 @@ def verify(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Check the chain of the log, and tell the first row that was edited, removed or added.
+    """Check the chain of the log, and report the first row that was edited, removed or added.
 
-    The exit status is 0 where all is in order, and 1 where it is not.
+    The exit status is 0 if all rows are valid, and 1 if not.
     """
     passed = None if known is None else _link(known)
 
@@ -93,13 +93,13 @@ def verify(
 @audit.command()
 @logged
 def seal(
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept in the log.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="The reason; it is kept in the log.")] = "",
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Accept the rows that were written before there was a key, as they are now: the key vouches for them from then on.
+    """Accept the rows that were written without a key: from now on, the key signs them, too, as they are.
 
-    Check them first, by an end of the log that you know: `verify --known`.
+    Check them first, with an earlier head of the log: `verify --known`.
     """
 
     async def accept(scheduler: Scheduler) -> Row:

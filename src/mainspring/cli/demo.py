@@ -1,4 +1,4 @@
-"""The application that `mainspring up` runs when it is given none: a few handlers, and jobs for them now and then."""
+"""The demonstration that `mainspring up` runs without an application: handlers, and jobs for them now and then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.config.settings import DEFAULT_FOLDER, EMBEDDED
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.model.jobs.retry import Retry
 
-# Never the database that the environment names: playing there should be decided, not happen.
+# Never the database that the environment names: the demonstration must not write to it by accident.
 scheduler = Scheduler(EMBEDDED + DEFAULT_FOLDER, keep_finished=86_400)
 
 _SAMPLES: tuple[dict[str, Any], ...] = (
@@ -30,7 +30,7 @@ FIRST_SAMPLE = _SAMPLES[0]
 
 
 def samples() -> Iterator[dict[str, Any]]:
-    """Jobs to schedule one after the other: each kind once, then whatever comes, for ever."""
+    """Yield jobs to schedule: each kind once, then random ones without end."""
     yield from _SAMPLES
     while True:
         yield random.choice(_SAMPLES)
@@ -46,7 +46,7 @@ async def send_email(ctx: JobContext, to: str, subject: str) -> str:
 
 @scheduler.job("generate-report", queue="reports")
 def generate_report(ctx: BlockingJobContext, kind: str) -> dict[str, Any]:
-    """A sync function, run in a thread, that tells how far it is."""
+    """A sync function, which runs in a thread and reports its progress."""
     for percent, note in ((25, "reading"), (50, "adding up"), (75, "drawing")):
         time.sleep(0.5)
         ctx.progress(percent, note)
@@ -55,7 +55,7 @@ def generate_report(ctx: BlockingJobContext, kind: str) -> dict[str, Any]:
 
 @scheduler.job("retry-demo", retry=Retry(attempts=5, delay=0.5, backoff="exponential"))
 async def retry_demo(ctx: JobContext, succeed_after_attempt: int = 3) -> str:
-    """Fails until the attempt that it is told to succeed at."""
+    """Fails until the attempt `succeed_after_attempt`."""
     if ctx.attempt < succeed_after_attempt:
         raise RuntimeError(f"this was attempt {ctx.attempt}, number {succeed_after_attempt} will work")
     return f"worked at attempt {ctx.attempt}"
@@ -63,5 +63,5 @@ async def retry_demo(ctx: JobContext, succeed_after_attempt: int = 3) -> str:
 
 @scheduler.job("crash-demo", isolation="process", retry=Retry(attempts=2, delay=1))
 def crash_demo() -> None:
-    """Kills its own process; the worker lives, and the job becomes a dead letter after its last attempt."""
+    """Kills its own process; the worker goes on, and the job becomes a dead letter after its last attempt."""
     os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`mainspring keys`: keys for encrypted data."""
+"""`mainspring keys`: keys for encrypted data and for the audit log."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def new(
     """Print a new key with its id, for MAINSPRING_KEYS or the file of MAINSPRING_KEYS_FILE, or for the audit log:
     MAINSPRING_AUDIT_KEYS or the file of MAINSPRING_AUDIT_KEYS_FILE.
 
-    Keep it as safe as the data: what is encrypted with a lost key is lost.
+    Keep it as safe as the data: values that are encrypted with a lost key are lost.
     """
     print(new_key(key_id))

@@ -1,4 +1,4 @@
-"""`mainspring serve`: the HTTP service alone. Jobs are run by workers elsewhere, on the same database."""
+"""`mainspring serve`: the HTTP service alone. Workers elsewhere, on the same database, run the jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def serve(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler, so that jobs are checked by its handlers."),
+        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler, whose handlers check the jobs."),
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -49,7 +49,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops.
 
-    Where there is no API key yet, the first one is made, printed if this is a terminal, and stored for this user;
+    If there is no API key yet, it creates the first one, prints it at a terminal, and stores it for this user;
     `mainspring api-key show` prints it again.
     """
     chosen_place = place(data, uri)
@@ -78,7 +78,7 @@ async def _serve(face: Face, server: Server) -> None:
 
 
 def on_signals(told: asyncio.Event, stop_now: Callable[[], None]) -> None:
-    """Let the first signal tell, and every further one hurry."""
+    """Set the event at the first signal, and call `stop_now` at every further one."""
 
     def on_signal() -> None:
         if told.is_set():

@@ -1,4 +1,4 @@
-"""`mainspring up`: MongoDB, a worker and the HTTP service in one command, showing live what happens."""
+"""`mainspring up`: MongoDB, a worker and the HTTP service in one command, which shows the events of jobs live."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ _SAMPLE_INTERVAL = 2.0
 def up(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler; a demonstration when left out."),
+        typer.Argument(metavar="[MODULE:SCHEDULER]", help="Your Scheduler; by default a demonstration."),
     ] = None,
     host: Host = None,
     port: Port = None,
     data: Data = None,
     uri: Uri = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Jobs at once.")] = None,
-    seconds: Annotated[float | None, typer.Option("--for", min=0, help="Stop by itself after so many seconds.")] = None,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, help="Stop after so many seconds.")] = None,
     api: Annotated[
         bool, typer.Option("--api/--no-api", help="Whether to serve the HTTP API beside the worker.")
     ] = True,
 ) -> None:
     """Start MongoDB, a worker and the HTTP API, and watch the jobs run. Ctrl-C stops.
 
-    Without a scheduler of yours it runs webhooks and email, and where no database is named either, by an option or the
-    environment, a demonstration on the embedded MongoDB.
+    Without your own Scheduler it runs webhooks and email. If neither an option nor the environment names a database, it
+    also runs a demonstration on the embedded MongoDB.
     """
     named = place(data, uri)
     settings = _settings(host, port) if api else None
@@ -79,12 +79,13 @@ def up(
 
 def plays(target: str | None, named: str | None) -> bool:
     """Whether the demonstration is run: only on the embedded server that the command chooses by itself, never in a
-    database that was named."""
+    database that the user named."""
     return target is None and named is None and not is_place_named()
 
 
 def _settings(host: str | None, port: int | None) -> ServiceSettings | None:
-    """The settings of the service; without its extra the worker runs alone, unless it was asked for."""
+    """The settings of the service, or None without its extra: then the worker runs alone. An error if the options ask
+    for the service."""
     try:
         return read_settings(host=host, port=port)
     except MissingExtra as missing:
@@ -128,7 +129,7 @@ class _Up:
         self._live.say(f"Stopped: {self._live.summary()}.")
 
     async def _work(self, seconds: float | None) -> None:
-        """Let it run until the time is over or a signal stops it."""
+        """Run until the time is over or a signal stops it."""
         scheduling = asyncio.create_task(_schedule_samples(self._face.inner)) if self._samples else None
         try:
             async with asyncio.timeout(seconds):
@@ -153,7 +154,7 @@ class _Up:
         await when_built(self._face.start)
 
     async def _stop(self) -> None:
-        """The service first: what is asked of it needs the connection."""
+        """Stop the service first: its requests need the connection."""
         if self._server is not None:
             await self._face.run(self._server.stop)
         await self._face.stop(self._face.inner.settings.grace)
@@ -164,7 +165,7 @@ class _Up:
         self._face.stop_now()
 
     def _show_the_way(self) -> None:
-        """Where to look, how to stop, and what to try."""
+        """Show the addresses, how to stop, and a command to try."""
         say = self._live.say
         inner = self._face.inner
         names = inner.workers.handler_names
@@ -182,7 +183,7 @@ class _Up:
         say()
 
     def _request(self) -> str | None:
-        """A command that asks the service for a job, where there are no handlers but its own."""
+        """A command that creates a job over HTTP, if there are only the built-in handlers."""
         if self._server is None or self._own_names() != []:
             return None
         body = '{"endpoint": "https://example.com/hook", "body": {"hello": "world"}}'
@@ -196,7 +197,7 @@ class _Up:
     def _snippet(self, uri: str) -> str:
         """A command that schedules one job."""
         settings = self._face.inner.settings
-        # A process that joins the embedded server reads the password there by itself.
+        # A process that joins the embedded server reads the password from its folder by itself.
         folder = embedded_folder(self._place)
         arguments = [repr(without_password(uri) if folder is None else f"{EMBEDDED}{folder}")]
         arguments += [f"database={settings.database!r}"] if settings.database is not None else []
@@ -218,7 +219,7 @@ class _Up:
 
 
 def _python() -> str:
-    """How to call this very Python: by name, where that finds it."""
+    """The command of this Python: `python` if the shell finds it so."""
     named, this = shutil.which("python"), Path(sys.executable)
     if named is not None and Path(named).parent == this.parent and Path(named).samefile(this):
         return "python"
@@ -226,12 +227,12 @@ def _python() -> str:
 
 
 def _in_double_quotes(code: str) -> str:
-    """Python code as one word for the shell, readable where that is possible: it quotes with single quotes itself."""
+    """Python code as one word for the shell, in double quotes if possible, since the code itself has single quotes."""
     return shlex.quote(code) if set(code) & set('"$`\\!') else f'"{code}"'
 
 
 async def _schedule_samples(scheduler: Scheduler) -> None:
-    """Give the demonstration something to do, now and then."""
+    """Schedule jobs for the demonstration, now and then."""
     from mainspring.cli.demo import samples
 
     for sample in samples():

@@ -1,4 +1,4 @@
-"""`mainspring version`: which versions are at work."""
+"""`mainspring version`: the versions of Mainspring, Python and pymongo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 
 
 def describe_versions() -> str:
-    """One line for people and bug reports."""
+    """One line with all versions, for bug reports."""
     return (
         f"mainspring {version_of('mainspring')} "
         f"(Python {platform.python_version()}, pymongo {version_of('pymongo')}, {platform.system()})"

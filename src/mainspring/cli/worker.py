@@ -20,7 +20,7 @@ def worker(
         str | None,
         typer.Argument(
             metavar="[MODULE:SCHEDULER]",
-            help="Where your Scheduler is, such as myapp.jobs:scheduler; webhooks and email alone when left out.",
+            help="Your Scheduler, such as myapp.jobs:scheduler; by default only webhooks and email.",
         ),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, help="How many worker processes.")] = 1,
@@ -36,14 +36,14 @@ def worker(
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option("--lease", help="How long until the jobs of a dead worker are taken over, such as 15m."),
+        typer.Option("--lease", help="How long until the jobs of a dead worker are rescued, such as 15m."),
     ] = None,
     start_within: Annotated[
         str | None, typer.Option("--start-within", help="How late a job may start, such as 30m; a later one expires.")
     ] = None,
     poll_interval: Annotated[
         str | None,
-        typer.Option("--poll-interval", help="How long to sleep when nothing wakes the worker, such as 30s."),
+        typer.Option("--poll-interval", help="How long an idle worker sleeps between two polls, such as 30s."),
     ] = None,
     field_map: Annotated[
         str | None,
@@ -52,11 +52,11 @@ def worker(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Run jobs in worker processes; replace the ones that die.
+    """Run jobs in worker processes, and replace processes that die.
 
-    Without a scheduler of yours it runs webhooks and email. A MongoDB that is not up yet is waited for.
+    Without your own Scheduler it runs webhooks and email. It waits for a MongoDB that is not up yet.
 
-    SIGTERM or Ctrl-C stops: running jobs finish within the grace time. A second signal gives them back at once.
+    SIGTERM or Ctrl-C stops: running jobs finish within the grace time. A second signal releases them at once.
     """
     if sys.platform == "win32":
         raise ConfigurationError("Windows lacks the signals that this command needs; run scheduler.start() instead.")

@@ -1,1 +1,1 @@
-"""The user's face: Scheduler, its namespaces, and the link to the database."""
+"""The public interface: Scheduler, its namespaces, and the link to the database."""

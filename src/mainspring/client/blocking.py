@@ -1,8 +1,8 @@
-"""The blocking face: the same verbs for Django, Flask, scripts and other code without an event loop.
+"""The blocking Scheduler: the same verbs for Django, Flask, scripts and other code without an event loop.
 
-An event loop in a thread of its own carries everything out, and each call here waits for it. `derive` makes the
-blocking form of every verb and property of the async face, so that there is no second implementation and no second
-list. `sync.pyi` has the types; it is generated from the async face as well.
+An event loop in its own thread does the work, and each call here waits for it. `derive` makes the blocking form of
+every verb and property of the async Scheduler, so that there is no second implementation and no second list.
+`sync.pyi` has the types; it is generated from the async Scheduler as well.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def derive(model: type) -> Callable[[C], C]:
 
 
 def _verb(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The blocking form of a method: of a coroutine its outcome, of an async generator an iterator."""
+    """The blocking form of a method: it returns the result of a coroutine, and an iterator for an async generator."""
     iterates = inspect.isasyncgenfunction(inspect.unwrap(method))
 
     @wraps(method)
@@ -134,7 +134,7 @@ class Redrive(RedriveFacts):
 
 @derive(AsyncJob)
 class Job(AsyncJob):
-    """One piece of work, as it was stored when it was read, and its verbs."""
+    """A job as it was when it was read, and its verbs."""
 
     _from: ClassVar[tuple[Scheduler, AsyncJob] | None] = None
 
@@ -153,10 +153,10 @@ _BLOCKING: dict[type, type[Any]] = {AsyncSchedule: Schedule, AsyncRedrive: Redri
 
 @derive(AsyncScheduler)
 class Scheduler:
-    """Schedules jobs on MongoDB and, once started, runs them. Takes what `mainspring.Scheduler` takes."""
+    """Schedules jobs on MongoDB and, once started, runs them. It has the options of `mainspring.Scheduler`."""
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = staticmethod(asyncio.new_event_loop)
-    """What makes the event loop that does the work."""
+    """Makes the event loop that does the work."""
 
     def __init__(self, uri: str | None = None, **options: Unpack[AllOptions]) -> None:
         self.inner = AsyncScheduler(uri, **options)
@@ -190,9 +190,9 @@ class Scheduler:
         return self._transaction()
 
     def in_transaction(self, function: Callable[[BlockingTransaction], T], *, timeout: Seconds = 60) -> T:
-        """Run `def function(tx)`, in this thread, in a transaction, commit it, and return what it has returned.
+        """Run `def function(tx)` in a transaction, in this thread, commit it, and return the function's result.
 
-        It is run again as `mainspring.Scheduler.in_transaction` does it.
+        The function is rerun as by `mainspring.Scheduler.in_transaction`.
         """
         if inspect.iscoroutinefunction(function):
             raise ConfigurationError("in_transaction() of mainspring.sync takes a plain function, not an async one.")
@@ -223,15 +223,16 @@ class Scheduler:
             portal.loop.call_soon_threadsafe(portal.loop.stop)
 
     def stop_now(self) -> None:
-        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        """Stop without waiting for handlers: cancel them and release their jobs. It applies to a stop that is under
+        way, or to the next one."""
         portal = self._closing or self._portal
         if portal is not None:
             portal.loop.call_soon_threadsafe(self.inner.stop_now)
 
     def run(self) -> None:
-        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster.
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal.
 
-        While MongoDB is not available, starting is tried again; only `start()` raises `Unavailable`.
+        While MongoDB is not available, the start is retried; only `start()` raises `Unavailable`.
         """
         told = threading.Event()
 
@@ -267,7 +268,7 @@ class Scheduler:
     # -- the portal ------------------------------------------------------------------------------------------------
 
     def _call(self, awaitable: Awaitable[T]) -> T:
-        """Wait for something on the event loop that does the work."""
+        """Wait for an awaitable on the event loop that does the work."""
         try:
             portal = self._open_portal()
         except BaseException:
@@ -281,7 +282,7 @@ class Scheduler:
         return map(self._wrap, self._open_portal().iterate(source))
 
     def _wrap(self, value: Any) -> Any:
-        """The blocking form of what an async verb returned."""
+        """The blocking form of the result of an async verb."""
         if value is self.inner:
             return self
         if isinstance(value, AsyncJob):
@@ -312,12 +313,12 @@ class Scheduler:
 
 
 def wait_for(scheduler: Scheduler, awaitable: Awaitable[T]) -> T:
-    """Wait for something on the event loop that a blocking scheduler works on; for the command line."""
+    """Wait for an awaitable on the event loop of a blocking Scheduler; the command line uses it."""
     return scheduler._call(awaitable)
 
 
 def _refuse_on_a_loop() -> None:
-    """Refuse to block an event loop, and with it all that runs on it."""
+    """Refuse to block an event loop, and with it every task on it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -329,6 +330,6 @@ def _refuse_on_a_loop() -> None:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is told to stop, and leave nothing open: what it still has to close, it closes."""
+    """Run the loop until it is stopped, then close its remaining tasks and generators."""
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop().run_forever()

@@ -1,9 +1,8 @@
 """The handlers of the jobs that Mainspring runs itself: webhooks (`mainspring:http`) and mail (`mainspring:email`).
 
-`mainspring up` registers them on its scheduler; a worker of your own does so with `add_builtin_handlers`. How an
-attempt ends follows from what the target says: refused for good, or to be tried again by the job's policy, and not
-before the target asks for it. What it answered is kept either way: as the result, or as the details of the attempt's
-error.
+`mainspring up` registers them on its scheduler; your own worker calls `add_builtin_handlers`. The target's response
+decides the outcome of an attempt: failed for good, or retried by the job's policy, but not before the time that the
+target asks for. The response is stored either way: as the result, or as the details of the attempt's error.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import Limit, Rate
 from mainspring.model.privacy.secrets import Lent, SecretUse
 
-# What a result has beside the headers and the body, and what each header takes beside its texts.
+# The bytes of a result beside its headers and body, and of each header beside its texts.
 _FRAME, _PER_HEADER = 1024, 16
 _DETAIL_BODY = 4096
 _TARGET = "target"
-"""Where the data of a webhook job says which server it is for: each has limits and a breaker of its own, and these for
-each queue, so that no tenant eats the slots of another or opens its breaker."""
+"""The field of a webhook job's data that names its target: each target has its own limits and breaker in each queue, so
+that no tenant takes the slots of another or opens its breaker."""
 
 
 class BuiltinSettings(Protocol):
-    """What the handlers are told; the settings of the service have it."""
+    """The settings of the handlers; the settings of the service have them."""
 
     @property
     def http_allow(self) -> str: ...
@@ -65,7 +64,7 @@ class BuiltinSettings(Protocol):
 
 
 def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings) -> None:
-    """Register the handlers for webhooks and, where an SMTP server is set, for mail: without one, mail waits."""
+    """Register the handlers for webhooks and, if an SMTP server is set, for mail: without one, mail waits."""
     webhooks = Webhooks(scheduler, Allow.parse(settings.http_allow))
     scheduler.job(
         HTTP,
@@ -83,14 +82,14 @@ def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings) -> Non
 
 
 def smtp_settings(settings: BuiltinSettings) -> SmtpSettings | None:
-    """The SMTP server that mail is handed to; None where there is none."""
+    """The SMTP server that mail is sent through, or None."""
     if settings.smtp_url is None:
         return None
     return SmtpSettings.parse(settings.smtp_url.get_secret_value(), settings.smtp_from, settings.smtp_senders)
 
 
 class Webhooks:
-    """Runs webhook jobs, all on one session that the guard watches over."""
+    """Runs webhook jobs, all on one session whose connections the SSRF guard checks."""
 
     def __init__(self, scheduler: Scheduler, allow: Allow) -> None:
         self._scheduler = scheduler
@@ -106,11 +105,11 @@ class Webhooks:
         target: str = "",
         traceparent: str | None = None,
     ) -> dict[str, Any]:
-        """One attempt. `target` is there for limits: one server's jobs are told by it."""
+        """Make one attempt. `target` is unused here: limits and breakers find the jobs of a target by it."""
         room = self._scheduler.settings.max_result
         try:
             asked = _bounded(parse_request(request), room)
-        except InvalidJob as error:  # another program wrote it to the database unchecked
+        except InvalidJob as error:  # another program wrote the job to the database unchecked
             raise Fail(str(error), outage=None) from None
         facts = Facts(
             job_id=ctx.id,
@@ -141,7 +140,7 @@ class Webhooks:
 
 
 class _SecretsOf:
-    """The secrets that a job may use, by its queue and its name as they are stored."""
+    """The secrets that a job may use, by its stored queue and name."""
 
     def __init__(self, backend: ServiceBackend, ctx: JobContext) -> None:
         self._backend = backend
@@ -160,7 +159,7 @@ class Mails:
         self._smtp = smtp
 
     async def send(self, ctx: JobContext, **mail: Any) -> dict[str, Any]:
-        """One attempt. A mailbox knows the mail again by its Message-ID, which is the same for all attempts."""
+        """Make one attempt. All attempts have the same Message-ID, by which a mailbox recognises a repeated mail."""
         facts = MailFacts(ctx.id, self._scheduler.now(), ctx.idempotency_key)
         try:
             return (await send_mail(self._smtp, EmailRequest.model_validate(mail), facts)).to_document()
@@ -169,12 +168,12 @@ class Mails:
 
 
 def _bounded(request: WebhookRequest, room: int) -> WebhookRequest:
-    """The request with no more read of its answer than can be kept."""
+    """The request with `max_response` bounded by the size of a stored result."""
     return request.model_copy(update={"max_response": min(request.max_response, room)})
 
 
 def _ending(error: WebhookError) -> Exception:
-    """How a job goes on after a webhook that did not succeed."""
+    """The exception with which an attempt ends after a webhook that did not succeed."""
     if isinstance(error, WebhookRejected):
         return Fail(str(error), outage=error.outage, details=_details(error.response))
     if isinstance(error, WebhookFailed) and error.retry_after:
@@ -185,7 +184,7 @@ def _ending(error: WebhookError) -> Exception:
 
 
 def _details(response: WebhookResponse | None) -> dict[str, Any] | None:
-    """What is kept of the answer to an attempt that failed."""
+    """The part of a failed attempt's response that is stored."""
     if response is None:
         return None
     body = response.body
@@ -200,7 +199,8 @@ def _answer(response: WebhookResponse) -> dict[str, Any]:
 
 
 def fitted(response: WebhookResponse, room: int) -> dict[str, Any]:
-    """The answer as a result that fits: first the headers go where there is no room, then the end of the body."""
+    """The response as a result of bounded size: if it is too large, first the headers are dropped, then the end of the
+    body."""
     headers = sum(_size(name) + _size(value) + _PER_HEADER for name, value in response.headers.items())
     left = room - _FRAME - _size(response.url) - headers
     if left < 0:
@@ -218,7 +218,7 @@ def _size(text: str) -> int:
 def webhook_data(
     request: WebhookRequest, data: Mapping[str, Any] | None, target: str, traceparent: str | None = None
 ) -> dict[str, Any]:
-    """The data of a webhook job: what is sent, what its templates read, and the server that it is for."""
+    """The data of a webhook job: the request, the data of its templates, and its target."""
     document: dict[str, Any] = {"request": request.to_document(), "target": target}
     if data is not None:
         document["data"] = dict(data)

@@ -1,4 +1,4 @@
-"""What the parts of one Scheduler share: the way to the database, what the program declared, and its own worker.
+"""The shared collaborators of a Scheduler's parts: the link to the database, the program's declarations, its worker.
 
 Every part receives a `Core` in its constructor and keeps its other state to itself.
 """
@@ -44,7 +44,7 @@ class Core:
         return await self.link.store()
 
     def announce(self, document: Document, job: Job) -> None:
-        """A job was stored here: tell the callbacks and the worker of this process."""
+        """Tell the callbacks and the worker of this process that it has stored a job."""
         if self.events.wanted("job:created"):
             self.events.emit("job:created", job)
         self.worker.due(document)

@@ -1,4 +1,4 @@
-"""From what a caller asks for to a checked draft: the handler's defaults, its version, limits and encryption."""
+"""Makes checked drafts of jobs from a caller's arguments, with the handler's defaults, version, limits, encryption."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.spelling import meant_by, suggestion
 
 @dataclass(slots=True)
 class BulkOf:
-    """What the jobs of one name in a bulk share: their handler, where this process has it, and a draft without data."""
+    """The shared parts of a bulk's jobs of one name: the handler, if this process has it, and a draft without data."""
 
     handler: Handler | None
     draft: Draft
@@ -34,7 +34,7 @@ class Drafts:
         self._limits = limits
 
     def bulk_of(self, name: Named) -> BulkOf:
-        """What the jobs of this name that have no options share; found out once for all of them in a bulk."""
+        """The shared parts of the jobs of this name without options; computed once for all of them in a bulk."""
         name = check_name(self._core.handlers.named(name), "a job's name")
         handler = self._core.handlers.own(name)
         declared = self._core.live_handlers.defaults(name) or PLAIN
@@ -44,7 +44,7 @@ class Drafts:
         return BulkOf(handler, self._encrypted(first))
 
     def plain(self, kind: BulkOf, data: Any) -> Draft:
-        """The draft of a job without options; what most of a large bulk is."""
+        """The draft of a job without options, as most jobs of a large bulk are."""
         like = kind.draft
         data = check_data(kind.handler, data)
         draft = Draft(like.name, data, like.queue, like.priority, data_v=like.data_v, has_options=like.has_options)
@@ -52,7 +52,7 @@ class Drafts:
         return self._gated(draft)
 
     def _gated(self, draft: Draft) -> Draft:
-        """The draft with the limits in its way, as far as this process knows of any."""
+        """The draft with the gates before it, as far as this process knows them."""
         if self._limits:
             gates = self._limits.gates(draft.name, draft.queue, draft.data or {}, draft.seq)
             draft.gates = [gate for gate in gates if not isinstance(gate.rule, Closed)]
@@ -62,7 +62,7 @@ class Drafts:
         return draft
 
     def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
-        """The draft of a job, by what this process knows of its handler."""
+        """The draft of a job, with the handler's defaults as far as this process knows them."""
         name = self._core.handlers.named(name)
         handler = self._core.handlers.own(name) if isinstance(name, str) else None
         version = options.get("version")
@@ -88,8 +88,8 @@ class Drafts:
         return self._gated(self._encrypted(draft))
 
     async def informed(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
-        """The draft by what live workers have registered, where this process does not have the handler. What is wrong
-        with it by itself is refused before anything is read."""
+        """The draft with the defaults that live workers have registered, if this process does not have the handler. An
+        invalid job is refused before anything is read."""
         draft = self.draft(name, data, options)
         if self._core.handlers.own(draft.name) is None:
             if await self._core.live_handlers.look(await self._core.store(), draft.name):
@@ -98,7 +98,7 @@ class Drafts:
         return draft
 
     def unknown_option(self, name: Named, option: str) -> str:
-        """What is wrong with an option that jobs do not have; it may be an argument of the handler."""
+        """The error text for an option that jobs do not have; it may be an argument of the handler."""
         name = self._core.handlers.named(name)
         handler = self._core.handlers.own(name)
         meant = meant_by(option, [*OPTIONS, "repeat"])
@@ -111,7 +111,7 @@ class Drafts:
         return f"A job has no option {option!r}.{hint}"
 
     def _encrypted(self, draft: Draft) -> Draft:
-        """The draft with what is to be encrypted of it."""
+        """The draft with the choice of values to encrypt."""
         own = draft.encrypt if isinstance(draft.encrypt, Encrypt) else None
         draft.encrypt = encrypt = self._core.privacy.encrypt(draft.name, own)
         if encrypt is not None:
@@ -123,7 +123,7 @@ class Drafts:
         return draft
 
     def _check_keys(self, name: str) -> None:
-        """Refuse a job that a handler in another process has encrypted, and this process cannot encrypt."""
+        """Refuse a job that a handler in another process wants encrypted, if this process has no key."""
         declared = self._core.live_handlers.defaults(name)
         if declared is None or declared.encrypt is None or self._core.handlers.own(name) is not None:
             return
@@ -133,7 +133,7 @@ class Drafts:
             raise ConfigurationError(f"The handler of {name!r} has its data encrypted. {error}") from None
 
     def _compared(self, name: str, queue: str) -> list[str]:
-        """The places in the data by which jobs of a name in a queue are told apart."""
+        """The paths in the data whose values the limits of a name and a queue compare."""
         handler, limited = self._core.handlers.own(name), self._core.registry.queue_limits.get(queue)
         return [*(handler.allowance.paths if handler else ()), *(limited.paths if limited else ())]
 

@@ -1,4 +1,4 @@
-"""Why is it not running? The verb that answers, from what is stored and from what this process has in its code."""
+"""The verb that explains why a job is not running, from stored documents and from the code of this process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Explainer:
         self._core = core
 
     async def explain(self, job_id: str, *, scope: Scope = EVERYTHING) -> Explanation:
-        """Why a job is not running: every gate between it and its run, and the one that holds it now.
+        """Explain why a job is not running: every gate before it, and the one that it waits at now.
 
-        Costs a handful of reads and changes nothing. Raises JobNotFound, also where the job is out of the `scope`; of
-        other things out of it, such as workers and jobs that hold slots, no more than numbers are told.
+        This costs a handful of reads and changes nothing. Raise JobNotFound, also if the job is out of the `scope`. Of
+        other things out of it, such as workers and jobs that use slots, the explanation has only numbers.
         """
         store = await self._core.store()
         document = await store.jobs.get(document_id(job_id), scope)
@@ -35,6 +35,6 @@ class Explainer:
         return self._core.privacy.explained(Explanation.of(job, now, gates))
 
     def _declared_for(self, name: str, queue: str) -> Declared:
-        """What this process's code says of the limits of a name and a queue."""
+        """The limits that the code of this process declares for a name and a queue."""
         handler = self._core.handlers.own(name)
         return Declared(None if handler is None else handler.allowance, self._core.registry.queue_limits.get(queue))

@@ -23,11 +23,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Enqueue = Callable[[str, Mapping[str, Any], JobOptions], Coroutine[Any, Any, Job]]
-"""Stores a job of a name, with its data and options. The blocking Scheduler's returns the job itself."""
+"""Stores a job of a name, with its data and options. That of the blocking Scheduler returns the job itself."""
 
 
 class JobCall(Generic[P]):
-    """A job with options, that is yet to be scheduled."""
+    """A job with options that is not scheduled yet."""
 
     def __init__(self, handler: Handler, enqueue: Enqueue, options: JobOptions) -> None:
         self._handler = handler
@@ -35,7 +35,7 @@ class JobCall(Generic[P]):
         self._options = options
 
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]:
-        """The same with further options."""
+        """The same job with further options."""
         return JobCall(self._handler, self._enqueue, cast("JobOptions", {**self._options, **options}))
 
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
@@ -87,7 +87,7 @@ class JobDecorator:
 
 
 def _data(handler: Handler, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by their names. Arguments that do not fit are refused when the job is checked."""
+    """The arguments by name. The check of the job refuses arguments that do not fit."""
     if not args:
         return dict(kwargs)
     taken = inspect.signature(handler.function).parameters.values()

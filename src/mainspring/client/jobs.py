@@ -1,4 +1,4 @@
-"""The verbs for looking at jobs and changing them by hand."""
+"""The verbs that read jobs, wait for them and change them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from mainspring.store.limits.wait_lists import BY_LIMIT
 
 
 class Jobs:
-    """Looks at stored jobs, waits for them and changes them."""
+    """Reads stored jobs, waits for them and changes them."""
 
     def __init__(self, core: Core, explainer: Explainer) -> None:
         self._core = core
         self._waits = PerStore[Waiting](lambda store, _: Waiting(store, explainer.explain))
 
     def decode(self, document: Document, *, deduplicated: bool = False) -> Job:
-        """The job that a stored document is, with its verbs."""
+        """The job of a stored document, with its verbs."""
         return bind(self._core.privacy.cipher.decode(document, deduplicated=deduplicated), self)
 
     def close(self) -> None:
@@ -46,8 +46,8 @@ class Jobs:
             waits.close()
 
     async def get_job(self, job_id: str, *, scope: Scope = EVERYTHING) -> Job:
-        """The job as it is stored now; a pending one whose queue or name is paused is `waiting_for` by that. Raises
-        JobNotFound, also where the job is out of the `scope`."""
+        """Return the job as it is stored now; if it is pending and its queue or name is paused, `waiting_for` names the
+        pause. Raise JobNotFound, also if the job is out of the `scope`."""
         store = await self._core.store()
         job = self.decode(await store.jobs.get(document_id(job_id), scope))
         if job.state != PENDING or job.waiting_for is not None:
@@ -66,8 +66,8 @@ class Jobs:
         limit: int | None = None,
         scope: Scope = EVERYTHING,
     ) -> AsyncIterator[Job]:
-        """Jobs that match and are within the `scope`, one after the other: finished ones and those of a schedule newest
-        first, pending ones in their order."""
+        """Iterate over the jobs that match and are within the `scope`: finished jobs and those of a schedule newest
+        first, pending ones in the order in which they run."""
         if state is not None and state not in STATES:
             raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
         if limit is not None and limit < 0:
@@ -77,8 +77,8 @@ class Jobs:
             yield self.decode(document)
 
     async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
-        """Wait until a job has ended, in whatever way, and return it. Raises JobNotFound, and WaitTimeout, which says
-        why the job has not ended; in a longer wait the log says so after some seconds."""
+        """Wait until a job has ended, in any state, and return it. Raise JobNotFound, or WaitTimeout with the reason
+        why the job has not ended; during a longer wait, this reason is logged after some seconds."""
         store = await self._core.store()
         waiting = self._waits.of(store)
         limit = None if timeout is None else seconds(timeout, "timeout")
@@ -90,7 +90,7 @@ class Jobs:
             raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s. {why}".rstrip()) from None
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
-        """Cancel a pending job at once, or ask a running one to stop (it is told within two seconds).
+        """Cancel a pending job at once, or ask a running one to stop: its worker learns of it within two seconds.
 
         A job that has ended already is returned as it is.
         """
@@ -102,8 +102,8 @@ class Jobs:
         return job
 
     async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
-        """Run a failed, cancelled or completed job again, as a new round of attempts. Asked again with the same
-        `request_id`, a text of your choice, it returns the job as it is: the round that it has begun is the one."""
+        """Run a failed, cancelled or completed job again, as a new round of attempts. A second call with the same
+        `request_id`, a text of your choice, begins no further round and returns the job as it is."""
         request = None if request_id is None else check_name(request_id, "request_id")
         return await self._again((await self._core.store()).jobs.retry(document_id(job_id), request))
 
@@ -135,7 +135,7 @@ class Jobs:
         return await self._again(store.jobs.edit(document_id(job_id), changed))
 
     def _seal_like(self, stored: Document, data: Mapping[str, Any]) -> Document:
-        """New data for a stored job as it is to be stored: what was encrypted before is encrypted again."""
+        """The fields of new data for a stored job: values that were encrypted before are encrypted again."""
         encrypt = self._core.privacy.encrypt(str(stored.get("name")), encrypt_like(stored.get("data")))
         document = {"_id": stored["_id"], "name": stored.get("name"), "data": data, "sealed": encrypt}
         if encrypt is None:

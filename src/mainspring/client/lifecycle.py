@@ -41,7 +41,7 @@ _LAST_CALLBACKS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What a worker is made of, beside what all parts of a Scheduler share."""
+    """The parts of a worker, beside the shared collaborators in `Core`."""
 
     scheduling: Scheduling
     drafts: Drafts
@@ -53,7 +53,7 @@ class WorkerParts:
 
 
 class Lifecycle:
-    """Starts the worker of one Scheduler and stops it, with all that this process has open."""
+    """Starts the worker of one Scheduler, and stops it together with everything that this process has open."""
 
     def __init__(self, core: Core, parts: WorkerParts, jobs: Jobs, feed: PerStore[ChangeFeed]) -> None:
         self._core = core
@@ -64,13 +64,13 @@ class Lifecycle:
         self._starting: int | None = None
         """The process that is starting a worker; after a fork, that is the parent."""
         self._hooks_run = 0
-        """How many of the hooks for the start have been run; none is run twice when starting is tried again."""
+        """How many start hooks have run; none runs twice when the start is retried."""
         self._at_once = False
 
     # -- starting --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the worker; returns once it is up."""
+        """Start the worker, and return once it is up."""
         if self._core.worker.current is not None or self._starting == os.getpid():
             raise MainspringError("This scheduler is running already.")
         self._starting = os.getpid()
@@ -82,7 +82,7 @@ class Lifecycle:
         self._core.events.emit("scheduler:start")
 
     async def try_start(self) -> bool:
-        """Start; False when MongoDB is not available now."""
+        """Start the worker. Return False if MongoDB is not available now."""
         try:
             await self.start()
         except Unavailable as error:
@@ -119,9 +119,9 @@ class Lifecycle:
         return worker
 
     async def _store_declared(self) -> None:
-        """Store the schedules that are declared in code, and tell of those that were and are no more."""
+        """Store the schedules that are declared in code, and report those that the code no longer declares."""
         settings = self._core.link.settings
-        specs = [self._declared_spec(declared) for declared in self._core.registry.declared]  # all are checked first
+        specs = [self._declared_spec(declared) for declared in self._core.registry.declared]  # check all first
         store = await self._core.store()
         for spec in specs:
             self._parts.transactions.check_guarantee(store, spec.draft)
@@ -150,7 +150,7 @@ class Lifecycle:
     # -- stopping --------------------------------------------------------------------------------------------------
 
     async def stop(self, grace: float) -> None:
-        """Stop the worker, whose handlers have this long to finish, and close all that is open."""
+        """Stop the worker, whose handlers have `grace` seconds to finish, and close everything that is open."""
         self._hooks_run = 0
         worker = self._core.worker.take()
         try:
@@ -177,7 +177,7 @@ class Lifecycle:
                 self._core.events.emit("scheduler:stop")
 
     def stop_now(self) -> None:
-        """Let the stop that is under way, or about to begin, not wait for handlers."""
+        """Stop without waiting for handlers: applies to a stop that is under way, or to the next one."""
         self._at_once = True
         if self._stopping is not None:
             self._stopping.stop_now()
@@ -185,7 +185,7 @@ class Lifecycle:
     # -- running ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster."""
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal."""
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
 
@@ -212,7 +212,7 @@ class Lifecycle:
 
 
 def start_pauses() -> Iterator[float]:
-    """Seconds to wait before each further try to start."""
+    """Yield the seconds to wait before each further try to start."""
     pause = _FIRST_PAUSE
     while True:
         yield random.uniform(0.5, 1.5) * pause

@@ -1,6 +1,6 @@
 """The link to the database: opened at first use, and again on another event loop or after a fork.
 
-Used by the Scheduler only. It knows the two kinds of server (the user's own, and the embedded one, which it starts and
+Only the Scheduler uses it. It knows the two kinds of server (the user's own, and the embedded one, which it starts and
 closes), so that no other module has to.
 """
 
@@ -27,11 +27,11 @@ logger = logging.getLogger("mainspring")
 
 _LOOK_EVERY = 1.0
 AUDIT_KEY_FILE = "audit.key"
-"""Where, in the folder of an embedded server, the key of its audit log is."""
+"""The file with the key of the audit log, in the folder of an embedded server."""
 
 
 class Link:
-    """One Scheduler's connection. `store()` gives the store, connecting first if need be."""
+    """One Scheduler's connection. `store()` returns the store, and connects first if necessary."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether anything has been opened that other settings would come too late for."""
+        """Whether a connection or an embedded server is open, so that other settings would come too late."""
         return self._opened is not None or self._embedded is not None
 
     def configure(self, settings: Settings, clock: Clock, uri: str | None) -> None:
-        """Connect with other settings and another clock, and to another place if a URI is given."""
+        """Use other settings and another clock for the connection, and another server if a URI is given."""
         if uri is not None:
             self._given_uri, self._client, self._folder = uri, None, _folder(uri)
         self.settings, self.clock = settings, clock
@@ -74,15 +74,15 @@ class Link:
         return self._given_uri
 
     def open_store(self) -> Store:
-        """The store that is open; to be used where nothing can be awaited."""
+        """The open store, for code that cannot await."""
         if self._opened is None:
             raise MainspringError("The scheduler is not connected yet; await scheduler.connect() first.")
         return self._opened
 
     async def store(self) -> Store:
-        """The store, connected on this event loop, with a clock that is fresh."""
+        """The store, connected on this event loop, with a fresh clock."""
         store = await self._open()
-        with suppress(Unavailable):  # the operation that follows will tell
+        with suppress(Unavailable):  # the next operation will raise it
             await store.connection.keep_clock()
         return store
 
@@ -92,7 +92,7 @@ class Link:
         if self._opened is not None and self._owner == here:
             return self._opened
         if self._owner != here:
-            # Another process or loop: what was opened there cannot be used, nor closed, from here.
+            # A connection of another process or loop can be neither used nor closed from here.
             self._opened, self._owner, self._opening = None, here, asyncio.Lock()
         assert self._opening is not None
         async with self._opening:
@@ -101,7 +101,7 @@ class Link:
         return self._opened
 
     async def close(self) -> None:
-        """Close the connection, and let the embedded server go."""
+        """Close the connection, and the handle of the embedded server."""
         if self._guard is not None:
             self._guard.cancel()
             self._guard = None
@@ -113,7 +113,7 @@ class Link:
             await asyncio.to_thread(embedded.close)
 
     def watch_over(self) -> None:
-        """Bring the embedded server back, should it die while this process needs it."""
+        """Restart the embedded server if it dies while this process needs it."""
         if self._embedded is not None and self._guard is None:
             self._guard = asyncio.create_task(self._keep_embedded())
 
@@ -131,7 +131,7 @@ class Link:
         return await Connection.open(self.settings, self.clock, uri=self.uri, client=self._client)
 
     async def _keys_of_audit(self) -> Keyring:
-        """The keys of the audit log; where none are given, an embedded server has one of its own in its folder."""
+        """The keys of the audit log; by default, an embedded server has its own key in its folder."""
         if self._folder is None or self._audit_keys.ids:
             return self._audit_keys
         return await asyncio.to_thread(kept_keys, self._folder / AUDIT_KEY_FILE)
@@ -146,14 +146,15 @@ class Link:
 
 
 def _folder(uri: str | None) -> Path | None:
-    """The folder of the embedded server that a URI means; None for a server of another kind."""
+    """The folder of the embedded server that a URI names; None for the user's own server."""
     if uri == EMBEDDED:
         raise ConfigurationError(f"{EMBEDDED} needs a folder, such as {EMBEDDED}./data")
     return Path(uri[len(EMBEDDED) :]).expanduser().absolute() if uri and uri.startswith(EMBEDDED) else None
 
 
 def _refuse_main_again() -> None:
-    """A process for handlers imports the program's main module; a script that is not guarded would run in it again."""
+    """Refuse to run in a process for handlers while it imports the program's main module: a script without the guard
+    `__main__` would run again there."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise MainspringError(
             "This program is being imported by a process for its handlers and must not run there; "
@@ -162,7 +163,7 @@ def _refuse_main_again() -> None:
 
 
 def _show(line: str) -> None:
-    """Progress of a slow start, for people at a terminal."""
+    """Show the progress of a slow start at a terminal, otherwise in the log."""
     if sys.stderr.isatty():
         sys.stderr.write(f"mainspring: {line}\n")
     else:

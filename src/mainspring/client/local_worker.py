@@ -1,6 +1,7 @@
-"""The worker that runs jobs in this process, as the verbs see it: there is one, or there is none.
+"""The worker that runs jobs in this process, if there is one.
 
-A verb that stores or changes something tells the worker here, which then need not learn of it from the database.
+A verb that stores or changes something notifies the worker through this, so that the worker need not learn of it from
+the database.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from mainspring.store.jobs.hints import Hint
 
 
 class LocalWorker:
-    """The place of this process's worker. A forked process begins without one: the worker is the parent's."""
+    """Holds the worker of this process. A forked process begins without one: the worker belongs to its parent."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -31,35 +32,35 @@ class LocalWorker:
         return None if worker is None else worker.id
 
     def put(self, worker: Worker) -> None:
-        """The worker has started."""
+        """Keep a worker that has started."""
         self._worker, self._process = worker, os.getpid()
 
     def take(self) -> Worker | None:
-        """The worker, which from now on is told nothing more."""
+        """Return the worker, and notify it no more."""
         worker, self._worker = self.current, None
         return worker
 
     def due(self, document: Document) -> None:
-        """This process knows of a job that may be due."""
+        """Give the worker a hint of a job that may be due."""
         if (worker := self.current) is not None:
             worker.hint(Hint(document["_id"], document["queue"], document["run_at"], raw=False))
 
     def wake(self) -> None:
-        """This process has stored jobs."""
+        """Wake the worker: this process has stored jobs."""
         if (worker := self.current) is not None:
             worker.wake()
 
     def look(self) -> None:
-        """This process has made stored jobs due."""
+        """Let the worker poll: this process has made stored jobs due."""
         if (worker := self.current) is not None:
             worker.poll_all()
 
     def schedules_changed(self) -> None:
-        """This process has changed a schedule or made jobs of one."""
+        """Notify the worker that this process has changed a schedule or made jobs of one."""
         if (worker := self.current) is not None:
             worker.schedules_changed()
 
     def controls_changed(self) -> None:
-        """This process has changed what is paused, limited or broken."""
+        """Notify the worker that this process has changed a pause, a limit or a breaker."""
         if (worker := self.current) is not None:
             worker.controls_changed()

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 class PerStore(Generic[T]):
     """An object that belongs to the open store. Another store gets another object: on another event loop, after a
-    reconnect and in a forked process. `make` receives the store and the object before, if this process had one."""
+    reconnect and in a forked process. `make` receives the store and the previous object, if this process had one."""
 
     def __init__(self, make: Callable[[Store, T | None], T]) -> None:
         self._make = make
@@ -21,7 +21,7 @@ class PerStore(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """The object, where this process has made one."""
+        """The object, if this process has made one."""
         return None if self._made is None or self._made[0] != os.getpid() else self._made[2]
 
     def of(self, store: Store) -> T:
@@ -31,6 +31,6 @@ class PerStore(Generic[T]):
         return self._made[2]
 
     def take(self) -> T | None:
-        """The object, which is then no longer kept."""
+        """Return the object, and keep it no longer."""
         current, self._made = self.current, None
         return current

@@ -1,4 +1,4 @@
-"""What a program tells its Scheduler before it starts: handlers, schedules, callbacks, middleware and hooks."""
+"""The declarations of a program on its Scheduler: handlers, schedules, callbacks, middleware and hooks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Declared:
 
 
 class Registry:
-    """What one program has declared on its Scheduler."""
+    """The declarations of one program on its Scheduler."""
 
     def __init__(self, handlers: Handlers, privacy: Privacy) -> None:
         self._privacy = privacy
@@ -96,13 +96,13 @@ class Registry:
         Async functions run on the event loop, sync ones in threads; `isolation="process"` runs either in a process
         of its own, for work that is heavy or may crash. `queue` and `priority` are the defaults of its jobs.
         `guarantee` chooses a guarantee: "at_least_once" (the default), "at_most_once" or "exactly_once".
-        `concurrency` limits how many of them run at once, `rate` how many start in a stretch of time, across all
+        `concurrency` limits how many of its jobs run at once, `rate` how many start in a span of time, across all
         processes; a `Limit` or a `Rate` with a key does so for each value of it. With `sequence`, the path of a key in
-        the data, jobs of one value run strictly in order, one at a time; with `fair`, the values take turns.
-        A `breaker` keeps its jobs back for a while when too many attempts fail. `version` counts the forms that its
-        data has had, and `upgrade` has a function from each earlier one to the next: `version=3, upgrade={1: f, 2: g}`.
-        With `encrypt`, all data, or the values at these paths, and what the handler returns are stored encrypted;
-        `redact` names fields that are not shown.
+        the data, jobs of one value run strictly in order, one at a time; with `fair`, the values are served in round
+        robin. A `breaker` starts none of its jobs for a while when too many attempts fail. `version` is the payload
+        version, and `upgrade` has a function from each earlier version to the next: `version=3, upgrade={1: f, 2: g}`.
+        With `encrypt`, all data, or the values at these paths, and the handler's result are stored encrypted; `redact`
+        names fields that are not shown.
         """
         if callable(name):
             raise ConfigurationError('Write @scheduler.job("name"), or @scheduler.job() to use the function\'s name.')
@@ -139,7 +139,7 @@ class Registry:
         return register
 
     def check_encrypted(self) -> None:
-        """Refuse limits by values that are encrypted because the data of all jobs is."""
+        """Refuse limits by values that are encrypted because the setting encrypts the data of all jobs."""
         everything = self._privacy.encrypt("")
         for name, allowance in self.handlers.allowances.items():
             refuse_keys(everything, allowance.paths, f"A limit, a sequence or the fairness of {name!r}")
@@ -155,7 +155,7 @@ class Registry:
         max_pending: int | None,
         when_full: WhenFull | None,
     ) -> None:
-        """Declare the limits of a queue, in place of those that were declared before."""
+        """Declare the limits of a queue, and replace earlier declarations."""
         check_name(queue, "a queue's name")
         allowance = JobLimits(check_concurrency(concurrency), check_rate(rate), breaker=check_breaker(breaker))
         bound = check_bound(max_pending, when_full)
@@ -181,7 +181,7 @@ class Registry:
     ) -> Callable[[F], F]:
         """Declare a schedule beside its handler: `@scheduler.cron("0 9 * * *", timezone="Asia/Kolkata")`.
 
-        A function that is no handler yet becomes one, under `name` or its own name. The schedule's id is that name,
+        A function that is not a handler yet becomes one, under `name` or its own name. The schedule's id is that name,
         unless `schedule_id` is given; `options` are those of `schedule()`. It is stored when the scheduler starts.
         """
         rule = Cron(expression, timezone, gap=gap, fold=fold)
@@ -230,7 +230,7 @@ class Registry:
         return declare
 
     def _forget_implied(self, function: Callable[..., Any]) -> None:
-        """A function that a schedule made a handler under its own name is given a name after all."""
+        """Remove the handler that a schedule registered under the function's own name: `job()` gives it a name now."""
         for name in [name for name, known in self._implied.items() if known is function]:
             self.handlers.remove(name)
             del self._implied[name]

@@ -1,4 +1,4 @@
-"""Scheduler: the user's face. It puts the parts together and has the verbs that every program uses.
+"""Scheduler: the public interface. It connects the parts and has the verbs that every program uses.
 
 A verb that is declared with `forward` is implemented by the part that it names. All other verbs are in the namespaces,
 such as `scheduler.schedules`. It connects lazily, on the event loop that first uses it; everything but running jobs
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 
 class AllOptions(SchedulerOptions, total=False):
-    """All that a Scheduler is made with beside its URI."""
+    """All options of a Scheduler beside its URI."""
 
     client: Any
     handler: Callable[..., Any] | None
@@ -84,7 +84,7 @@ class AllOptions(SchedulerOptions, total=False):
 
 
 def _forward(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Scheduler, P], R]:
-    """A verb of the Scheduler that one of its parts implements, with that method's arguments and words."""
+    """A verb of the Scheduler that one of its parts implements, with that method's arguments and docstring."""
     verb = spelled(method)
 
     @wraps(method)
@@ -97,7 +97,7 @@ def _forward(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Co
 def _registering(
     method: Callable[Concatenate[Registry, P], Callable[[Callable[..., Any]], Handler]],
 ) -> Callable[Concatenate[Scheduler, P], JobDecorator]:
-    """The verb that registers handlers: with the arguments of the registry's method, it makes typed job objects."""
+    """The verb that registers handlers: it has the arguments of the registry's method and makes typed job objects."""
     verb = spelled(method)
 
     @wraps(method)
@@ -111,24 +111,23 @@ def _registering(
 class Scheduler:
     """Schedules jobs on MongoDB and, once started, runs them.
 
-    With no URI it looks at MAINSPRING_URI, MONGODB_URI and MONGO_URI, and else starts an embedded mongod in
-    `./.mainspring` (`embedded:PATH` chooses another folder). An AsyncMongoClient of yours may be handed in instead.
-    `handler` receives every job that has no handler of its own. `keys` are those for encrypted data, by their ids; the
-    first one seals, and without them MAINSPRING_KEYS and MAINSPRING_KEYS_FILE count. `audit_keys` are those that the
-    audit log is signed with, else those of MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. The other options are
-    listed in `config.Settings`.
+    Without a URI it uses MAINSPRING_URI, MONGODB_URI or MONGO_URI, and otherwise starts an embedded mongod in
+    `./.mainspring` (`embedded:PATH` chooses another folder). `client` may be your own AsyncMongoClient instead.
+    `handler` receives every job that has no handler of its own. `keys` are the encryption keys by their ids, by default
+    those of MAINSPRING_KEYS and MAINSPRING_KEYS_FILE; the first one encrypts. `audit_keys` sign the audit log, by
+    default those of MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. `config.Settings` lists the other options.
     """
 
     schedules: Schedules
     """Stored schedules: get, find, pause, resume, trigger, edit, delete, preview, ledger, backfill."""
     dead_letters: DeadLetters
-    """Failed jobs: find, groups, retry, discard, and the handler that is told of them."""
+    """Failed jobs: find, groups, retry, discard, and a handler that runs for each of them."""
     queues: Queues
     """Queues: all, limit, pause, resume."""
     limits: LimitControls
     """Limits, breakers and pauses of job names at run time."""
     calendars: Calendars
-    """Named sets of days that schedules make exceptions for."""
+    """Named sets of days that schedules leave out."""
     api_keys: ApiKeys
     """The keys of the HTTP service."""
     secrets: Secrets
@@ -136,7 +135,7 @@ class Scheduler:
     audit: AuditLog
     """The audit log: find, head, verify, check, seal."""
     privacy: PrivacyControls
-    """Encryption keys, and jobs as they may be shown."""
+    """Encryption keys, and the redaction of jobs."""
     workers: Workers
     """The worker processes."""
     monitor: Monitor
@@ -199,8 +198,8 @@ class Scheduler:
     def configure(
         self, uri: str | None = None, *, clock: Clock | None = None, **options: Unpack[SchedulerOptions]
     ) -> Self:
-        """Change the URI, the clock or settings after all; only before the first connection, or after `stop()`. The
-        command line does so, and so may tests."""
+        """Change the URI, the clock or settings before the first connection, or after `stop()`. The command line and
+        tests use this."""
         link = self._core.link
         if self._core.worker.current is not None or link.connected:
             raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
@@ -224,7 +223,7 @@ class Scheduler:
     @overload
     def on(self, event: EventName, callback: F) -> F: ...
     def on(self, event: EventName, callback: Callback | None = None) -> Any:
-        """Call a function whenever something happens in this process; also usable as a decorator."""
+        """Call a function at each event of a kind in this process; also usable as a decorator."""
 
         def register(function: F) -> F:
             self._core.events.on(event, function)
@@ -237,9 +236,10 @@ class Scheduler:
         self._core.events.off(event, callback)
 
     def archive(self, function: F) -> F:
-        """Have finished jobs archived before they are deleted: a function, plain or async, of a list of jobs.
+        """Register the archive hook: a function, plain or async, that receives lists of finished jobs before they are
+        deleted.
 
-        Where it raises, they stay and are given to it again later. It may be given a job more than once.
+        If it raises, the jobs stay and it receives them again later. It may receive a job more than once.
         """
         self._registry.archive.register(function)
         return function
@@ -270,20 +270,20 @@ class Scheduler:
         """Store a job. When this returns, the job survives the loss of any one node. `name` is that of its handler, or
         the decorated function itself. `JobOptions` lists the options of jobs.
 
-        With a `dedupe_key` that a live job holds (or any job, within its `dedupe_window`), that job is returned and
-        its `deduplicated` is True. Keys of one `dedupe_namespace` do not meet those of another, nor those of none.
-        `throttle` is such a window, by the job's name where no key is given. With
-        `debounce`, the last of a burst of calls runs, that long after it: each call changes the job that waits, and
-        returns it. With `session`, the job exists if and only if your transaction commits. `version` is that of the
-        handler that the data is written for, where this process does not have the handler itself. `guarantee` chooses
-        a guarantee for this job: "at_least_once", "at_most_once" or "exactly_once". With `encrypt`, all data or the
-        values at these paths are stored encrypted, beside what the handler has encrypted anyway. `job_id` is the id it
-        is to have, 24 hexadecimal digits: a job that has it already is returned, so that calling again is safe.
+        If a live job (or any job, within its `dedupe_window`) has the same `dedupe_key`, that job is returned and its
+        `deduplicated` is True. Keys are compared only within one `dedupe_namespace`, or among keys without one.
+        `throttle` is such a window, with the job's name as the default key. With `debounce`, the last of a burst of
+        calls runs, that long after it: each call changes the pending job, and returns it. With `session`, the job
+        exists if and only if your transaction commits. `version` is the payload version of the data, if this process
+        does not have the handler itself. `guarantee` chooses a guarantee for this job: "at_least_once", "at_most_once"
+        or "exactly_once". With `encrypt`, all data or the values at these paths are stored encrypted, beside the values
+        that the handler's declaration encrypts. `job_id` is the id of the job, 24 hexadecimal digits: a job that has it
+        already is returned, so that a repeated call is safe.
 
-        With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, or a mapping that spells one out such as
+        With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, or a mapping of its fields such as
         `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}` or `{"every": "5m"}`, store a schedule that makes such jobs,
-        and return it. One that has this `schedule_id` already becomes what is asked for here, at once; where it is that
-        already, nothing changes. `ScheduleOptions` lists the options of schedules.
+        and return it. A schedule that has this `schedule_id` already is replaced at once; an equal one stays unchanged.
+        `ScheduleOptions` lists the options of schedules.
         """
         return await self._scheduling.schedule(name, data, repeat=repeat, **options)
 
@@ -323,11 +323,11 @@ class Scheduler:
 
     @property
     def client(self) -> Any:
-        """The AsyncMongoClient in use; for `session=`, and to look inside."""
+        """The AsyncMongoClient in use; for `session=`, and to read collections."""
         return self._core.link.open_store().connection.client
 
     def now(self) -> datetime:
-        """The database's clock, as far as this process knows it."""
+        """The database's time, as far as this process knows it."""
         return self._core.link.clock.now()
 
     # -- the worker's life -----------------------------------------------------------------------------------------
@@ -338,25 +338,26 @@ class Scheduler:
         return self._core.worker.current is not None
 
     async def start(self) -> None:
-        """Start running jobs in this process, on this event loop. Returns once the worker is up."""
+        """Start running jobs in this process, on this event loop, and return once the worker is up."""
         await self._lifecycle.start()
 
     async def stop(self, graceful: bool = True, timeout: Seconds | None = None) -> None:
         """Stop claiming, let handlers finish within `timeout` (at once when not graceful), release the rest; close.
 
-        Without a timeout, the setting `grace` counts (25 s, less than the 30 s that Kubernetes waits).
+        The default timeout is the setting `grace` (25 s, less than the 30 s that Kubernetes waits).
         """
         grace = self.settings.grace if timeout is None else seconds(timeout, "timeout")
         await self._lifecycle.stop(grace if graceful else 0.0)
 
     def stop_now(self) -> None:
-        """Let the stop that is under way, or about to begin, not wait for handlers: they are cancelled and released."""
+        """Stop without waiting for handlers: cancel them and release their jobs. It applies to a stop that is under
+        way, or to the next one."""
         self._lifecycle.stop_now()
 
     async def run(self) -> None:
-        """Run jobs until SIGTERM or SIGINT, then stop within the grace time; a second signal is faster.
+        """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal.
 
-        While MongoDB is not available, starting is tried again; only `start()` raises `Unavailable`.
+        While MongoDB is not available, the start is retried; only `start()` raises `Unavailable`.
         """
         await self._lifecycle.run()
 
@@ -374,15 +375,15 @@ class Scheduler:
 
 
 def core_of(scheduler: Scheduler) -> Core:
-    """What the parts of a Scheduler share; for other modules of this package."""
+    """The shared collaborators of a Scheduler; for other modules of this package."""
     return scheduler._core
 
 
 def lifecycle_of(scheduler: Scheduler) -> Lifecycle:
-    """The life of a Scheduler's worker; for the blocking face."""
+    """The life of a Scheduler's worker; for the blocking Scheduler."""
     return scheduler._lifecycle
 
 
 def transactions_of(scheduler: Scheduler) -> Transactions:
-    """The transactions of a Scheduler; for the blocking face."""
+    """The transactions of a Scheduler; for the blocking Scheduler."""
     return scheduler._transactions

@@ -82,10 +82,10 @@ class Scheduling:
         return job
 
     async def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = None) -> list[Job]:
-        """Store many jobs, each given as a mapping of what `schedule` takes: name, data and options.
+        """Store many jobs, each given as a mapping of the arguments of `schedule`: name, data and options.
 
-        When some are refused, the others are stored all the same and BulkError tells, item by item, what became of
-        each. With `session`, all are checked first and nothing is stored when one is refused.
+        If some are refused, the others are stored all the same and BulkError has the outcome of each item. With
+        `session`, all are checked first, and nothing is stored if one is refused.
         """
         store = await self._core.store()
         await self._core.live_handlers.look(store)
@@ -110,7 +110,7 @@ class Scheduling:
         return jobs  # type: ignore[return-value]
 
     async def _schedule_in(self, store: Store, session: Any, drafts: list[Draft | Exception]) -> list[Job]:
-        """All or nothing: what cannot be stored is refused before anything is."""
+        """Store all jobs or none: an invalid one is refused before any is stored."""
         store.transactions.check_session(session)
         errors: dict[int, Exception] = {}
         checked: list[Draft] = []
@@ -153,7 +153,7 @@ class Scheduling:
         return replace(draft, gates=())
 
     def _draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
-        """The draft of a bulk's item, or what is wrong with it."""
+        """The draft of a bulk's item, or the error for which it is refused."""
         try:
             if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:
                 found = f"a mapping of {list(item)}" if isinstance(item, Mapping) else repr(item)
@@ -176,14 +176,14 @@ class Scheduling:
             return error
 
     def _check_repeat_options(self, name: Named, options: Mapping[str, Any]) -> None:
-        """Tell of an argument of the handler that stands among the options of its schedule."""
+        """Refuse an argument of the handler among the options of its schedule."""
         handler = self._core.handlers.own(self._core.handlers.named(name))
         for option in options.keys() - ScheduleOptions.__annotations__.keys():
             if handler is not None and option in handler.argument_names:
                 raise InvalidJob(self._drafts.unknown_option(name, option))
 
     def _not_repeated(self, name: Named, options: Sequence[str]) -> str:
-        """What is wrong with options that a single job does not have."""
+        """The error text for options that a single job does not have."""
         unknown = [option for option in options if option not in ("schedule_id", *ScheduleOptions.__annotations__)]
         if not unknown:
             return f"{options[0]} is for schedules; give repeat=… with it."

@@ -1,4 +1,4 @@
-"""Searching jobs: by what they are, by when they were made, and by values in their data."""
+"""The verb that searches jobs by their fields, their time of creation, and values in their data."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Searcher:
         limit: int = 50,
         after: str | None = None,
     ) -> SearchPage[Job]:
-        """A page of the jobs that match all that is given. `after` is the `next` of the page before.
+        """Return a page of the jobs that match all given filters. `after` is the `next` of the previous page.
 
-        `since` and `until` are about when a job was made; `data` has plain values by their paths, such as
-        `{"user.id": 7}`; a tuple there stands for any of its values. What is encrypted or redacted is not compared.
-        Finished jobs come latest first, pending ones in the order in which they run, others newest first. Every page
-        costs little, however many jobs there are: where few of them match, it may be short, and not `complete`.
+        `since` and `until` bound the time of a job's creation; `data` has plain values by their paths, such as
+        `{"user.id": 7}`; a tuple stands for any of its values. Encrypted and redacted values are not compared.
+        Finished jobs come latest first, pending ones in the order in which they run, others newest first. The cost of a
+        page is bounded, however many jobs there are: if few of them match, it may be short, and not `complete`.
         """
         given: dict[str, Any] = {"state": state, "name": name, "queue": queue, "tag": tag, "since": since}
         given |= {"schedule_id": schedule_id, "parent_id": parent_id, "until": until}
@@ -57,8 +57,8 @@ class Searcher:
         return SearchPage(jobs, found.next, found.next is None or len(jobs) == limit)
 
     def _tellable(self, search: Search) -> Search:
-        """The search without the jobs of which it would tell a value that is not shown: a caller that may not see a
-        value may not guess it, either. Refused where no job would be left."""
+        """The search without the jobs whose hidden values it would reveal: a caller that may not see a value must not
+        be able to guess it. A search that no job would be left for is refused."""
         for path, values in search.data:
             if self._is_hidden(search.name or "", path):
                 raise ConfigurationError(f"data.{path} is redacted, so that it cannot be searched for.")

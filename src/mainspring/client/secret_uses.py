@@ -29,11 +29,11 @@ class NotedUses:
         await self._uses.of(store).note(actor, name, use, at_once=worker is None)
 
     async def flush(self) -> None:
-        """Write the uses that are noted to the audit log now."""
+        """Write the noted uses to the audit log now."""
         if (uses := self._uses.current) is not None:
             await uses.flush()
 
     async def close(self) -> None:
-        """Write the uses that are noted, as far as that is quickly done."""
+        """Write the noted uses, for a few seconds at most."""
         if (uses := self._uses.take()) is not None:
             await uses.close(_LAST_USES)

@@ -1,7 +1,7 @@
-"""What the HTTP service and the command line need of a Scheduler beyond its public verbs.
+"""The verbs of a Scheduler for the HTTP service and the command line only.
 
-`ServiceBackend(scheduler)` remembers requests that are sent twice, lists created jobs and schedules, checks API keys
-and sessions, writes the audit log, and hands the built-in jobs the secrets that they may use. It is no part of the
+`ServiceBackend(scheduler)` stores the replies of idempotency keys, lists created jobs and schedules, checks API keys
+and sessions, writes the audit log, and gives the built-in jobs the secrets that they may use. It is not part of the
 public interface.
 """
 
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CreatedPage(Generic[T]):
-    """A page of what was created. `next` leads to the page behind it and is None at the end. A page that is not
-    `complete` has fewer than were asked for, since so much was looked at that is not in these queues or has no such
-    name: there may be more behind it."""
+    """A page of created jobs and schedules. `next` is the cursor of the next page and None at the end. A page that is
+    not `complete` is shorter than its limit although there may be more: too many documents that do not match were
+    read."""
 
     things: tuple[T, ...]
     next: str | None = None
@@ -45,7 +45,7 @@ class CreatedPage(Generic[T]):
 
 
 class ServiceBackend:
-    """The service's own door to a Scheduler."""
+    """The internal verbs of a Scheduler for the service."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._core = core_of(scheduler)
@@ -67,11 +67,11 @@ class ServiceBackend:
         prefixes: Sequence[str] | None = None,
         after: str | None = None,
     ) -> CreatedPage[Job | Schedule]:
-        """Jobs that were scheduled by a call, and schedules, newest first; not the jobs that schedules have made.
+        """List schedules, and jobs that no schedule has made, newest first.
 
         `kind` chooses "job" or "schedule", `state` jobs in it; `name`, `queue`, `tag`, `queues` and `prefixes` (of
-        names) choose some of either. `after` is the `next` of the page before. Every page costs little, however many
-        jobs there are: where few of them match, it may be short, and not `complete`.
+        names) filter both. `after` is the `next` of the previous page. The cost of a page is bounded, however many
+        jobs there are: if few of them match, it may be short, and not `complete`.
         """
         _check_page(limit, skip, kind)
         if state is not None and kind == SCHEDULES:
@@ -85,7 +85,7 @@ class ServiceBackend:
         return CreatedPage(tuple(things), found.next, found.next is None or len(found.things) == limit)
 
     async def _read(self, store: Store, page: list[tuple[str, Any]]) -> list[Job | Schedule]:
-        """The jobs and schedules of a page, without those that were deleted meanwhile."""
+        """Read the jobs and schedules of a page, without those that were deleted meanwhile."""
         jobs = await store.jobs.get_many([one for kind, one in page if kind == JOBS])
         schedules = await store.schedules.get_many([one for kind, one in page if kind == SCHEDULES])
         read: list[Job | Schedule] = []
@@ -97,46 +97,46 @@ class ServiceBackend:
         return read
 
     async def jobs_within(self, ids: Iterable[str], scope: Scope) -> set[str]:
-        """Those of the named jobs that are there and within a scope."""
+        """The ids among these whose jobs exist and are within a scope."""
         found = await (await self._core.store()).jobs.existing_among([document_id(one) for one in ids], scope)
         return {str(one) for one in found}
 
-    # -- requests that may be sent twice -----------------------------------------------------------------------------
+    # -- idempotency keys --------------------------------------------------------------------------------------------
 
     async def open_reply(self, key: str, print: str) -> Reply:
-        """What is known of a request under its key, for a day; a record is made if there is none. What the request
-        makes is to have the record's `seed` for its id, so that it is made once however often the request comes."""
+        """Return the record of a request under its key, or make one; it is kept for a day. The job or other thing that
+        the request makes must have the record's `seed` as its id, so that repeated requests make only one."""
         return await (await self._core.store()).idempotency.open(key, print)
 
     async def keep_reply(self, key: str, status: int, body: str) -> None:
-        """Keep the answer to a request; the first one counts."""
+        """Store the answer to a request; the first one stays."""
         await (await self._core.store()).idempotency.keep(key, status, body)
 
     async def find_replies(self, keys: Sequence[str]) -> dict[str, Reply]:
-        """What is known of many requests, or of the parts of a large one, by those of their keys that are known."""
+        """The records of many requests, or of the parts of a large one, by key; unknown keys are left out."""
         return await (await self._core.store()).idempotency.find(keys)
 
     async def keep_replies(self, replies: Mapping[str, Reply]) -> None:
-        """Keep many answers at once, each under its key; the first one of a key counts."""
+        """Store many answers at once, each under its key; the first one of a key stays."""
         if replies:
             await (await self._core.store()).idempotency.keep_many(replies)
 
     async def forget_reply(self, key: str) -> None:
-        """Forget a request that was refused: nothing was made."""
+        """Delete the record of a refused request, which has made nothing."""
         await (await self._core.store()).idempotency.forget(key)
 
     # -- callers -----------------------------------------------------------------------------------------------------
 
     async def service_secret(self, name: str) -> bytes:
-        """A secret of 32 random bytes that all service processes on this database share; the first to ask makes it."""
+        """A secret of 32 random bytes that all service processes on this database share; the first process makes it."""
         return await (await self._core.store()).service_secrets.get(check_name(name, "a secret's name"))
 
     async def any_api_key(self) -> bool:
-        """Whether an API key was ever made: until then, a service that was started so needs none on its machine."""
+        """Whether an API key was ever made: until then, a keyless service needs none on its machine."""
         return await (await self._core.store()).api_keys.any_exists()
 
     async def check_api_key(self, text: str) -> Key | None:
-        """The key that a text is, if it counts now; that it was used is noted."""
+        """Return the API key of a text if it is valid now, and record its use."""
         store = await self._core.store()
         try:
             key = await store.api_keys.get(key_id(text))
@@ -152,15 +152,15 @@ class ServiceBackend:
         return await (await self._core.store()).api_keys.get(key)
 
     def now(self) -> datetime:
-        """The database's clock, as far as this process knows it."""
+        """The database's time, as far as this process knows it."""
         return self._core.link.clock.now()
 
     async def close_session(self, session: str, until: datetime) -> None:
-        """Let a session of the service count no more, by its id, though it was to last until then."""
+        """Close a session of the service, by its id, before it expires at `until`."""
         await (await self._core.store()).closed_sessions.add(session, until)
 
     async def session_is_closed(self, session: str) -> bool:
-        """Whether a session of the service was closed, in whatever process."""
+        """Whether any process has closed a session of the service."""
         return await (await self._core.store()).closed_sessions.has(session)
 
     async def note_change(self, *entries: Entry) -> list[Row]:
@@ -170,8 +170,8 @@ class ServiceBackend:
     # -- built-in jobs -------------------------------------------------------------------------------------------------
 
     async def lend_secret(self, name: str, use: SecretUse) -> Lent:
-        """The values of a secret for a webhook that sends the secret, or a text that is signed with it, to an origin.
-        Raises SecretRefused where the secret is not for that job and origin."""
+        """Return the values of a secret for a webhook that sends the secret, or a text that is signed with it, to an
+        origin. Raise SecretRefused if the secret is not for that job and origin."""
         store = await self._core.store()
         lent = await store.secrets.lend(check_secret_name(name), use)
         await self._core.secret_uses.note(store, name, use)

@@ -1,8 +1,8 @@
 """The verbs for transactions: opening one, running a function in one, and storing jobs as part of one.
 
-Nothing of a transaction is announced before it has committed. For one that was opened here that is right after the
-commit. Mainspring does not learn of the commit of a session of the caller's own; workers learn of its jobs as they do
-of those of other processes.
+Jobs of a transaction are announced after it has committed: right after the commit if the transaction was opened here.
+Mainspring does not learn of the commit of the caller's own session; workers find its jobs like those of other
+processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.store.jobs.transactions import Reruns, Transaction
 T = TypeVar("T")
 
 AsJob = Callable[[Document, Draft, bool], Job]
-"""Makes the job of a document that is stored: of a new one, or of the one that was there already."""
+"""Makes the job of a stored document, which is new or existed already."""
 
 
 class Transactions:
@@ -37,11 +37,11 @@ class Transactions:
         self._core = core
 
     async def in_transaction(self, function: Callable[[Transaction], Awaitable[T]], *, timeout: Seconds = 60) -> T:
-        """Run `async def function(tx)` in a transaction, commit it, and return what the function has returned.
+        """Run `async def function(tx)` in a transaction, commit it, and return the function's result.
 
-        Where the transaction met a conflict or a failover the whole function is run again, after a short pause; where
-        the outcome of the commit is not known it is asked for again. Both until `timeout` is over: then Unavailable
-        is raised, and says whether something may be stored. Anything that the function raises aborts the transaction.
+        After a conflict or a failover the whole function is rerun, after a short pause; if the outcome of the commit is
+        unknown, the commit is retried. After `timeout`, Unavailable is raised, and says whether something may be
+        stored. An exception of the function aborts the transaction.
         """
         reruns = Reruns(seconds(timeout, "timeout"))
         while True:
@@ -54,13 +54,13 @@ class Transactions:
 
     @asynccontextmanager
     async def open(self, patience: float | None = None) -> AsyncIterator[Transaction]:
-        """A transaction of the scheduler's client; `patience` is how long its commit may take."""
+        """Open a transaction of the scheduler's client; `patience` is how long its commit may take."""
         store = await self._core.store()
         async with store.transactions.open(patience) as transaction:
             yield transaction
 
     async def insert_in(self, store: Store, session: Any, drafts: Sequence[Draft], as_job: AsJob) -> list[Job]:
-        """Store jobs in a transaction, and tell of them once it has committed."""
+        """Store jobs in a transaction, and announce them once it has committed."""
         checked = store.transactions.check_session(session)
         stored = await store.inserts.insert_in(checked, drafts)
         transaction = store.transactions.of(checked)
@@ -73,13 +73,13 @@ class Transactions:
         return jobs
 
     def check_guarantee(self, store: Store, draft: Draft) -> None:
-        """Refuse a job that needs transactions where the server has none."""
+        """Refuse a job that needs transactions if the server has none."""
         declared = self._core.live_handlers.defaults(draft.name)
         if (draft.guarantee or (declared and declared.guarantee)) == EXACTLY_ONCE:
             store.transactions.check_supported(f'guarantee="exactly_once" (of {draft.name!r})')
 
     def check_handlers(self, store: Store) -> None:
-        """Refuse to run handlers that need transactions where the server has none."""
+        """Refuse to run handlers that need transactions if the server has none."""
         for name in self._core.handlers.executing(EXACTLY_ONCE):
             store.transactions.check_supported(f'guarantee="exactly_once" (of {name!r})')
 

@@ -15,7 +15,7 @@ def is_whole(value: object, low: int, high: int | None = None) -> TypeGuard[int]
 def check_whole(
     value: object, what: str, low: int, high: int | None = None, error: type[MainspringError] = ConfigurationError
 ) -> int:
-    """The value, if it is a whole number in a range; else an error that names the value's role and the range."""
+    """Return the value if it is a whole number in a range; otherwise raise an error with the value's role and range."""
     if not is_whole(value, low, high):
         allowed = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
         raise error(f"{what} must be a whole number {allowed}, not {value!r:.100}.")

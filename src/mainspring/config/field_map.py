@@ -1,4 +1,4 @@
-"""FieldMap: the fields in which another program keeps its jobs, and its words for their states.
+"""FieldMap: the fields of another program's jobs, and its words for their states.
 
 `config/settings.py` makes it from the setting `field_map`; `store/foreign/mirror.py` and `store/foreign/mapped.py`
 apply it. A map without arguments is the one named "status-lock": a `status` with a lock of `locked_by` and `locked_at`.
@@ -36,9 +36,9 @@ _MAINSPRINGS = frozenset(
 class FieldMap:
     """The fields of another program's jobs, and its words for their states.
 
-    `name`, `run_at` and `data` are read when a document is adopted. `status`, `locked_by` and `locked_at` are read, and
-    written whenever the job moves. Each field in `tags` becomes a tag, such as `scheduler_id:17`. A lock of the other
-    program's is over `takeover` after `locked_at`, as seconds, timedelta or text such as "15m".
+    `name`, `run_at` and `data` are read when a worker adopts a document. `status`, `locked_by` and `locked_at` are
+    read, and written whenever the job's state changes. Each field in `tags` becomes a tag, such as `scheduler_id:17`. A
+    lock of the other program ends `takeover` after `locked_at`, as seconds, timedelta or text such as "15m".
     """
 
     name: str = "job_name"
@@ -84,7 +84,7 @@ class FieldMap:
 
 
 def make_field_map(value: object) -> FieldMap | None:
-    """A field map as users give it: the name of one, a mapping (or JSON) of what differs from that, or a FieldMap."""
+    """Make a field map from a user's value: the name of one, a mapping (or JSON) of the differences, or a FieldMap."""
     if value is None or isinstance(value, FieldMap):
         return value
     if value == STATUS_LOCK:

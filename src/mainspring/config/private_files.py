@@ -1,6 +1,6 @@
 """Files that only their owner can read, replaced in one step: passwords and API keys on the disk.
 
-Used by the embedded server and by the command line. Standard library only, since the guardian imports this module.
+The embedded server and the command line use it. It needs the standard library only, since the guardian imports it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-"""The bits of a file's mode that let anyone but its owner do something with it."""
+"""The bits of a file's mode that give rights to users other than its owner."""
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that is readable by its owner only, whatever was there before. Raises OSError."""
+    """Write or replace a file that is readable by its owner only. Raise OSError."""
     new = stage_private(path.parent, text)
     try:
         new.replace(path)
@@ -25,7 +25,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def stage_private(folder: Path, text: str) -> Path:
-    """Write such a file under a new, unique name, to be renamed or removed later. Raises OSError."""
+    """Write such a file under a new, unique name, to be renamed or removed later. Raise OSError."""
     fd, name = tempfile.mkstemp(prefix=".new-", dir=folder)
     path = Path(name)
     try:
@@ -40,10 +40,10 @@ def stage_private(folder: Path, text: str) -> Path:
 
 
 def owner_only(name: str, flags: int) -> int:
-    """The opener of a file that, if it is made now, is readable by its owner only: `open(…, opener=owner_only)`."""
+    """An opener that creates files readable by their owner only: `open(…, opener=owner_only)`."""
     return os.open(name, flags, 0o600)
 
 
 def is_private(path: Path) -> bool:
-    """Whether only its owner can read or change a file or folder; Windows has no such modes. Raises OSError."""
+    """Whether only its owner can read or change a file or folder; Windows has no such modes. Raise OSError."""
     return os.name == "nt" or not path.stat().st_mode & OTHERS

@@ -25,8 +25,8 @@ EMBEDDED = "embedded:"
 URI_VARIABLES = ("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI")
 
 KIB = 1024
-# A document of MongoDB takes 16 MiB at most. A job's has to hold its data, its result, its steps (1 MiB), its attempts
-# with their logs (3 MiB) and the log of the one that runs (half a MiB).
+# A document of MongoDB has 16 MiB at most: for a job its data, its result, its steps (1 MiB), its attempts with their
+# logs (3 MiB) and the log of the running attempt (half a MiB).
 MOST_DATA, MOST_RESULT = 8 * KIB * KIB, 2 * KIB * KIB
 _SHORTEST = {
     "lease": 0.5,
@@ -75,12 +75,12 @@ class Settings:
 
     @property
     def renew_every(self) -> float:
-        """A claim is renewed when a third of its lease has passed."""
+        """The heartbeat renews a claim when a third of its lease has passed."""
         return self.lease / 3
 
     @property
     def renew_timeout(self) -> float:
-        """A renewal that takes longer than this is given up and tried again."""
+        """A renewal that takes longer than this is abandoned and retried."""
         return self.lease / 6.5
 
     @property
@@ -90,7 +90,7 @@ class Settings:
 
     @property
     def rescue_grace(self) -> float:
-        """A job is rescued this long after the end of its lease, so that a new primary's clock may differ a little."""
+        """A job is rescued this long after the end of its lease, since a new primary's clock may differ a little."""
         return min(2.0, self.lease / 4)
 
 
@@ -227,7 +227,7 @@ def check_reason(value: object) -> str:
 
 
 def check_actor(value: object) -> str | None:
-    """The actor of a change; None where the caller names none."""
+    """The actor of a change; None if the caller names none."""
     return None if value is None else check_name(value, "an actor")
 
 

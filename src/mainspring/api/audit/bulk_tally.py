@@ -1,7 +1,7 @@
 """The audit entry of many objects at once: the first of them, as many as fit, and a digest of all.
 
-The digest is the SHA-256 over a line for each thing: its JSON without spaces, and a line feed. It can be computed again
-from a list of what was stored.
+The digest is the SHA-256 over a line for each object: its JSON without spaces, and a line feed. It can be recomputed
+from a list of the stored objects.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 
 _FIRST = 100
-# The kept part of a value is bounded; the rest of the room is for the other fields.
+# A value of the audit log is bounded; the rest of its length is for the other fields.
 _ROOM = LONGEST_VALUE - 2048
 
 
 class Tally:
-    """Counts things, and remembers the first of them."""
+    """Counts objects, and keeps the first of them."""
 
     def __init__(self, things: Iterable[Any] = ()) -> None:
         self._digest = sha256()
@@ -45,7 +45,7 @@ class Tally:
 
 
 def in_short(job: Job) -> list[str | None]:
-    """A job as a bulk's row tells it: its id, its name, and the server or the addresses that it is for."""
+    """A job in the audit row of a bulk: its id, its name, and the target or the addresses that it is sent to."""
     return [job.id, job.name, _target(job)]
 
 

@@ -1,5 +1,5 @@
-"""Bounds on rows of the audit log that any client can cause: so many for each and for all in a window of time, and a
-count of those that were left out."""
+"""Bounds on rows of the audit log that any client can cause: per client and in all in a window of time, with a count
+of the rows that were left out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from mainspring.clock import monotonic
 
 OTHERS = "others"
-# How many of those whose rows were left out are told apart.
+# How many clients whose rows were left out are counted one by one.
 _TOLD_APART = 100
 
 
 class Sampler:
-    """Admits rows of one action. Counted in this process alone, in memory, which does not grow with the clients."""
+    """Admits rows of one action. It counts in this process alone, in memory of bounded size."""
 
     def __init__(
         self, action: str, *, each: int, most: int, seconds: float, clock: Callable[[], float] = monotonic
@@ -30,7 +30,7 @@ class Sampler:
         self._over: Counter[str] = Counter()
 
     def admits(self, who: str) -> bool:
-        """Whether a row of this client may be written now; one that may not is counted."""
+        """Whether a row of this client may be written now; a row that may not is counted."""
         self._turn()
         fits = self._admitted[who] < self._each and self._admitted.total() < self._most
         if fits:
@@ -41,7 +41,7 @@ class Sampler:
         return fits
 
     def take_left_out(self, *, all: bool = False) -> Counter[str]:
-        """How many were left out in the windows that are over, or in all, by client; they are told once."""
+        """The number of rows left out in past windows, or in all, by client; each row is reported once."""
         self._turn()
         if all:
             self._close()

@@ -1,7 +1,7 @@
 """Audit entries of the service beside changes: refused keys, sessions, and reads of the log.
 
-All of it is bounded, so that no client can fill the log. The end of the audit log goes to the service's own log every
-hour.
+Their number is bounded, so that no client can fill the log. The service writes the head of the audit log to its own log
+every hour.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_SEALED = (
 
 
 class Trail:
-    """The samples of one service."""
+    """The sampled audit entries of one service."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -51,16 +51,16 @@ class Trail:
         self.reads = Sampler("audit.read", each=1, most=100, seconds=_HOUR)
 
     async def check(self) -> AuditStanding:
-        """Whether the audit log is signed. Raises AuditKeyMissing where this process cannot go on with it."""
+        """Whether the audit log is signed. Raise AuditKeyMissing if this process lacks the key to continue it."""
         return await self._scheduler.audit.check()
 
     def warn(self, standing: AuditStanding) -> None:
-        """Say in the log what is wrong with the standing of the audit log, if anything is."""
+        """Log a warning if the audit log, or a part of it, is not signed."""
         if standing != "keyed":
             logger.warning(_NOT_SIGNED if standing == "plain" else _NOT_SEALED)
 
     async def note_refused_key(self, request: HTTPConnection) -> None:
-        """Write down that a request came with a key that is not known, or does not count any more."""
+        """Add a row for a request with an unknown, expired or revoked key."""
         if not self._refused.admits(address_of(request)):
             return
         named, address = _named(request), None if request.client is None else request.client.host
@@ -69,7 +69,7 @@ class Trail:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """While this lasts, the end of the log and what was left out are told now and then; at its end, the rest."""
+        """Report the head of the log and the number of rows left out now and then; at the end, the remaining number."""
         keeping = asyncio.create_task(self._keep())
         try:
             yield
@@ -80,7 +80,7 @@ class Trail:
             await self.tell_left_out(all=True)
 
     async def tell_left_out(self, *, all: bool = False) -> None:
-        """Write down how many rows were left out since the last time."""
+        """Add a row with the number of rows left out since the last time."""
         for sampler in (self._refused, self.sessions, self.reads):
             left = sampler.take_left_out(all=all)
             if left:
@@ -90,7 +90,7 @@ class Trail:
                 await self._append(Entry("service", sampler.action, "*", after={"leftOut": count, "of": named}))
 
     async def tell_head(self) -> None:
-        """Write the end of the audit log to the service's log."""
+        """Write the head of the audit log to the service's log."""
         try:
             end = await self._scheduler.audit.head()
         except MainspringError as error:
@@ -109,7 +109,7 @@ class Trail:
             await self.tell_left_out()
 
     async def _append(self, entry: Entry) -> None:
-        """Add a row; what a client is answered does not depend on it."""
+        """Add a row; if that fails, only log it: the answer to the client does not depend on it."""
         try:
             await self._backend.note_change(entry)
         except MainspringError as error:
@@ -117,7 +117,7 @@ class Trail:
 
 
 def _named(request: HTTPConnection) -> str:
-    """The id in the text of the key that a request brings along, which is no secret."""
+    """The id in the text of the request's key; the id is not secret."""
     text = request.headers.get("authorization", "").partition(" ")[2].strip() or request.headers.get(KEY_HEADER, "")
     try:
         return key_id(text)

@@ -23,11 +23,11 @@ from mainspring.api.endpoints import (
     v1,
 )
 
-# In the order in which a request is compared with them: what is asked most often first.
+# A request is compared with these in this order: the busiest routes come first.
 ROUTERS: list[APIRouter] = [
     bulk.router,
     search.router,
-    jobs.router,  # after the two: /api/jobs/{id} would take their paths
+    jobs.router,  # after bulk and search: /api/jobs/{id} would match their paths
     job_actions.router,
     schedules.router,
     calendars.router,
@@ -44,6 +44,6 @@ ROUTERS: list[APIRouter] = [
     audit.router,
 ]
 LIVE: frozenset[str] = frozenset({"/api/events"})
-"""The paths whose answers go on for as long as the client listens."""
+"""The paths whose answers last as long as the client's connection."""
 STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk"})
 """The paths whose bodies are read piece by piece."""

@@ -1,7 +1,7 @@
-"""API keys over HTTP: made, listed, rotated and revoked by admins.
+"""API keys over HTTP: admins create, list, rotate and revoke them.
 
-No key gives away more than it has: neither a wider scope nor a later end, be it by making a key or by rotating one,
-whose new secret it is shown. A key with a scope sees and changes itself and what was made with it, no others.
+A key that creates or rotates another key is shown its secret. Therefore that key has no wider scope and no later end
+than the caller's. A key with a scope sees and changes only itself and the keys that were made with it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from mainspring.model.access.api_keys import ADMIN, Key, key_id_from, make_scope
 
 router = APIRouter(tags=["access"])
 
-AlsoMade = Annotated[bool, Query(description="Also end the keys that were made with it, and with one of those.")]
+AlsoMade = Annotated[bool, Query(description="Also revoke the keys that were made with it, and with those.")]
 KeyId = Annotated[str, Path(max_length=64, description="The key's id: the middle part of its text.")]
 
 
-@router.get("/api/keys", summary="All API keys")
+@router.get("/api/keys", summary="List API keys")
 async def list_keys(caller: Admin) -> ListAnswer[KeyFacts]:
-    """The API keys, the oldest first, revoked and expired ones as well; never their secrets. A key with a scope sees
-    itself and the keys that were made with it, or with one of those."""
+    """List the API keys, the oldest first, including revoked and expired ones, without their secrets. A key with a
+    scope sees itself and the keys that were made with it, or with one of those."""
     found = await _within_reach(caller)
     return ListAnswer.of(
         found, [KeyFacts.of(key) for key in await signed(caller, found)], everything=caller.scope.everything
     )
 
 
-@router.post("/api/keys", status_code=201, summary="Make an API key", response_model=Answer[NewKeyFacts])
+@router.post("/api/keys", status_code=201, summary="Create an API key", response_model=Answer[NewKeyFacts])
 async def create_key(caller: Admin, body: KeyCreation, once: Once) -> Response:
-    """Make a key. Its text is in this answer and nowhere else: with an `Idempotency-Key`, the same request makes one
-    key however often it comes, and only the first answer shows its text. From the first key on, every request needs
-    one; therefore it has the role admin and reaches everything. A key reaches no more, and ends no later, than the one
-    it is made with: without `expiresAt` it has the same end."""
+    """Create an API key. Only this answer has its text: with an `Idempotency-Key`, a repeated request creates no second
+    key, and only the first answer shows the text. Once there is a key, every request needs one; therefore the first key
+    must have the role admin and no scope. A new key reaches no more, and ends no later, than the key that it is made
+    with; without `expiresAt` it has the same end."""
     caller.check_current()
 
     async def make(seed: str) -> Made:
@@ -62,9 +62,9 @@ async def create_key(caller: Admin, body: KeyCreation, once: Once) -> Response:
 
 @router.delete("/api/keys/{key_id}", summary="Revoke an API key")
 async def revoke_key(caller: Admin, key_id: KeyId, made: AlsoMade = False) -> Answer[KeyFacts]:
-    """End a key at once, and within a second its sessions and its streams in every process of the service. It stays in
-    the list, marked. The keys that were made with it stay in force, unless `made` says otherwise: after a key has
-    leaked, that ends what was made with it meanwhile."""
+    """Revoke a key at once; its sessions and streams end within a second in every process of the service. It stays in
+    the list, marked as revoked. The keys that were made with it stay valid unless `made` is true: use that after a key
+    has leaked."""
     caller.check_current()
     before = await _reached(caller, key_id)
     revoked = await caller.scheduler.api_keys.revoke(key_id)
@@ -75,12 +75,11 @@ async def revoke_key(caller: Admin, key_id: KeyId, made: AlsoMade = False) -> An
     return Answer(data=KeyFacts.of(seen))
 
 
-@router.post("/api/keys/{key_id}/rotate", summary="Give an API key a new secret", response_model=Answer[NewKeyFacts])
+@router.post("/api/keys/{key_id}/rotate", summary="Rotate an API key", response_model=Answer[NewKeyFacts])
 async def rotate_key(caller: Admin, key_id: KeyId, once: Once, body: KeyRotation | None = None) -> Response:
-    """Give a key a new secret, which is in this answer and nowhere else. The old one counts for the grace time; with it
-    neither keys are changed nor sessions opened. A key that ends later than the one that asks is not rotated by it.
-    With an `Idempotency-Key`, the same request rotates once however often it comes, and only the first answer shows the
-    text."""
+    """Give a key a new secret, which only this answer has. The old secret stays valid for `grace`, but can neither
+    change keys nor open sessions. A caller cannot rotate a key that ends later than its own. With an `Idempotency-Key`,
+    a repeated request does not rotate again, and only the first answer shows the text."""
     caller.check_current()
 
     async def make(request_id: str) -> Made:
@@ -96,20 +95,20 @@ async def rotate_key(caller: Admin, key_id: KeyId, once: Once, body: KeyRotation
 
 
 async def _check_first(caller: Caller, body: KeyCreation) -> None:
-    """Refuse a first key with which no other could be made."""
+    """Refuse a first key that could not create every other key: one with a scope, or without the role admin."""
     fit = body.role in (None, ADMIN) and body.queues is None and body.prefixes is None
     if not fit and not await caller.backend.any_api_key():
         raise Problem(422, FIRST_KEY, field="queues" if body.role in (None, ADMIN) else "role")
 
 
 async def _create(caller: Caller, body: KeyCreation, key_id: str) -> tuple[Key, str | None]:
-    """The key with this id, and its text if it was made just now."""
+    """Create the key with this id, or find it. Its text is returned only if this call has created it."""
     options = body.model_dump(include={"queues", "prefixes"}) | {"expires_at": _end(caller, body.expires_at)}
     try:
         made = await caller.scheduler.api_keys.create(
             body.name, body.role, **options, actor=caller.actor, key_id=key_id
         )
-    except InvalidKey:  # an earlier try has made it
+    except InvalidKey:  # an earlier try of this request has created it
         return await _reached(caller, key_id), None
     return made.key, made.text
 
@@ -117,19 +116,19 @@ async def _create(caller: Caller, body: KeyCreation, key_id: str) -> tuple[Key, 
 async def _rotate(caller: Caller, before: Key, grace: str, request_id: str) -> tuple[Key, str | None]:
     try:
         rotated = await caller.scheduler.api_keys.rotate(before.id, grace, request_id=request_id)
-    except InvalidKey:  # an earlier try has done it
+    except InvalidKey:  # an earlier try of this request has rotated it
         return await _reached(caller, before.id), None
     return rotated.key, rotated.text
 
 
 def _shown(key: Key, text: str | None, status: int) -> Made:
-    """The answer with a key's text, which is kept without it."""
+    """The answer with a key's text. The stored reply of the idempotency key does not have the text."""
     hidden = Answer(data=NewKeyFacts.hidden(key))
     return Made(hidden if text is None else Answer(data=NewKeyFacts.shown(key, text)), status, kept=hidden)
 
 
 async def _check_maker(caller: Caller, key: Key) -> None:
-    """Take back a key whose maker has ended while it was made: those that end the maker's keys may not have seen it."""
+    """Revoke a key whose maker has ended meanwhile: a request that revoked the maker's keys may have missed it."""
     lapse = await caller.service.authenticator.lapse(caller.principal)
     if lapse is not None and caller.principal.key is not None:
         await caller.scheduler.api_keys.revoke(key.id)
@@ -137,7 +136,7 @@ async def _check_maker(caller: Caller, key: Key) -> None:
 
 
 def _end(caller: Caller, asked: datetime | None) -> datetime | None:
-    """When a key ends that is made by a caller."""
+    """When a new key of this caller ends: no later than the caller's own."""
     own = caller.principal.key
     last = None if own is None else own.expires_at
     if last is None or asked is None:
@@ -176,5 +175,5 @@ async def _reached(caller: Caller, key_id: str) -> Key:
 
 
 def _noted(key: Key) -> dict[str, Any]:
-    """A key as the audit log has it."""
+    """The audit entry of a key."""
     return KeyFacts.of(key).model_dump(mode="json", exclude_none=True, exclude={"id", "last_used_at"})

@@ -28,7 +28,8 @@ async def list_changes(
     actor: Word | None = None,
     target: Word | None = None,
 ) -> ListAnswer[AuditRow]:
-    """The audit log, newest first. `before` is the `next` of the page before; `actor` and `target` match exactly."""
+    """List the audit log, newest first. `before` is the `next` of the previous page; `actor` and `target` match
+    exactly."""
     caller.check_everything()
     rows = await caller.scheduler.audit.find(before=before, limit=limit, actor=actor, target=target)
     await caller.note_sampled(caller.service.trail.reads, "audit.read", "audit")
@@ -46,11 +47,11 @@ async def verify_changes(
     known_n: Annotated[int | None, Query(alias="knownN", ge=1, le=_LARGEST)] = None,
     known_hash: Annotated[str | None, Query(alias="knownHash", pattern="^[0-9a-f]{64}$")] = None,
 ) -> Answer[AuditVerdict]:
-    """Follow the chain of hashes and tell the first row that was edited, removed or added, if there is one.
+    """Follow the chain of hashes and report the first row that was edited, removed or added, if there is one.
 
-    `keyed` tells whether a key that is kept outside the database vouches for the rows; without one, a program that can
-    write to the database can write a whole new log. `knownN` and `knownHash` are the `last` of an earlier answer, kept
-    elsewhere: the log has to pass through there. A long log is best checked in parts.
+    `keyed` says whether the hashes of all rows use a key that is kept outside the database; without such a key, a
+    program that can write to the database can write a whole new log. `knownN` and `knownHash` are the `last` of an
+    earlier answer that you kept elsewhere: the log must contain that row. Check a long log in parts.
     """
     caller.check_everything()
     if (known_n is None) is not (known_hash is None):

@@ -1,7 +1,7 @@
-"""Creating many jobs with one request: items are read, stored and answered while the rest is still on its way.
+"""Creates many jobs with one request: items are stored and answered while the client still sends the rest.
 
-Each line of the answer tells what became of one item, so that a client knows at any moment what is stored. What is
-refused does not keep the others from being stored. An item that came twice, with the same Idempotency-Key and at the
+Each line of the answer has the outcome of one item, so that a client always knows which items are stored. A refused
+item does not keep the others from being stored. An item that was sent twice, with the same Idempotency-Key and at the
 same place, is stored once (`api/jobs/bulk_record.py`).
 """
 
@@ -37,7 +37,7 @@ from mainspring.model.jobs.reserved_names import HTTP
 logger = logging.getLogger("mainspring.api")
 
 AT_ONCE = 500
-# How long a client may pause before what it has sent so far is stored.
+# How long a client may pause before the items that it has sent so far are stored.
 _PAUSE = 0.05
 _NDJSON = "application/x-ndjson"
 _EXAMPLE = '{"name": "send-report", "data": {"to": 1}}\n{"name": "send-report", "data": {"to": 2}}\n'
@@ -48,12 +48,12 @@ router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item of a bulk: what is to be scheduled, or why that cannot be."""
+    """One item of a bulk: the arguments for the Scheduler, or the problem for which it is refused."""
 
     line: int
     item: dict[str, Any] | Problem
     print: str = ""
-    """Of an item that may have come before: what tells it from another one."""
+    """The item's fingerprint, if an earlier request may have had the same item."""
 
 
 ItemOutcome = Job | Problem
@@ -75,12 +75,12 @@ ItemOutcome = Job | Problem
     },
 )
 async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Response:
-    """Create many jobs, each given as for `POST /api/jobs`, one to a line (NDJSON) or as entries of a JSON array. They
-    are stored in chunks while the body is read, and answered line by line: `{"line": 1, "jobId": …}`, or
-    `{"line": 2, "error": {"status", "detail", "field"}}` for what was refused; the others are stored all the same.
-    Schedules are created one at a time. With an `Idempotency-Key`, the same body sent again within a day creates
-    nothing twice: what is there already is answered with `"deduplicated": true`, what is missing is stored, and another
-    item at the place of one that was stored is refused with 422."""
+    """Create many jobs, each given as for `POST /api/jobs`, one per line (NDJSON) or as entries of a JSON array. The
+    service stores them in chunks while it reads the body, and answers line by line: `{"line": 1, "jobId": …}`, or
+    `{"line": 2, "error": {"status", "detail", "field"}}` for a refused item; the other items are stored all the same.
+    Schedules cannot be created in bulk. With an `Idempotency-Key`, the same body sent again within a day creates no job
+    twice: an item that was stored before is answered with `"deduplicated": true`, an item that was not is stored, and
+    a different item at the place of a stored one is refused with 422."""
     array = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
     longest = caller.service.settings.max_body
     splitter: Splitter = Entries(longest) if array else Lines(longest)
@@ -92,7 +92,7 @@ async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Re
 class StreamedLines(Response):
     """A response that is written while the request is still being read.
 
-    Starlette's own streaming response listens for the client to leave by taking messages, and so would eat the body.
+    Starlette's own streaming response receives messages to notice a disconnect, and so would consume the body.
     """
 
     media_type = _NDJSON
@@ -110,7 +110,7 @@ class StreamedLines(Response):
 
 
 class Bulk:
-    """One bulk on its way."""
+    """One bulk request under way."""
 
     def __init__(self, caller: Caller, splitter: Splitter, record: BulkRecord | None) -> None:
         self._caller = caller
@@ -123,19 +123,19 @@ class Bulk:
         self._over = False
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
-        """The answers, some lines at a time. At the end, or when the client leaves, it is noted what was done."""
+        """Yield the answers, some lines at a time; write the audit entry at the end or when the client disconnects."""
         try:
             with self._caller.service.standing.stay(self._caller.principal) as stay:
                 async for piece in _pieces(request, stay):
                     self._take(piece)
-                    # A client that pauses, or has come to its end, is told what became of all that it has sent.
+                    # When the client pauses or has sent all, each item that it has sent gets its answer.
                     while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
                         yield await self._flush(await stay.becomes_sure())
                     if self._over:
                         return
             if self._record is not None:
                 await self._record.close(self._line)
-        except Problem as problem:  # the caller is not recognised any more
+        except Problem as problem:  # the caller's key or session is no longer valid
             yield self._cut_off(problem)
         except ClientDisconnect:
             return
@@ -150,7 +150,7 @@ class Bulk:
         return _as_line(_answer(line, Problem(problem.status, detail)))
 
     async def _note(self) -> None:
-        """Write down what was done. If MongoDB is away now, the answer, which says so, is not to be cut off for it."""
+        """Write the audit entry. If MongoDB is unavailable, the answer, which says so, must not be cut off for it."""
         try:
             told = {"refused": self._refused} | ({"unknown": self._unknown} if self._unknown else {})
             await self._caller.note("job.bulk", "bulk", after={"stored": self._stored.told(), **told})
@@ -158,7 +158,7 @@ class Bulk:
             logger.error("A bulk request stored %d jobs without an audit entry: %s", self._stored.count, error)
 
     def _take(self, piece: bytes | None) -> None:
-        """Take in hand the items of a piece; b"" is the end, and None a pause."""
+        """Check the items of a piece; b"" is the end, and None a pause."""
         if piece is None or self._over:
             return
         try:
@@ -192,7 +192,7 @@ class Bulk:
         return self._caller.service.settings.max_body
 
     async def _flush(self, sure: bool) -> bytes:
-        """Store a chunk, if it is sure that the caller may, and say what became of each item of it."""
+        """Store a chunk, if the caller is sure to be still valid, and return a line for each of its items."""
         entries, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
         entries = (
             await self._confined(entries) if sure else [replace(one, item=as_problem(unsure())) for one in entries]
@@ -206,7 +206,7 @@ class Bulk:
         return b"".join(answers)
 
     async def _confined(self, entries: list[Entry]) -> list[Entry]:
-        """The items, with a refusal in the place of each that may not use the secrets which it refers to."""
+        """The items; one that may not use the secrets that it refers to is replaced by a refusal."""
         secrets: Known = {}
         return [await self._confined_one(one, secrets) for one in entries]
 
@@ -222,7 +222,7 @@ class Bulk:
         return entry
 
     async def _outcomes(self, entries: list[Entry]) -> dict[int, ItemOutcome | Before]:
-        """The outcomes of some items, by their lines."""
+        """Store these items and return their outcomes by line."""
         try:
             known = await self._known(entries)
             new = [one for one in entries if one.line not in known]
@@ -239,7 +239,7 @@ class Bulk:
         return {**known, **{one.line: outcome for one, outcome in zip(new, stored, strict=True)}}
 
     def _count(self, entries: list[Entry], outcomes: list[ItemOutcome]) -> None:
-        """Count the jobs that this bulk has made, be it in an earlier try; not those that were there already."""
+        """Count the jobs that this bulk has made, now or in an earlier try; not jobs that existed before."""
         for entry, job in zip(entries, outcomes, strict=True):
             asked = entry.item if isinstance(entry.item, Mapping) else {}
             if isinstance(job, Job) and (not job.deduplicated or asked.get("job_id") == job.id):
@@ -265,7 +265,7 @@ class Bulk:
             await self._record.keep(made)
 
     def _seen(self, entry: Entry, outcome: ItemOutcome) -> ItemOutcome:
-        """A job that existed already may belong to another caller, or to another item of an earlier request."""
+        """Refuse a job that existed already and belongs to another caller, or to another item of an earlier request."""
         if isinstance(outcome, Job) and outcome.deduplicated and _differs(entry.item, outcome):
             return other_item()
         if isinstance(outcome, Job) and isinstance(entry.item, dict):
@@ -277,8 +277,8 @@ class Bulk:
 
 
 async def _pieces(request: Request, stay: Stay) -> AsyncIterator[bytes | None]:
-    """The pieces of a body as they come, None where the next one does not come at once, and b"" at the end. A Problem
-    where the caller is not recognised any more before that."""
+    """Yield the pieces of a body as the client sends them, None when the next one is not there at once, and b"" at the
+    end. Raise a Problem if the caller's key or session becomes invalid before that."""
     stream = request.stream()
     while True:
         coming = asyncio.ensure_future(anext(stream, b""))
@@ -327,7 +327,7 @@ def _outcome(job: object, error: Exception | None) -> ItemOutcome:
 
 
 def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
-    """Whether a job with the id that an item was to have is another one than the item would make."""
+    """Whether the job that has the item's id is another job than the item would make."""
     asked = item if isinstance(item, Mapping) else {}
     return asked.get("job_id") == job.id and (asked["name"], asked["data"]) != (job.name, job.data)
 

@@ -1,7 +1,7 @@
-"""Calendars: named sets of days that schedules make exceptions for.
+"""Calendars: named sets of days that schedules leave out.
 
-A key with a scope reaches those in its namespace (`model/access/namespaces.py`), such as `billing:holidays` for a key
-of the queue billing; the others are not there for it, neither here nor in the rules of its schedules.
+A key with a scope reaches the calendars of its namespace (`model/access/namespaces.py`), such as `billing:holidays` for
+a key of the queue billing. Other calendars do not exist for it, neither here nor in the rules of its schedules.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Name = Annotated[str, Path(min_length=1, max_length=200, examples=["holidays"])]
 
 @router.get("", summary="List calendars")
 async def list_calendars(caller: Viewer) -> ListAnswer[CalendarOut]:
-    """All calendars, in the order of their names."""
+    """List all calendars in the order of their names."""
     found = await caller.scheduler.calendars.all()
     reached = [one for one in found if has_name(caller.scope, one.name)]
     shown = [CalendarOut.of(one) for one in await signed(caller, reached)]
     return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
-@router.get("/{name:path}", summary="A calendar")
+@router.get("/{name:path}", summary="Get a calendar")
 async def get_calendar(name: Name, caller: Viewer) -> Answer[CalendarOut]:
-    """The calendar that is stored under a name."""
+    """Return the calendar that is stored under a name."""
     return await _answer(caller, await _reached(caller, name))
 
 
 @router.put("/{name:path}", summary="Store a calendar")
 async def put_calendar(name: Name, body: CalendarIn, caller: Operator) -> Answer[CalendarOut]:
-    """Store a calendar under a name, or replace the one there. Schedules that need it follow at once."""
+    """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once."""
     if not has_name(caller.scope, name):
         example = example_name(caller.scope)
         raise Problem(422, f"Calendars of this key have names such as {example}; choose one of these.", field="name")
@@ -52,21 +52,21 @@ async def put_calendar(name: Name, body: CalendarIn, caller: Operator) -> Answer
 
 @router.delete("/{name:path}", summary="Delete a calendar")
 async def delete_calendar(name: Name, caller: Operator) -> Answer[CalendarOut]:
-    """Delete a calendar. While a schedule needs it, this is a 409. The answer is what it was."""
+    """Delete a calendar and return it. While a schedule refers to it, the answer is 409."""
     before = await _reached(caller, name)
     try:
         await caller.scheduler.calendars.delete(name)
     except ScheduleStateError:
         if caller.scope.everything:
             raise
-        # Which schedules need it is not told: some may be out of reach.
+        # The answer does not name the schedules: some may be out of the caller's reach.
         raise Problem(409, "Schedules need this calendar; edit or delete these first.") from None
     await caller.note("calendar.delete", name, before=_told(before))
     return await _answer(caller, before)
 
 
 async def _reached(caller: Caller, name: str) -> StoredCalendar:
-    """A calendar within the caller's reach. Any other is missing, in the same words as one that never was."""
+    """A calendar within the caller's reach. The error for any other is the same as for one that does not exist."""
     if not has_name(caller.scope, name):
         raise CalendarNotFound(name)
     return await caller.scheduler.calendars.get(name)

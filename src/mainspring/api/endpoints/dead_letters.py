@@ -1,7 +1,7 @@
-"""Dead letters: looking at them, grouping them, retrying and discarding many, and following that.
+"""Dead letters: listing them, grouping them, retrying and discarding many, and the redrives that do so.
 
-A key with a scope sees and changes its own only: what it wants to retry or discard must say so by ids, or by a queue or
-name within its reach, and it follows only redrives that it has begun itself.
+A key with a scope sees and changes only the dead letters within its reach. It chooses those to retry or discard by ids,
+or by a queue or name within its reach, and it sees only the redrives that it has begun itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mainspring.model.jobs.job import FAILED, Job
 
 _LIST = "dead letters"
 _LOOKED_AT = 2_000
-"""How many dead letters are looked at for a page of a key with a scope."""
+"""How many dead letters are read for a page of a key with a scope."""
 _IDS_OF_A_SCOPE = 500
 _QUEUES_OF_A_SCOPE = 20
 
@@ -51,7 +51,7 @@ RedriveId = Annotated[str, Path(min_length=1, max_length=100, examples=["9f1c2b3
 
 @router.get("", summary="List dead letters")
 async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, Query()]) -> DeadLetters:
-    """Failed jobs that match, the latest first."""
+    """List the failed jobs that match, the latest first."""
     found: list[Job] = []
     looked_at, last = 0, None
     cursor = await caller.open_cursor(_LIST, query.cursor)
@@ -70,17 +70,17 @@ async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, 
     return DeadLetters(data=jobs, next=following, complete=complete)
 
 
-@router.get("/groups", summary="Dead letters in groups")
+@router.get("/groups", summary="List groups of dead letters")
 async def list_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -> Answer[list[GroupOut]]:
-    """Failed jobs that match, by the fingerprint of their error; the group with the latest one comes first."""
+    """Group the failed jobs that match by the fingerprint of their error; the group of the latest one comes first."""
     groups = [group for group in await _groups(caller, query) if caller.principal.scope.allows_name(group.name)]
     return Answer(data=[GroupOut.of(group, await _message(caller, group)) for group in groups[: query.limit]])
 
 
 @router.post("/retry", summary="Run dead letters again", status_code=202, response_model=Answer[RedriveOut])
 async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Response:
-    """Run dead letters again, each as a new round of attempts. The first 500 are done when this answers; workers do the
-    rest, and the redrive tells how far they are."""
+    """Run dead letters again, each as a new round of attempts. The first 500 are retried before the answer; workers
+    retry the rest, and the redrive has their progress."""
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
@@ -95,7 +95,8 @@ async def retry_dead_letters(body: RetryIn, caller: Operator, once: Once) -> Res
 
 @router.post("/discard", summary="Delete dead letters", status_code=202, response_model=Answer[RedriveOut])
 async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) -> Response:
-    """Delete dead letters; an archive hook gets them first. Otherwise like retrying them."""
+    """Delete dead letters, after an archive hook has received them. The first 500 are deleted before the answer;
+    workers delete the rest, and the redrive has their progress."""
 
     async def make(redrive_id: str) -> Made:
         which = await _which(caller, body, redrive_id)
@@ -109,15 +110,15 @@ async def discard_dead_letters(body: DiscardIn, caller: Operator, once: Once) ->
 
 @redrives.get("", summary="List redrives")
 async def list_redrives(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> ListAnswer[RedriveOut]:
-    """The latest redrives, the newest first."""
+    """List the latest redrives, the newest first."""
     found = await caller.scheduler.dead_letters.redrives(limit)
     shown = [RedriveOut.of(redrive) for redrive in found if _is_own(caller, redrive)]
     return ListAnswer.of(found, shown, everything=caller.principal.scope.everything)
 
 
-@redrives.get("/{redrive_id}", summary="A redrive")
+@redrives.get("/{redrive_id}", summary="Get a redrive")
 async def get_redrive(redrive_id: RedriveId, caller: Viewer) -> Answer[RedriveOut]:
-    """A redrive as it is now."""
+    """Return a redrive as it is now."""
     return Answer(data=RedriveOut.of(await _reached(caller, redrive_id)))
 
 
@@ -130,15 +131,15 @@ async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing 
     return Answer(data=RedriveOut.of(after))
 
 
-# -- what is meant, and may be -----------------------------------------------------------------------------------------
+# -- the choice of dead letters ----------------------------------------------------------------------------------------
 
 
 async def _which(caller: Caller, body: DiscardIn, redrive_id: str) -> dict[str, Any]:
-    """Which dead letters are meant, as the Scheduler takes it; all of them within the caller's reach."""
+    """The choice of dead letters as arguments for the Scheduler; all of them are within the caller's reach."""
     if caller.principal.scope.everything:
         return _chosen(body)
     if body.ids is not None:
-        # Those of a redrive that has begun were checked then, and may be gone since.
+        # The ids of a redrive that has begun were checked at its start; their jobs may be deleted by now.
         return {"ids": body.ids if await _has_begun(caller, redrive_id) else await _own_ids(caller, body.ids)}
     if body.filter is None or body.everything:
         caller.check_everything()
@@ -156,7 +157,7 @@ def _chosen(body: DiscardIn) -> dict[str, Any]:
 
 
 async def _own_ids(caller: Caller, ids: list[str]) -> list[str]:
-    """The ids of a key with a scope. An id out of its reach does not exist for it."""
+    """Check the ids that a key with a scope gave. An id out of its reach does not exist for it."""
     if len(ids) > _IDS_OF_A_SCOPE:
         raise Problem(422, f"A key with a scope names at most {_IDS_OF_A_SCOPE} dead letters at a time.", field="ids")
     for one in ids:
@@ -165,7 +166,7 @@ async def _own_ids(caller: Caller, ids: list[str]) -> list[str]:
 
 
 def _within(caller: Caller, filter: DeadLetterFilterIn) -> dict[str, Any]:
-    """A filter narrowed down to the queue of a key that has only one."""
+    """The filter, narrowed to the caller's queue if its key reaches only one."""
     queues = caller.principal.scope.queues
     given = filter.given()
     return {"queue": queues[0], **given} if queues is not None and len(queues) == 1 else given
@@ -181,7 +182,7 @@ async def _groups(caller: Caller, query: GroupListing) -> list[DeadLetterGroup]:
 
 
 def _merged(groups: Iterable[DeadLetterGroup]) -> list[DeadLetterGroup]:
-    """Groups of several queues by their fingerprints."""
+    """Merge the groups of several queues by fingerprint."""
     merged: dict[str, DeadLetterGroup] = {}
     for group in groups:
         merged[group.fingerprint] = _joined(group, merged.get(group.fingerprint))
@@ -256,12 +257,12 @@ def _told(redrive: Redrive) -> dict[str, Any]:
 
 
 def _cursor(job: Job) -> str:
-    """Where a page ends: the instant at which its last job failed, and that job's id."""
+    """The end of a page: the instant at which its last job failed, and that job's id."""
     return json.dumps([None if job.finished_at is None else instant(job.finished_at), job.id])
 
 
 def _read_cursor(text: str) -> Job:
-    """The job at which a page ended, as far as it matters."""
+    """The last job of a page, with the fields that matter to the next page."""
     at, identity = json.loads(text)
     failed_at = datetime.fromisoformat(at).astimezone(UTC)
     return Job(identity, "", {}, FAILED, "", 5, failed_at, failed_at, finished_at=failed_at)

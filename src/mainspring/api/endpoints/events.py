@@ -23,7 +23,7 @@ router = APIRouter(tags=["events"])
 BEAT_EVERY = 15.0
 _SEND_TIMEOUT = 30.0
 _END = "end"
-"""The type of the last event of a stream whose caller is not recognised any more."""
+"""The type of the last event of a stream whose caller is no longer valid."""
 _LONGEST_PLACE = 4000
 _PLACE = "place"
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
@@ -44,7 +44,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/api/events", summary="What happens, live", response_class=EventSourceResponse, responses=_ANSWERS)
+@router.get("/api/events", summary="Stream changes", response_class=EventSourceResponse, responses=_ANSWERS)
 async def events(
     caller: Viewer,
     name: Word = None,
@@ -54,14 +54,15 @@ async def events(
     after: After = None,
     last_event_id: Place = None,
 ) -> EventSourceResponse:
-    """Server-sent events of the types `job` (created, started, progress, completed, failed, retried, released,
+    """Stream server-sent events of the types `job` (created, started, progress, completed, failed, retried, released,
     requeued, cancelled, expired), `schedule` (created, changed, deleted) and `control` (set, removed).
 
-    A client that comes back with `Last-Event-ID`, as browsers do by themselves, misses nothing and gets nothing twice.
-    Where that is too long ago, an event `gap` says so and the stream goes on from now; a client that reads too slowly
-    gets a `gap` as the last event, and goes on by coming back. An event `end` is the last one where the key was
-    revoked, rotated or changed, or has expired, or the session was closed; its `reason` says which. A comment comes
-    every 15 seconds. Filters are exact; `id` is that of a job or a schedule, of which its jobs are told as well."""
+    A client that reconnects with `Last-Event-ID`, as browsers do by themselves, misses no event and gets none twice. If
+    that event is too old, an event `gap` says so and the stream continues from now. A client that reads too slowly gets
+    a `gap` as the last event, and continues by reconnecting. When the key was revoked, rotated or changed, or has
+    expired, or the session was closed, an event `end` is the last one; its `reason` says which. The service sends a
+    comment every 15 seconds. Filters match exactly; `id` is the id of a job, or of a schedule, which includes its
+    jobs."""
     sealing = await caller.service.sealing()
     changes = caller.scheduler.monitor.follow(
         name=name,
@@ -72,14 +73,15 @@ async def events(
         beat=BEAT_EVERY,
         scope=caller.principal.scope,
     )
-    first = await anext(changes)  # what is wrong is answered before the stream begins
+    first = await anext(changes)  # an error here is answered as a problem, before the stream begins
     return EventSourceResponse(_told(caller, sealing, first, changes), ping=0, send_timeout=_SEND_TIMEOUT)
 
 
 async def _told(
     caller: Caller, sealing: Sealing, first: Change, changes: AsyncIterator[Change]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Changes as events, until the client goes, its key ends, the server stops or there are no more."""
+    """Yield changes as events until the client disconnects, its key or session ends, the server stops or no more
+    changes follow."""
     service = caller.service
     closing = asyncio.ensure_future(service.closing.wait())
     upcoming: asyncio.Future[Change | None] | None = None
@@ -101,7 +103,7 @@ async def _told(
 
 
 def _last(lapse: Lapse, now: datetime) -> ServerSentEvent:
-    """The last event of a stream whose caller is not recognised any more."""
+    """The last event of a stream whose caller is no longer valid."""
     ended = Event(at=now, reason=lapse.name.lower(), detail=lapse.value)
     return ServerSentEvent(ended.as_json(), event=_END)
 
@@ -118,10 +120,10 @@ async def _end(changes: Any, upcoming: asyncio.Future[Change | None] | None) -> 
 
 
 def _event(sealing: Sealing, change: Change) -> ServerSentEvent:
-    # The database's own place names the document that was changed last, be it in reach or not.
+    # Sealed, since the resume token of the database names the document that was changed last, in reach or not.
     place = None if change.id is None else sealing.seal(_PLACE, bytes.fromhex(change.id))
     if change.type == BEAT:
-        # Without data it is no event, but the client keeps its id: it need not come back from long ago.
+        # A comment is no event, but the client keeps its id and so reconnects from a recent place.
         return ServerSentEvent(comment="beat", id=place)
     return ServerSentEvent(Event.of(change).as_json(), event=change.type, id=place)
 

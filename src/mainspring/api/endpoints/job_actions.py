@@ -35,8 +35,8 @@ async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = No
 
 @router.post("/{job_id:path}/retry", summary="Run an ended job again", response_model=Answer[JobOut])
 async def retry_job(job_id: JobId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
-    """Run a failed, cancelled or completed job again, as a new round of attempts. Any other is a 409. With an
-    `Idempotency-Key`, the request that comes again begins no second round."""
+    """Run a failed, cancelled or completed job again, as a new round of attempts. For any other job the answer is 409.
+    With an `Idempotency-Key`, a repeated request begins no second round."""
 
     async def make(request_id: str) -> Made:
         before = await caller.job(job_id)
@@ -49,16 +49,16 @@ async def retry_job(job_id: JobId, caller: Operator, once: Once, body: Nothing |
 
 @router.post("/{job_id:path}/run", summary="Run a pending job now")
 async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[JobOut]:
-    """Make a pending job due at once. One that is not pending is a 409."""
+    """Make a pending job due at once. For a job in another state the answer is 409."""
     before = await caller.job(job_id)
     after = await caller.scheduler.run_now(job_id)
     await caller.note("job.run", before.id, before=_told(before), after=_told(after))
     return await _answer(caller, after)
 
 
-@router.get("/{job_id:path}/explain", summary="Why a job does not run")
+@router.get("/{job_id:path}/explain", summary="Explain why a job does not run")
 async def explain_job(job_id: JobId, caller: Viewer) -> Answer[ExplanationOut]:
-    """Every gate between a job and its run, the one that holds it now, and both in words."""
+    """List every gate before a job and name the one that it waits at now, as data and in words."""
     explanation = await caller.scheduler.explain(job_id, scope=caller.scope)
     return Answer(data=ExplanationOut(**explanation.to_document()))
 
@@ -69,7 +69,7 @@ async def explain_job(job_id: JobId, caller: Viewer) -> Answer[ExplanationOut]:
     responses={202: {"model": Answer[JobOut], "description": "The job has not ended yet; this is its current state."}},
 )
 async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeout: Timeout = "30s") -> Answer[JobOut]:
-    """Answers as soon as the job has ended, in whatever way; with 202 and the job as it is when the time is up."""
+    """Wait until the job has ended, in any state, and return it. After `timeout`, answer 202 with its current state."""
     if span_seconds(timeout) > LONGEST_WAIT:
         raise Problem(422, f"timeout must be {LONGEST_WAIT:g}s or less; ask again after that.", field="query.timeout")
     job = await caller.job(job_id)
@@ -79,13 +79,13 @@ async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeou
                 await stay.during(caller.scheduler.wait(job_id, timeout))
         except WaitTimeout:
             response.status_code = 202
-        job = await caller.job(job_id)  # it may have been moved out of reach meanwhile
+        job = await caller.job(job_id)  # a change of its queue may have moved it out of reach meanwhile
     return await _answer(caller, job)
 
 
-@router.get("/{job_id:path}/detail", summary="A job in detail")
+@router.get("/{job_id:path}/detail", summary="Get a job in detail")
 async def job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
-    """A job with its attempts and their errors, its finished steps, and the log of the attempt that runs."""
+    """Return a job with its attempts and their errors, its finished steps, and the log of the running attempt."""
     return Answer(data=JobDetail.of(await seen_job(caller, await caller.job(job_id))))
 
 
@@ -99,7 +99,7 @@ async def _retried(caller: Caller, job_id: str, request_id: str) -> Job:
     except InvalidJob:
         if caller.scope.everything:
             raise
-        # Which job that is is not told: it may be out of reach.
+        # The answer does not name the job that has the key: it may be out of the caller's reach.
         raise Problem(422, "This job cannot run again: another one holds its dedupe key now.") from None
 
 

@@ -24,7 +24,7 @@ from mainspring.model.jobs.job import Job, JobState
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 FARTHEST = 10_000
-# How many runs of a schedule are looked at for their attempts: those that wait have none yet.
+# How many jobs of a schedule are read for their attempts: pending ones may have none yet.
 _RUNS = 500
 _LIST = "created"
 
@@ -36,10 +36,10 @@ Trace = Annotated[str | None, Header(max_length=200, description="Passed on to a
 
 
 class Listing(In):
-    """Which jobs and schedules are listed."""
+    """The filter of a list of jobs and schedules."""
 
     kind: Kind | None = None
-    state: JobState | None = Field(None, description="Of jobs; `/api/schedules` lists schedules by theirs.")
+    state: JobState | None = Field(None, description="The state of jobs; `/api/schedules` lists schedules by theirs.")
     name: Text | None = None
     queue: Text | None = None
     tag: Text | None = None
@@ -49,7 +49,7 @@ class Listing(In):
 
 
 async def find(caller: Caller, thing_id: str) -> Job | Schedule:
-    """The job, or the schedule, that has this id and is within the caller's reach."""
+    """Find the job or the schedule that has this id and is within the caller's reach."""
     try:
         return await caller.job(thing_id)
     except JobNotFound as missing:
@@ -68,7 +68,7 @@ async def create(caller: Caller, body: Creation, job_id: str, traceparent: str |
     """Create a job or a schedule under this id, and write the audit entry."""
     made = await store_plan(caller, make_plan(body, caller.service.settings, traceparent), job_id)
     resource = resource_of(caller, made)
-    # With an id of one's own, a job that is there already is what an earlier try has made.
+    # A job that exists already and has this request's id was made by an earlier try of the request.
     if not resource.deduplicated or made.id == job_id:
         resource.deduplicated = None
         kind = "job" if isinstance(made, Job) else "schedule"
@@ -91,8 +91,8 @@ async def create_job(body: Creation, caller: Operator, once: Once, traceparent: 
     Header values may refer to secrets: `Bearer secret://name`. Texts may hold templates: `{{timestamp}}`, `{{job.id}}`,
     `{{attempt}}`, `{{scheduled_at}}` and `{{data.path}}`.
 
-    A `dedupeKey` that another job holds answers 200 with that job, and `deduplicated`; where that job has another name
-    or queue, 409. Dedupe keys of keys with a scope meet those of the same scope only.
+    If another job has the same `dedupeKey`, the answer is 200 with that job and `deduplicated`; if that job has another
+    name or queue, it is 409. Dedupe keys of API keys with a scope are compared within the same scope only.
     """
 
     async def make(job_id: str) -> Made:
@@ -104,9 +104,9 @@ async def create_job(body: Creation, caller: Operator, once: Once, traceparent: 
 
 @router.get("", summary="List jobs and schedules")
 async def list_jobs(caller: Viewer, query: Annotated[Listing, Query()]) -> CreatedAnswer:
-    """Jobs that were created, and schedules, newest first; not the jobs that schedules have made. Go on with `next` as
-    the `cursor`, or count pages with `page`. A page never costs much: where few match, or a key reaches few, it may be
-    short, with `next` and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, by more."""
+    """List schedules, and jobs that no schedule has made, newest first. Continue with `next` as the `cursor`, or count
+    pages with `page`. The cost of a page is bounded: if few match, or the key reaches few, it may be short, with `next`
+    and `complete: false`. `/api/jobs/search` finds the jobs of schedules too, and has more filters."""
     chosen = query.model_dump(include={"kind", "state", "name", "queue", "tag"})
     found = await created_page(caller, query.page, query.limit, query.cursor, **chosen)
     listed = [resource_of(caller, one) for one in found.things]
@@ -116,7 +116,7 @@ async def list_jobs(caller: Viewer, query: Annotated[Listing, Query()]) -> Creat
 async def created_page(
     caller: Caller, page: int, limit: int, cursor: str | None, **chosen: Any
 ) -> CreatedPage[Job | Schedule]:
-    """A page of what was created, was chosen and is within the caller's reach: behind a cursor, or by its number."""
+    """Read a page of the matching jobs and schedules within the caller's reach: after a cursor, or by its number."""
     if cursor is not None and page > 1:
         raise Problem(422, "Give page or cursor, not both.", field="cursor")
     if page * limit > FARTHEST:
@@ -132,15 +132,15 @@ async def created_page(
 
 @router.get("/{id}", summary="Get a job or a schedule")
 async def get_job(id: Id, caller: Viewer) -> Answer[Resource]:
-    """A job or a schedule as it is now."""
+    """Return a job or a schedule as it is now."""
     return Answer(data=resource_of(caller, await find(caller, id)))
 
 
 @router.put("/{id}", summary="Change a job or a schedule")
 async def change(id: Id, body: Change, caller: Operator) -> Answer[Resource]:
-    """Change what is given and leave the rest as it is. Of a schedule, `enabled` pauses and resumes it, and a new
-    time counts from now on; null takes away startAt, endAt, maxRuns and jitter. A job can be changed while it waits;
-    after that the answer is 409."""
+    """Change the given fields and leave the others as they are. For a schedule, `enabled` pauses and resumes it, a new
+    rule applies from now on, and null removes startAt, endAt, maxRuns or jitter. A job can be changed while it is
+    pending; after that the answer is 409."""
     before = await find(caller, id)
     old = resource_of(caller, before)
     after = await _changed(caller, before, body)
@@ -173,8 +173,8 @@ async def delete(id: Id, caller: Operator) -> Answer[Deleted]:
 
 @router.get("/{id}/executions", summary="List executions")
 async def executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
-    """The attempts at a job, or at all jobs of a schedule, newest first, with the one that is running. A webhook's
-    tell what was answered, also where it did not succeed."""
+    """List the attempts of a job, or of all jobs of a schedule, newest first, including the running one. An attempt of
+    a webhook has the receiver's response, also if it failed."""
     found = await find(caller, id)
     if isinstance(found, Job):
         return Answer(data=executions_of(caller, found, id)[:limit])

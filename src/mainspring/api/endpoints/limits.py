@@ -1,7 +1,7 @@
-"""Controls of the flow of jobs at run time: pauses, limits in place of the declared ones, and breakers.
+"""Controls of the flow of jobs at run time: pauses, overrides of limits, and breakers.
 
-A key with a scope reaches what is for one of its queues, or for a name that begins as it may: nothing that would hold
-back the jobs of others.
+A key with a scope reaches the controls of its queues and of the job names that begin with its prefixes: no control that
+would hold back jobs out of its reach.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Target = Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])]
 
 @router.get("/pauses", tags=["flow"], summary="List pauses")
 async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
-    """Every pause, with its actor and reason."""
+    """List every pause with its actor and reason."""
     found = await caller.scheduler.limits.pauses()
     reached = [one for one in found if is_reached(caller, one.scope, one.target)]
     shown = [PausedOut.of(one) for one in await signed(caller, reached)]
@@ -57,11 +57,11 @@ async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
     response_model=Answer[PausedOut],
 )
 async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
-    """Start no more jobs of a queue or of a name until it is resumed; with `key`, only none of those that have this
-    value in their data. Running jobs go on. An existing pause is replaced."""
+    """Pause a queue or a job name: workers start none of its jobs until it is resumed. With `key`, the pause applies
+    only to jobs that have this value in their data. Running jobs go on. An existing pause is replaced."""
 
     async def make(_: str) -> Made:
-        _check_target(caller, body)  # what is paused is the pause's id
+        _check_target(caller, body)  # the target is the pause's id: the id for this request is not needed
         namespace, target = _paused(caller, body)
         made = await namespace.pause(target, key=body.key, reason=body.reason, actor=caller.actor)
         shown = PausedOut.of(made)
@@ -73,7 +73,8 @@ async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
 
 @router.post("/pauses/resume", tags=["flow"], summary="End a pause")
 async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
-    """End a pause that was made for the same. The answer is what it was; where there was none, this is a 404."""
+    """End the pause of this queue or name, with this `key` if given, and return it. If there is none, the answer is
+    404."""
     _check_target(caller, body)
     namespace, target = _paused(caller, body)
     paused = await namespace.resume(target, key=body.key)
@@ -89,7 +90,7 @@ async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 
 @router.get("/limits", tags=["flow"], summary="List limits")
 async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
-    """The limits that live workers declare in their code or that are set at run time, and how they are used now."""
+    """List the limits that live workers declare in code or that are set at run time, and their current use."""
     found = await caller.scheduler.limits.all()
     reached = [one for one in found if is_reached(caller, one.scope, one.target)]
     shown = [LimitOut.of(one) for one in await with_signed(caller, reached, "override")]
@@ -98,7 +99,8 @@ async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
 
 @router.put("/limits/{scope}/{target:path}", tags=["flow"], summary="Set the limits of a queue or a job name")
 async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operator) -> Answer[OverrideOut]:
-    """Let other limits count than those declared in code, until that is removed. In force within a second or two."""
+    """Override the limits that are declared in code until the override is removed. It applies within a second or
+    two."""
     check_target(caller, scope, target)
     before = await _override(caller, scope, target)
     asked = {scope: target, **body.limits()}
@@ -107,9 +109,9 @@ async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operato
     return Answer(data=OverrideOut.of_override(after))
 
 
-@router.delete("/limits/{scope}/{target:path}", tags=["flow"], summary="Let the declared limits count again")
+@router.delete("/limits/{scope}/{target:path}", tags=["flow"], summary="Restore the declared limits")
 async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer[OverrideOut]:
-    """Remove what was set at run time. The answer is what it was; where nothing was set, this is a 404."""
+    """Remove the override that was set at run time, and return it. If there is none, the answer is 404."""
     check_target(caller, scope, target)
     before = await caller.scheduler.limits.remove(**{scope: target})
     if before is None:
@@ -124,7 +126,7 @@ async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer
 
 @router.get("/breakers", tags=["flow"], summary="List breakers")
 async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
-    """All breakers: those that live workers declare in their code, and those that are stored."""
+    """List all breakers: those that live workers declare in code, and those that are stored."""
     found = await caller.scheduler.limits.breakers()
     reached = [one for one in found if is_reached(caller, one.scope, one.target, one.queue)]
     shown = [BreakerOut.of(one) for one in await signed(caller, reached)]
@@ -135,8 +137,8 @@ async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
 async def open_breaker(
     scope: Place, target: Target, caller: Operator, body: OpenIn | None = None
 ) -> Answer[BreakerOut]:
-    """Start no more jobs of a queue or a name until its breaker is closed, or for `openFor`, after which single probes
-    are let through."""
+    """Open the breaker of a queue or a job name: workers start none of its jobs until it is closed, or for `openFor`;
+    after that it is half-open and lets single probes start."""
     asked = body or OpenIn()
     status = await caller.scheduler.limits.open_breaker(
         **_broken(caller, scope, target, asked),
@@ -152,7 +154,7 @@ async def open_breaker(
 async def close_breaker(
     scope: Place, target: Target, caller: Operator, body: CloseIn | None = None
 ) -> Answer[BreakerOut]:
-    """Let the jobs be started again; the breaker begins to count anew."""
+    """Close a breaker: workers start its jobs again, and it counts attempts from zero."""
     asked = body or CloseIn()
     status = await caller.scheduler.limits.close_breaker(
         **_broken(caller, scope, target, asked), key=asked.key, reason=asked.reason, actor=caller.actor
@@ -164,7 +166,7 @@ async def close_breaker(
 
 
 def is_reached(caller: Caller, scope: str, target: str, queue: str | None = None) -> bool:
-    """Whether all that a control may hold back is within the caller's reach; `queue` is that of a name's jobs."""
+    """Whether all jobs that a control may hold back are within the caller's reach; `queue` is that of a name's jobs."""
     return caller.scope.allows(target, None) if scope == QUEUE else caller.scope.allows(queue, target)
 
 
@@ -174,7 +176,7 @@ def check_target(caller: Caller, scope: str, target: str, queue: str | None = No
 
 
 def _broken(caller: Caller, scope: Place, target: str, asked: CloseIn) -> dict[str, str]:
-    """The name and the queue of the breaker that is meant."""
+    """The name and the queue of a breaker, as arguments for the Scheduler."""
     if scope == QUEUE and asked.queue is not None:
         raise Problem(422, "The queue is in the path already; leave it out.", field="queue")
     check_target(caller, scope, target, asked.queue)

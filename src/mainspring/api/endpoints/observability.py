@@ -1,4 +1,4 @@
-"""How the whole fares: health, statistics from counters, and the latest failures."""
+"""Observability: health, statistics from counters, and the latest failures."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _UNHEALTHY: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/api/observability/health", summary="Health: whether due work is done", responses=_UNHEALTHY)
+@router.get("/api/observability/health", summary="Check the health", responses=_UNHEALTHY)
 async def health(caller: Viewer, response: Response) -> HealthReport:
-    """Readiness: whether MongoDB is reachable, workers are alive, and due work is done. `status` is healthy, degraded
-    or unhealthy (then the answer is a 503), and `reasons` says why. That this process answers at all, its liveness,
-    is what `/livez` tells, and `/readyz` whether it reaches MongoDB, both without a key."""
+    """Check the readiness: whether MongoDB is reachable, workers are alive, and due jobs are run. `status` is healthy,
+    degraded or unhealthy (then the answer is 503), and `reasons` says why. Without a key, `/livez` checks that this
+    process answers at all (its liveness), and `/readyz` that it reaches MongoDB."""
     found = await caller.scheduler.monitor.health()
     if found.status == UNHEALTHY:
         response.status_code = 503
     return _report(caller, found)
 
 
-@router.get("/api/observability/stats", summary="Executions in sum")
+@router.get("/api/observability/stats", summary="Count the executions")
 async def stats(caller: Viewer) -> Answer[Summary]:
-    """How many executions there were, for as long as statistics are kept (30 days by default), and what runs now.
-    Nothing is counted for this: workers keep counters. They are stored each second."""
+    """Return the number of executions for as long as statistics are kept (30 days by default), and of the jobs that run
+    now. The numbers are read from counters, which workers store each second; no jobs are counted."""
     scheduler, scope = caller.scheduler, caller.principal.scope
     now, keep = caller.service.now(), scheduler.settings.keep_stats
     reach = _LONGEST if keep is None else max(min(timedelta(seconds=keep), _LONGEST), _DAY)
@@ -68,10 +68,10 @@ async def stats(caller: Viewer) -> Answer[Summary]:
     )
 
 
-@router.get("/api/observability/failures", summary="The latest failures")
+@router.get("/api/observability/failures", summary="List the latest failures")
 async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
-    """Attempts that failed, the latest first: of jobs that failed for good, of those that are tried again, and of those
-    that succeeded later. Of a key with a scope, the latest 5,000 jobs of each kind are looked through."""
+    """List failed attempts, the latest first: of jobs that failed for good, of jobs that will be retried, and of jobs
+    that succeeded later. For a key with a scope, the latest 5,000 jobs of each kind are searched."""
     found: list[Execution] = []
     for job in await caller.scheduler.monitor.failures(limit, scope=caller.principal.scope):
         attempts = executions_of(caller, job, job.schedule_id or job.id)
@@ -80,7 +80,7 @@ async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 
     return Answer(data=latest[:limit])
 
 
-@router.get("/api/stats", summary="Statistics as a series in time")
+@router.get("/api/stats", summary="Get statistics as a time series")
 async def series(
     caller: Viewer,
     start: InstantIn | None = None,
@@ -89,9 +89,9 @@ async def series(
     name: Word = None,
     queue: Word = None,
 ) -> Answer[Series]:
-    """Attempts that began and how they ended, how long they took and how late they were, for each `step` from `start`
-    to `end`; the last 24 hours by default. Minutes are known of the last two days, hours for as long as statistics are
-    kept. Steps begin at whole multiples of their length since 1970, in UTC; 2,000 at most are told at once."""
+    """Return the attempts that began, their outcomes, run times and delays, for each `step` from `start` to `end`; by
+    default for the last 24 hours. Minutes are kept for two days, hours for as long as statistics are kept. Steps begin
+    at whole multiples of their length since 1970, in UTC; an answer has 2,000 steps at most."""
     until = caller.service.now() if end is None else end
     found = await caller.scheduler.monitor.statistics(
         until - _DAY if start is None else start,
@@ -122,7 +122,7 @@ def _report(caller: Caller, found: Health) -> HealthReport:
 
 
 def _reached(found: Health, scope: Scope) -> list[WorkerStatus]:
-    """The workers that may run what a key reaches."""
+    """The workers that serve a queue within the scope."""
     wanted = scope.queues
     return [one for one in found.workers if wanted is None or one.queues is None or set(one.queues) & set(wanted)]
 

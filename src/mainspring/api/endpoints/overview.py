@@ -1,4 +1,4 @@
-"""Queues and workers as a whole."""
+"""The lists of queues and workers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ router = APIRouter(prefix="/api")
 
 @router.get("/queues", tags=["queues"], summary="List queues")
 async def list_queues(caller: Viewer) -> Answer[list[QueueOut]]:
-    """The queues that have live jobs, that workers ask for, or that are paused, with their jobs counted as far as that
-    is cheap: `counted` says how far."""
+    """List the queues that have unfinished jobs, that workers serve, or that are paused. Their jobs are counted up to
+    `counted`."""
     found = [queue for queue in await caller.scheduler.queues.all() if is_reached(caller, QUEUE, queue.name)]
     return Answer(data=[QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")])
 
 
 @router.get("/workers", tags=["workers"], summary="List workers")
 async def list_workers(caller: Viewer) -> Answer[list[WorkerOut]]:
-    """The worker processes that are there, and those that were within the last hour, by when they were heard of."""
+    """List the workers that are alive, and those that ended within the last hour, by their latest heartbeat."""
     caller.check_everything()
     return Answer(data=[WorkerOut.of(worker) for worker in await caller.scheduler.workers.all()])

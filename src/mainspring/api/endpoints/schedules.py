@@ -1,4 +1,4 @@
-"""Schedules: looking at them and into their past and future, changing them, and making up for what was missed."""
+"""Schedules: listing and changing them, their ledger and next firings, and backfills."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from mainspring.rules import Rule
 
 _LIST = "schedules"
 _LOOKED_AT = 2_000
-"""How many schedules are looked at for a page, where few of them match."""
+"""How many schedules are read for a page, if few of them match."""
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"])
 ScheduleId = Annotated[str, Path(min_length=1, max_length=200, examples=["nightly-report"])]
 
 
 class Listing(In):
-    """Which schedules are listed."""
+    """The filter of a list of schedules."""
 
     state: Literal["active", "paused", "ended"] | None = None
     name: Text | None = None
@@ -53,14 +53,14 @@ class Listing(In):
 
 
 class Listed(Answer[list[ScheduleOut]]):
-    """A page of schedules. Where it is not `complete`, it is short although there may be more: go on with `next`."""
+    """A page of schedules. If it is not `complete`, it is short although there may be more: continue with `next`."""
 
     complete: bool
 
 
 @router.get("", summary="List schedules")
 async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> Listed:
-    """Schedules that match, in the order of their ids."""
+    """List the schedules that match, in the order of their ids."""
     found: list[Schedule] = []
     looked_at, last = 0, None
     after = await caller.open_cursor(_LIST, query.cursor)
@@ -79,8 +79,8 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
 
 @router.post("/preview", summary="Show the firings of a rule")
 async def preview_rule(body: PreviewIn, caller: Viewer) -> Answer[list[FiringOut]]:
-    """The next firings of what `POST /api/jobs` would create from the same fields, each with what moved it. `H` and
-    `jitter` depend on the `id` that the schedule will have. Nothing is stored."""
+    """List the next firings of the schedule that `POST /api/jobs` would create from the same fields, each with the
+    reason if it was moved. `H` and `jitter` depend on the `id` that the schedule will have. Nothing is stored."""
     with refusing(rule_field(body)):
         rule = _needed(rule_of(body, caller.service.settings.timezone))
         check_calendars(caller, rule)
@@ -92,7 +92,7 @@ async def preview_rule(body: PreviewIn, caller: Viewer) -> Answer[list[FiringOut
 
 @router.post("/{schedule_id:path}/pause", summary="Pause a schedule")
 async def pause_schedule(schedule_id: ScheduleId, caller: Operator, body: PauseIn | None = None) -> Answer[ScheduleOut]:
-    """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
+    """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
     before = await caller.schedule(schedule_id)
     reason = "" if body is None else body.reason
     after = await caller.scheduler.schedules.pause(schedule_id, reason, actor=caller.actor)
@@ -103,7 +103,7 @@ async def pause_schedule(schedule_id: ScheduleId, caller: Operator, body: PauseI
 async def resume_schedule(
     schedule_id: ScheduleId, caller: Operator, body: Nothing | None = None
 ) -> Answer[ScheduleOut]:
-    """Let a schedule fire again, from now on. A backfill can make up for firings of the pause."""
+    """Resume a schedule: it fires again from now on. A backfill can make the jobs of the firings during the pause."""
     before = await caller.schedule(schedule_id)
     after = await caller.scheduler.schedules.resume(schedule_id)
     return await _changed(caller, "schedule.resume", before, after)
@@ -111,8 +111,8 @@ async def resume_schedule(
 
 @router.post("/{schedule_id:path}/skip", summary="Skip the next firing", response_model=Answer[ScheduleOut])
 async def skip_firing(schedule_id: ScheduleId, caller: Operator, once: Once, body: PauseIn | None = None) -> Response:
-    """Let the next firing make no job. Called again, it skips the one after that too; with an `Idempotency-Key`, the
-    request that comes again skips none."""
+    """Skip the next firing: it makes no job. A second request skips the firing after that too; with an
+    `Idempotency-Key`, a repeated request skips none."""
 
     async def make(request_id: str) -> Made:
         before = await caller.schedule(schedule_id)
@@ -134,8 +134,8 @@ async def skip_firing(schedule_id: ScheduleId, caller: Operator, once: Once, bod
 async def trigger_schedule(
     schedule_id: ScheduleId, caller: Operator, once: Once, body: TriggerIn | None = None
 ) -> Response:
-    """Make a job now, beside the firings, also while the schedule is paused. Where the overlap policy is "skip" and a
-    run is still going, this is a 409."""
+    """Make a job now, beside the firings, also while the schedule is paused. If the overlap policy is "skip" and an
+    earlier job of the schedule has not ended, the answer is 409."""
     asked = body or TriggerIn()
 
     async def make(job_id: str) -> Made:
@@ -149,34 +149,33 @@ async def trigger_schedule(
     return await once.answer(caller, make)
 
 
-@router.get("/{schedule_id:path}/upcoming", summary="The next firings")
+@router.get("/{schedule_id:path}/upcoming", summary="List the next firings")
 async def upcoming(
     schedule_id: ScheduleId, caller: Viewer, count: Annotated[int, Query(ge=1, le=1000)] = 10
 ) -> Answer[list[FiringOut]]:
-    """The next firings of a schedule, whether or not it is paused, each with what moved it."""
+    """List the next firings of a schedule, paused or not, each with the reason if it was moved."""
     await caller.schedule(schedule_id)
     return Answer(
         data=[FiringOut.of(firing) for firing in await caller.scheduler.schedules.upcoming(schedule_id, count)]
     )
 
 
-@router.get("/{schedule_id:path}/ledger", summary="The outcome of each firing")
+@router.get("/{schedule_id:path}/ledger", summary="List firings and their outcomes")
 async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]) -> Answer[list[EntryOut]]:
-    """Every firing of a stretch of time, past and to come, with what became of it; the first `limit` of them."""
+    """List every firing between two instants, past and future, with its outcome; the first `limit` of them."""
     await caller.schedule(schedule_id)
     start, end = window.between(caller.service.now())
     entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit)
     return Answer(data=await _entries(caller, entries))
 
 
-@router.post("/{schedule_id:path}/backfill", summary="Make up for past firings", response_model=Answer[BackfillOut])
+@router.post("/{schedule_id:path}/backfill", summary="Backfill past firings", response_model=Answer[BackfillOut])
 async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, once: Once) -> Response:
-    """Make the jobs of a past window's firings. Interrupted, it goes on where it was left when it is asked for again
-    with the same window, whatever the `Idempotency-Key`; what is done is not done twice. With `preview`, nothing is
-    made."""
+    """Make the jobs of the firings in a past window. After an interruption, another request for the same window, with
+    any `Idempotency-Key`, continues the backfill and makes no job twice. With `preview`, no job is made."""
 
     async def make(_: str) -> Made:
-        # The handed id is not the backfill's: another request for the same window is to go on with this one.
+        # The request's id is not the backfill's: another request for the same window must continue this backfill.
         await caller.schedule(schedule_id)
         shown = await (_previewed if body.preview else _backfilled)(caller, schedule_id, body)
         return Made(Answer(data=shown), 200)
@@ -199,16 +198,16 @@ async def _backfilled(caller: Caller, schedule_id: str, body: BackfillIn) -> Bac
     return shown
 
 
-@router.get("/{schedule_id:path}", summary="A schedule")
+@router.get("/{schedule_id:path}", summary="Get a schedule")
 async def get_schedule(schedule_id: ScheduleId, caller: Viewer) -> Answer[ScheduleOut]:
-    """A schedule as it is now."""
+    """Return a schedule as it is now."""
     return await _answer(caller, await caller.schedule(schedule_id))
 
 
 @router.put("/{schedule_id:path}", summary="Store a schedule")
 async def put_schedule(schedule_id: ScheduleId, body: Creation, caller: Operator) -> Answer[ScheduleOut]:
-    """Store a schedule under an id, or let the one that has it become this, at once; where it is that already, nothing
-    changes. It takes what `POST /api/jobs` takes."""
+    """Store a schedule under an id, or replace the one that has it at once; an equal one stays unchanged. The body
+    has the fields of `POST /api/jobs`."""
     if body.id not in (None, schedule_id):
         raise Problem(422, "The id is in the path already; leave it out.", field="id")
     plan = make_plan(body.model_copy(update={"id": schedule_id}), caller.service.settings)
@@ -228,7 +227,7 @@ def _needed(rule: Rule | None) -> Rule:
 
 @router.delete("/{schedule_id:path}", summary="Delete a schedule")
 async def delete_schedule(schedule_id: ScheduleId, caller: Operator) -> Answer[ScheduleOut]:
-    """Delete a schedule and its ledger. Its jobs stay. The answer is what it was."""
+    """Delete a schedule and its ledger, and return it. Its jobs stay."""
     before = await caller.schedule(schedule_id)
     await caller.scheduler.schedules.delete(schedule_id)
     await caller.note("schedule.delete", before.id, before=_told(caller, before))
@@ -273,7 +272,7 @@ async def _answer(caller: Caller, schedule: Schedule) -> Answer[ScheduleOut]:
 
 
 async def _shown(caller: Caller, schedules: Sequence[Schedule]) -> list[ScheduleOut]:
-    """Schedules as the caller may see them; why one is paused only where the caller may know the actor."""
+    """Schedules as the caller may see them: the reason of a pause is shown only if the caller may know its actor."""
     seen = await with_signed(caller, schedules, "paused")
     return [ScheduleOut.of(caller.scheduler.privacy.shown(schedule)) for schedule in seen]
 

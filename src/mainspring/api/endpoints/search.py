@@ -1,4 +1,4 @@
-"""Searching jobs by what they are, when they were made, and values in their data."""
+"""The search for jobs by their fields, their time of creation, and values in their data."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ async def search_jobs(
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 50,
     cursor: Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")] = None,
 ) -> SearchAnswer:
-    """The jobs that match all that is given. A value is compared as the text that it is and, where it is a number, true
-    or false, as that too; nothing in it is an operator. Finished jobs come latest first, pending ones in the order in
-    which they run, others newest first. A page never costs much: where few jobs match, it may be short, with `next`
-    and `complete: false`."""
+    """List the jobs that match all given filters. A value is compared as text and, if it reads as a number, true or
+    false, as that too; it has no operators. Finished jobs come latest first, pending ones in the order in which they
+    run, others newest first. The cost of a page is bounded: if few jobs match, it may be short, with `next` and
+    `complete: false`."""
     if parent_id is not None and not await _is_reached(caller, parent_id):
         return SearchAnswer(data=[], complete=True)
     found = await caller.scheduler.search(
@@ -69,12 +69,12 @@ async def search_jobs(
 
 
 async def _is_reached(caller: Caller, parent_id: str) -> bool:
-    """Whether a parent may be asked for: that jobs within reach have one out of it is not told."""
+    """Whether the parent is within reach: a caller must not learn that a job within reach has a parent out of it."""
     return caller.scope.everything or bool(await caller.backend.jobs_within([parent_id], caller.scope))
 
 
 def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> dict[str, Any]:
-    """The values in the data that are asked for, by their paths."""
+    """The requested values in the data, by their paths."""
     data: dict[str, Any] = {}
     for path, text in query:
         _add(data, path, text, f"{_IN_DATA.prefix}{path}")

@@ -1,4 +1,4 @@
-"""Secrets: names and times are listed, values are written only."""
+"""Secrets: names and times can be read, values are write-only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["billing-
 
 @router.get("", summary="List secrets")
 async def list_secrets(caller: Admin) -> ListAnswer[SecretOut]:
-    """The names of all secrets, when they were stored, and by which key they are encrypted. Values are never shown."""
+    """List the names of all secrets, when they were stored, and the key that encrypts them. Values are never shown."""
     caller.check_everything()
     found = await caller.scheduler.secrets.all()
     return ListAnswer.of(found, [SecretOut.of(secret) for secret in found])
@@ -28,9 +28,9 @@ async def list_secrets(caller: Admin) -> ListAnswer[SecretOut]:
 
 @router.put("/{name}", summary="Store a secret")
 async def put_secret(name: Name, body: SecretIn, caller: Admin) -> Answer[SecretPut]:
-    """Store a secret, or another value for it. Webhooks refer to it in headers, `Authorization: Bearer secret://NAME`,
-    and in `signWith`. It is sent to its `origins` only, by jobs of its `queues` and `prefixes`. The service must have a
-    key for encryption: `mainspring keys new` makes one for MAINSPRING_KEYS."""
+    """Store a secret, or a new value of it. Webhooks refer to it in headers, `Authorization: Bearer secret://NAME`,
+    and in `signWith`. It is sent to its `origins` only, by jobs of its `queues` and `prefixes`. The service needs an
+    encryption key: `mainspring keys new` makes one for MAINSPRING_KEYS."""
     caller.check_everything()
     made = new_secret() if body.value is None else None
     value = made if body.value is None else body.value.get_secret_value()
@@ -51,7 +51,7 @@ async def put_secret(name: Name, body: SecretIn, caller: Admin) -> Answer[Secret
 
 @router.delete("/{name}", summary="Delete a secret")
 async def delete_secret(name: Name, caller: Admin) -> Answer[SecretOut]:
-    """Delete a secret with all its values. Webhooks that refer to it fail from then on, saying that it is missing."""
+    """Delete a secret with all its values. Webhooks that refer to it fail from then on; their error says so."""
     caller.check_everything()
     deleted = await caller.scheduler.secrets.delete(name)
     await caller.note("secret.delete", name, before=_told(deleted))

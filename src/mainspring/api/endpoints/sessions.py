@@ -1,4 +1,4 @@
-"""Sessions over HTTP: a key is exchanged for a cookie that pages cannot read and other sites cannot send."""
+"""Sessions over HTTP: a client exchanges its key for a cookie that scripts cannot read and other sites cannot send."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from mainspring.api.wire.base import Answer
 router = APIRouter(tags=["access"])
 
 
-@router.get("/api/session", summary="The caller of this request")
+@router.get("/api/session", summary="Get the caller of this request")
 async def get_session(caller: Viewer, request: Request) -> Answer[SessionFacts]:
-    """The caller of this request, how it was recognised, and its rights. A session gets its token, too."""
+    """Return the caller of this request, how it was authenticated, and its rights; for a session also its CSRF
+    token."""
     token = None
     if caller.principal.way == BY_SESSION:
         token = caller.service.authenticator.csrf_token(request.cookies[cookie_name(request)])
@@ -33,7 +34,8 @@ async def get_session(caller: Viewer, request: Request) -> Answer[SessionFacts]:
 
 @router.post("/api/session", status_code=201, summary="Log in")
 async def open_session(caller: Viewer, request: Request, response: Response) -> Answer[SessionFacts]:
-    """Exchange the API key in the Authorization header for a cookie. Changes need `csrfToken` in X-Csrf-Token then."""
+    """Exchange the API key in the Authorization header for a session cookie. Requests that change something must then
+    send `csrfToken` in the header X-Csrf-Token."""
     principal, authenticator = caller.principal, caller.service.authenticator
     if principal.way != BY_KEY or principal.key is None:
         raise unknown("A session is opened with an API key.")
@@ -51,8 +53,8 @@ async def open_session(caller: Viewer, request: Request, response: Response) -> 
 
 @router.delete("/api/session", status_code=204, summary="Log out")
 async def close_session(caller: Viewer, request: Request, response: Response) -> None:
-    """End the session for good, in every process of the service, and let the browser forget it: a copy of the cookie
-    is of no use from then on, and streams that were opened with it end."""
+    """End the session in every process of the service and delete its cookie in the browser. A copy of the cookie is
+    no longer valid, and streams that were opened with it end."""
     session = caller.principal.session or caller.service.authenticator.session_in(request)
     if session is not None:
         await caller.backend.close_session(session.id, session.expires_at)

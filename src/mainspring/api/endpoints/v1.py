@@ -1,4 +1,4 @@
-"""The paths of an older service: other spellings of creating, listing and getting jobs."""
+"""The paths of an older service: creating, listing and getting jobs with other names of fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/v1", tags=["v1"])
 
 @router.post("/create-job", status_code=201, summary="Create a job", response_model=JobV1Answer)
 async def create_job(body: JobV1In, caller: Operator, once: Once) -> Response:
-    """Create a job that runs once, at `scheduledTime`. The answer says in which zone a time without an offset was
+    """Create a job that runs once, at `scheduledTime`. The answer has the zone in which a time without an offset was
     read."""
     creation = _creation(body, caller.service.settings)
 
@@ -37,8 +37,8 @@ async def create_job(body: JobV1In, caller: Operator, once: Once) -> Response:
 
 @router.get("/jobs", summary="List jobs")
 async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: Cursor = None) -> JobsV1Answer:
-    """Jobs that were created, newest first. Go on with `next` as the `cursor`, or count pages with `page`. A page that
-    is not `complete` is short although there may be more."""
+    """List the jobs that no schedule has made, newest first. Continue with `next` as the `cursor`, or count pages with
+    `page`. A page that is not `complete` is short although there may be more."""
     found = await created_page(caller, page, limit, cursor, kind="job")
     jobs = [_job(caller, resource_of(caller, one)) for one in found.things]
     return JobsV1Answer(jobs=jobs, next=found.next, complete=found.complete)
@@ -46,7 +46,7 @@ async def list_jobs(caller: Viewer, page: Page = 1, limit: Limit = 100, cursor: 
 
 @router.get("/job/{id}", summary="Get a job")
 async def get_job(id: Id, caller: Viewer) -> JobV1Answer:
-    """A job as it is now."""
+    """Return a job as it is now."""
     found = await find(caller, id)
     if not isinstance(found, Job):
         raise JobNotFound(id)
@@ -63,7 +63,7 @@ def _creation(body: JobV1In, settings: ServiceSettings) -> Creation:
 
 
 def _webhook(data: dict[str, Any]) -> Creation:
-    """A webhook whose request stands in the data."""
+    """A webhook whose request is in the data."""
     unknown = [name for name in data if name not in (*WEBHOOK_PARTS, "url", "data")]
     if unknown:
         raise Problem(422, f"A webhook has no {unknown[0]!r:.60}; leave it out.", field="data")

@@ -1,6 +1,6 @@
 """The items of a body that is read piece by piece: the lines of an NDJSON stream, or the entries of a JSON array.
 
-Only one item is kept at a time. One that is too long is passed over to its end without being kept, and reported.
+The splitter keeps only one item at a time. It skips an item that is too long, without keeping it, and reports it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _INSIDE = re.compile(rb'["\\]')
 
 
 class TooLong:
-    """Stands for an item that was passed over."""
+    """Stands for an item that was skipped because of its length."""
 
 
 TOO_LONG = TooLong()
@@ -21,11 +21,11 @@ Item = bytes | TooLong
 
 
 class BrokenArray(ValueError):
-    """The body is no JSON array, as far as that can be told without reading its entries."""
+    """The body is not a JSON array; its entries are not checked."""
 
 
 class Splitter(Protocol):
-    """Takes a body piece by piece and gives its items."""
+    """Takes a body piece by piece and returns its items."""
 
     def feed(self, piece: bytes) -> list[Item]:
         """The items that end in this piece."""
@@ -99,7 +99,7 @@ class Entries:
             at = match.end()
             if self._takes(match[0]):
                 continue
-            if self._escaped:  # what follows a backslash is part of the text, whatever it is
+            if self._escaped:  # the byte after a backslash is part of the text
                 self._escaped, at = at >= len(piece), at + 1
                 continue
             self._buffer.add(piece[start : match.start()])
@@ -118,7 +118,7 @@ class Entries:
         return []
 
     def _open(self, piece: bytes) -> bytes:
-        """The piece behind the bracket that begins the array; behind its end there is nothing."""
+        """The piece after the opening bracket. Refuse any other beginning, and any text after the array's end."""
         piece = piece.lstrip()
         if piece and (self._ended or not piece.startswith(b"[")):
             raise BrokenArray("The body is not a JSON array; send one, or NDJSON as application/x-ndjson.")
@@ -143,7 +143,7 @@ class Entries:
         return self._depth > 1
 
     def _cut(self, mark: bytes) -> list[Item]:
-        """The entry that ends at a mark; an array without any has none."""
+        """The entry that ends at a mark; none for an empty array."""
         item = self._buffer.take()
         if mark == b"}":
             raise BrokenArray("The JSON array ends with a brace.")

@@ -1,9 +1,8 @@
 """The record of a bulk request with an `Idempotency-Key`: the outcome of each line, kept for a day.
 
-Jobs have ids that follow from the key and the line, so that none is stored twice even if the process died before it
-could write down what it had stored. What it did write down, a chunk at a time, tells a line that comes again from
-another one at the same place, and stays true when the job itself is gone. A line that was refused is not remembered: it
-may be put right.
+The ids of the jobs follow from the key and the line, so that none is stored twice even if the process died before it
+could record them. The record, written a chunk at a time, distinguishes a repeated line from another one at the same
+place, and outlives the job. A refused line is not recorded: the client may correct it.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from mainspring.api.problems import Problem
 from mainspring.errors import MainspringError
 from mainspring.model.access.idempotency import Reply
 
-# Prints of other requests are hashes: one that came with the same key is told from a bulk by this.
+# Fingerprints of other requests are hashes; this one distinguishes a bulk from another request with the same key.
 _BULK = "bulk"
 _DONE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A line that has come before: the job that it has made."""
+    """A line that an earlier request has stored, with the id of its job."""
 
     job_id: str
 
 
 Line = tuple[int, str]
-"""The number of a line, and the print of what it says."""
+"""The number of a line, and the fingerprint of its content."""
 
 
 class BulkRecord:
@@ -54,15 +53,15 @@ class BulkRecord:
 
     @property
     def complete(self) -> bool:
-        """Whether the whole of it has come before."""
+        """Whether an earlier request has sent the body to its end."""
         return self._length is not None
 
     def job_id(self, line: int) -> str:
-        """The id of the job that a line makes: when the bulk first came, then what follows from the line."""
+        """The id of the job that a line makes: the time of the first request, then a hash of its seed and the line."""
         return self._reply.seed[:8] + hashlib.sha256(self._place(line).encode()).hexdigest()[:16]
 
     async def known(self, lines: Sequence[Line]) -> dict[int, Before | Problem]:
-        """Those of these lines that have come before, and those that must not be there, since others were."""
+        """The lines that an earlier request has stored, and the refusals of lines that differ from it."""
         if self._reply.fresh or not lines:
             return {}
         found = await self._backend.find_replies([self._place(line) for line, _ in lines])
@@ -70,12 +69,12 @@ class BulkRecord:
         return {line: verdict for line, verdict in known.items() if verdict is not None}
 
     async def keep(self, made: Mapping[Line, str]) -> None:
-        """Remember which jobs some lines have made."""
+        """Record which jobs some lines have made."""
         replies = {self._place(line): Reply(print, job_id, _DONE) for (line, print), job_id in made.items()}
         await self._backend.keep_replies(replies)
 
     async def close(self, length: int) -> None:
-        """Remember that the body has come to its end. If it cannot be, a longer one is taken for its continuation."""
+        """Record that the body has ended. If this write fails, a longer body later is taken for its continuation."""
         with suppress(MainspringError):
             await self._backend.keep_reply(self._key, _DONE, json.dumps({"lines": length}))
 
@@ -91,12 +90,12 @@ class BulkRecord:
 
 
 def other_item() -> Problem:
-    """The answer to a line that was another one when the bulk came before."""
+    """The refusal of a line that differs from the one of an earlier request."""
     return Problem(422, f"This {NAME} came with another item at this line before; use a new one.", field=NAME)
 
 
 def print_of(item: Item) -> str:
-    """A hash of what a line says, the same however it is spaced and ordered."""
+    """A hash of a line's content, independent of its spaces and the order of its fields."""
     if isinstance(item, TooLong):
         return ""
     try:

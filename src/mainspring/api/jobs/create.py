@@ -43,7 +43,7 @@ ONCE = "AT_MOST_ONCE"
 _EXACTLY = "EXACTLY_ONCE"
 _LONGEST_PAUSE = 3600.0
 _SNAKE = frozenset(name for name in Creation.model_fields if "_" in name)
-# Words by which a refusal of the library names a field; others are too common to tell.
+# Words by which an error of the library names a field; other fields have names that are too common.
 _NAMED = frozenset({*map(to_camel, _SNAKE), "queue", "priority", "tags", "data", "delay", "jitter", "timezone"})
 # The names of a webhook's own fields on the wire.
 _WEBHOOK_NAMES = {"url": "endpoint"}
@@ -74,7 +74,7 @@ class Plan:
 
 @contextmanager
 def refusing(where: str | None = None) -> Iterator[None]:
-    """Refuse what the library refuses, in the words of this API: `run_at` is called runAt here."""
+    """Turn an error of the library into a problem with the API's names of fields: `run_at` is called runAt here."""
     try:
         yield
     except ConfigurationError as error:
@@ -88,7 +88,7 @@ def _camel(word: str) -> str:
 
 
 def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | None = None) -> Plan:
-    """Check what is to be created, and say what the Scheduler is to be asked for."""
+    """Check the body of a request, and make the arguments for the Scheduler from it."""
     name = _name_of(creation)
     with refusing(rule_field(creation)):
         rule = rule_of(creation, settings.timezone)
@@ -133,7 +133,7 @@ def refuse_webhook_fields(change: Change) -> None:
             raise Problem(422, f"{to_camel(name)} is for webhooks, which have an endpoint.", field=to_camel(name))
 
 
-# -- what is done --------------------------------------------------------------------------------------------------
+# -- data ----------------------------------------------------------------------------------------------------------
 
 
 def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> dict[str, Any]:
@@ -206,8 +206,8 @@ def guard(allow: str) -> SsrfGuard:
 
 
 def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> dict[str, Any]:
-    """The data of a mail's job, as it was given. Where the service knows the SMTP server, a sender that the worker
-    would refuse is refused at once."""
+    """The data of a mail's job, as given. If the service knows the SMTP server, it refuses a sender that the worker
+    would refuse."""
     try:
         request = EmailRequest.model_validate(dict(data or {}))
     except ValidationError as error:
@@ -221,11 +221,11 @@ def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> d
     return dict(data or {})
 
 
-# -- how and when --------------------------------------------------------------------------------------------------
+# -- options and times ---------------------------------------------------------------------------------------------
 
 
 def run_options_of(name: str, change: Change, settings: ServiceSettings) -> dict[str, Any]:
-    """How it is run, as options of `Scheduler.schedule`."""
+    """The options of a run, as arguments of `Scheduler.schedule`."""
     if change.execution_type == _EXACTLY and name in QUEUES:
         raise Problem(
             422,
@@ -242,7 +242,7 @@ def run_options_of(name: str, change: Change, settings: ServiceSettings) -> dict
 
 
 def retry_of(name: str, change: Change, settings: ServiceSettings) -> Retry | None:
-    """The policy for tries after the first; the handler's own where nothing is said of a job with a handler."""
+    """The retry policy; None leaves it to the handler, if the request gives none for a job with a handler."""
     usual = Retry(settings.retry_attempts + 1, settings.retry_delay_ms / 1000)
     if change.execution_type == ONCE and change.retry_attempts is None:
         return None
@@ -252,7 +252,7 @@ def retry_of(name: str, change: Change, settings: ServiceSettings) -> Retry | No
 
 
 def changed_retry(change: Change, before: Retry) -> Retry:
-    """A policy with what is given of another one."""
+    """The policy `before` with the given values of a change."""
     attempts, delay = change.retry_attempts, change.retry_delay
     pause = before.delay if delay is None else span_seconds(delay)
     longest = max(_LONGEST_PAUSE, pause) if isinstance(pause, float) else _LONGEST_PAUSE
@@ -274,11 +274,11 @@ def refuse_schedule_fields(change: Change) -> None:
             )
 
 
-# -- making it -----------------------------------------------------------------------------------------------------
+# -- storing -------------------------------------------------------------------------------------------------------
 
 
 def check_plan(caller: Caller, plan: Plan) -> Plan:
-    """Refuse what the caller's key does not reach. One with a scope of queues says in which it stands."""
+    """Refuse a queue or name out of the caller's reach. If the key has queues, the plan names its queue."""
     scope = caller.principal.scope
     if scope.everything:
         return plan
@@ -287,7 +287,7 @@ def check_plan(caller: Caller, plan: Plan) -> Plan:
         where = "queue" if not scope.allows_queue(queue) else "name"
         raise Problem(403, "The queue or name is out of this key's scope; nothing was created.", field=where)
     if scope.queues is not None:
-        plan.options["queue"] = queue  # not the one that its handler declares
+        plan.options["queue"] = queue  # otherwise the queue that its handler declares would be used
     if plan.rule is not None:
         check_calendars(caller, plan.rule)
     if "dedupe_key" in plan.options:
@@ -296,15 +296,15 @@ def check_plan(caller: Caller, plan: Plan) -> Plan:
 
 
 def check_calendars(caller: Caller, rule: Rule, before: Rule | None = None) -> None:
-    """Refuse a calendar out of the caller's reach, in the same words as one that is not there. `before` is the rule
-    that is changed: what it needs already may stay."""
+    """Refuse a calendar out of the caller's reach with the same error as a missing one. `before` is the changed rule:
+    calendars that it already refers to may stay."""
     for name in rule.calendars:
         if not has_name(caller.scope, name) and (before is None or name not in before.calendars):
             raise CalendarNotFound(name)
 
 
 async def store_plan(caller: Caller, plan: Plan, job_id: str) -> Job | Schedule:
-    """Store it. With the same id it is stored once, however often this is called."""
+    """Store the job or the schedule of a plan. A second call with the same id stores no second one."""
     check_plan(caller, plan)
     await check_secrets(caller, plan.name, plan.queue or DEFAULT_QUEUE, plan.data)
     with refusing():
@@ -320,8 +320,8 @@ async def _schedule_job(caller: Caller, plan: Plan, job_id: str) -> Job:
 
 
 def check_holder(caller: Caller, item: Mapping[str, Any], job: Job) -> None:
-    """Refuse a dedupe key that is held by another job than was asked for: of another name, in another queue, or one
-    that was moved out of the caller's reach. An answer with that job would say that what was asked for is made."""
+    """Refuse a dedupe key that belongs to a job of another name, in another queue, or moved out of the caller's reach.
+    An answer with that job would claim that the requested job exists."""
     if not job.deduplicated or job.id == item.get("job_id"):
         return
     same = job.name == item["name"] and item.get("queue") in (None, job.queue)
@@ -340,15 +340,14 @@ async def _put_schedule(caller: Caller, plan: Plan, job_id: str) -> Schedule:
     schedule = await scheduler.schedule(
         plan.name, plan.data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
     )
-    if plan.paused and schedule.paused is None:  # it was there already
+    if plan.paused and schedule.paused is None:  # it existed already
         return await scheduler.schedules.pause(schedule.id, actor=caller.actor)
     return schedule
 
 
 async def _check_id(caller: Caller, plan: Plan, schedule_id: str) -> None:
-    """Refuse an id that a key with a scope may not choose. Whether a schedule out of its reach has it makes no
-    difference: an id outside of the key's namespace is refused either way, unless it is that of a schedule of its
-    own."""
+    """Refuse an id that a key with a scope may not choose: one outside of its namespace that none of its own schedules
+    has. The answer is the same whether or not a schedule out of its reach has the id."""
     if await _exists(caller, schedule_id, caller.scope):
         return
     namespace = namespace_of(caller.scope, plan.queue or DEFAULT_QUEUE, plan.name)
@@ -361,7 +360,7 @@ async def _check_id(caller: Caller, plan: Plan, schedule_id: str) -> None:
             f"{namespace}nightly; or leave the id out.",
             field="id",
         )
-    if await _exists(caller, schedule_id, EVERYTHING):  # only a caller that reaches everything can have put it there
+    if await _exists(caller, schedule_id, EVERYTHING):  # only a caller without a scope can have stored it
         raise Problem(409, "This id is in use; choose another.", field="id")
 
 

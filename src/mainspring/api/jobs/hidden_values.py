@@ -1,7 +1,7 @@
 """The values of a webhook or mail that are hidden from the caller that changes it: credentials, redacted and encrypted.
 
-Such values stay where they are. They go along to no other target or recipient, into no place that did not have them,
-and a word that stands for one, `[redacted]`, means the value that is there and nothing else.
+Such values stay where they are. They are sent to no other target or recipient and inserted at no other place. A word
+that stands for one, `[redacted]`, means the stored value at the same place and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECIPIENTS = ("to", "cc", "bcc")
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A stored webhook: its request and its data, as they are and as they are shown."""
+    """A stored webhook: its request and its data, both as stored and as shown."""
 
     request: Mapping[str, Any]
     data: Any
@@ -50,7 +50,7 @@ class Webhook:
             return True
 
     def merged(self, given: Mapping[str, Any], removed: set[str]) -> dict[str, Any]:
-        """The request with what was given in its place, and without what was removed."""
+        """The stored request with the given fields, and without the removed ones."""
         fields = {name: restored(value, self.request.get(name), self.shown_request.get(name))
                   for name, value in given.items()}  # fmt: skip
         kept = {name: value for name, value in self.request.items() if name not in removed and name not in given}
@@ -62,7 +62,7 @@ class Webhook:
         return {**kept, **fields}
 
     def _travelling(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """The parts that are kept for another target: credentials in headers and in the query are dropped."""
+        """The fields that stay for another target: hidden values in headers and in the query are dropped."""
         if "body" in kept and kept["body"] != self.shown_request.get("body"):
             text = "The body has values that are not shown, which no other target gets; give the body again."
             raise Problem(422, text, field="body")
@@ -74,8 +74,8 @@ class Webhook:
         return {key: value for key, value in _mapping(values).items() if value == shown.get(key) or is_reference(value)}
 
     def check_templates(self, request: Mapping[str, Any], data: Any, visible: Any) -> None:
-        """Refuse a request whose templates newly name a value that is not shown. `data` is what they are filled with,
-        `visible` is that as far as the caller was shown it or has given it."""
+        """Refuse a request whose templates newly name a hidden value. `data` fills the templates; `visible` is the part
+        of it that the caller was shown or has given."""
         before = frozenset() if self.is_left_for(request.get("url")) else _paths(self.request)
         for path in sorted(_paths(request) - before):
             if value_at(data, path) != value_at(visible, path):
@@ -89,8 +89,8 @@ def shown_data(caller: Caller, made: Job | Schedule) -> Mapping[str, Any]:
 
 
 def restored(given: Any, stored: Any, shown: Any) -> Any:
-    """The given value, with the stored one in place of each hidden one: a caller that sends back what it was shown
-    means it to stay."""
+    """The given value, with the stored one in place of each hidden one: a caller that sends back a shown value means
+    it to stay."""
     if stored is not None and (given == shown or given in _MARKS):
         return stored
     if isinstance(given, Mapping) and isinstance(stored, Mapping):
@@ -103,7 +103,7 @@ def restored(given: Any, stored: Any, shown: Any) -> Any:
 
 
 def refuse_marks(value: Any, field: str) -> None:
-    """Refuse a word that stands for a value where there is none that it could stand for."""
+    """Refuse a word that stands for a hidden value, at a place without a stored value."""
     if isinstance(value, Mapping):
         for one in value.values():
             refuse_marks(one, field)

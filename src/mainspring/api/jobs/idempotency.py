@@ -1,12 +1,12 @@
-"""`Idempotency-Key`: a request that comes again with the same key is answered as it was before, and nothing is done.
+"""`Idempotency-Key`: a repeated request with the same key gets the answer of the first one and has no effect.
 
-An endpoint that creates something, or does what must not be done twice, takes `Once` and hands over what makes it:
+An endpoint that creates something, or whose effect must not happen twice, takes `Once` and gives it the function:
 
     async def create(body: Creation, caller: Operator, once: Once) -> Response:
         return await once.answer(caller, lambda job_id: make(caller, body, job_id))
 
-The endpoint must create the thing under the id that it is given, so that it is made once even if the process died
-before it could keep the answer. The answer is stored for a day; of one that shows a secret, something else is kept.
+The endpoint must create the job or other thing under the id that it is given, so that there is only one even if the
+process died before it could store the answer. The answer is stored for a day, without the secret that it may show.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Key = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A text of your choice, new for each thing to be created or done. The same request with the same "
-        "key is answered as before for 24 hours, with the header Idempotency-Replayed, and does nothing.",
+        description="A text of your choice, new for each creation or action. For 24 hours, a repeated request with the "
+        "same key gets the same answer, with the header Idempotency-Replayed, and has no effect.",
     ),
 ]
-# Those that come at once with one key wait for each other, so that the second is given the answer to the first.
+# Concurrent requests with one key wait for each other, so that the second one gets the answer of the first.
 _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
@@ -55,21 +55,21 @@ class Made:
     body: BaseModel
     status: int = 201
     kept: BaseModel | None = None
-    """The answer to the same request when it comes again, where this one is shown a single time."""
+    """The answer to a repeated request, if `body` may be shown only once."""
 
 
 Make = Callable[[str], Awaitable[Made]]
 
 
 class OnceOnly:
-    """A request, and the key that it came with."""
+    """A request and its idempotency key, if it has one."""
 
     def __init__(self, request: Request, key: str | None) -> None:
         self._request = request
         self._key = key
 
     async def answer(self, caller: Caller, make: Make, *, print: str | None = None) -> Response:
-        """Make it, or answer as before. `print` tells what is asked for, where that is not the body."""
+        """Call `make` and answer, or answer as before. `print` is the request's fingerprint, if the body is not."""
         if self._key is None:
             made = await make(new_id(caller.service.now()))
             return _respond(made.status, _written(made.body))
@@ -87,7 +87,7 @@ class OnceOnly:
         try:
             made = await make(reply.seed)
         except (Problem, MainspringError) as error:
-            # Refused at once, nothing was made; otherwise this try, or the one before it, may have done so.
+            # A first try that is refused has made nothing. After any other error, this or an earlier try may have.
             if reply.fresh and _status(error) < _SERVER_ERRORS:
                 await caller.backend.forget_reply(key)
             raise
@@ -95,7 +95,7 @@ class OnceOnly:
         return _respond(made.status, _written(made.body))
 
     async def _print(self) -> str:
-        """A hash of what is asked for; the same however the body is spaced and ordered."""
+        """A hash of the request, independent of the body's spaces and the order of its fields."""
         body = await self._request.body()
         plain = json.dumps(json.loads(body), sort_keys=True) if body else "{}"  # a body may be left out
         return _hash(self._request.method, self._request.url.path, plain)
@@ -109,12 +109,12 @@ Once = Annotated[OnceOnly, Depends(_once)]
 
 
 def record_of(caller: Caller, key: str) -> str:
-    """The key of the record that is kept of a request: a caller's own."""
+    """The key of the stored record of a request; each caller has its own."""
     return _hash(caller.actor, key)
 
 
 async def open_record(caller: Caller, record: str, print: str) -> Reply:
-    """The record of a request; a problem where another one came with the same key."""
+    """Open the record of a request, or refuse the request if a different one had the same key."""
     reply = await caller.backend.open_reply(record, print)
     if not reply.is_for(print):
         raise Problem(422, f"This {NAME} came with another request before; use a new one.", field=NAME)
@@ -122,8 +122,8 @@ async def open_record(caller: Caller, record: str, print: str) -> Reply:
 
 
 def new_id(now: datetime) -> str:
-    """An id of the form that created things have: the instant, to some microseconds, by which they are listed, and then
-    48 random bits."""
+    """An id for a new job, schedule or request: the time to some microseconds, by which lists are ordered, and 48
+    random bits."""
     return f"{int(now.timestamp() * 0x10000):012x}{secrets.token_hex(6)}"
 
 

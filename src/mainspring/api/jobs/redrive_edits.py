@@ -1,6 +1,6 @@
-"""Edits of dead letters that are webhooks or mails: each is checked as a change of that job would be.
+"""Edits of dead letters that are webhooks or mails: each is checked like a change of that job.
 
-Such an edit is for dead letters that are named by their ids, since what it may do depends on what each of them keeps.
+The request must name these dead letters by their ids, since the check depends on the stored values of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARTS = ("request", "data")
 
 
 async def checked_edit(caller: Caller, body: RetryIn) -> dict[str, Any] | None:
-    """The checked edit of the data of dead letters. Edited webhooks and mails must be valid."""
+    """Check and return the edit of the data of dead letters. Edited webhooks and mails must be valid."""
     if not (body.data or body.remove) or (body.filter is not None and body.filter.name not in (None, HTTP, EMAIL)):
         return body.data
     if body.ids is None or len(body.ids) > _MOST:
@@ -43,8 +43,8 @@ async def checked_edit(caller: Caller, body: RetryIn) -> dict[str, Any] | None:
 
 
 def _check_mail(caller: Caller, job: Job, body: RetryIn) -> None:
-    """Refuse what is no mail, and other recipients for one with something in it that the caller is not shown and has
-    not given."""
+    """Refuse an invalid mail, and other recipients for a mail with values that the caller was not shown and has not
+    given."""
     given = body.data or {}
     merged = {name: value for name, value in {**job.data, **given}.items() if name not in body.remove}
     shown = {**shown_data(caller, job), **given}
@@ -63,7 +63,7 @@ def _check_parts(body: RetryIn, *, mixed: bool) -> None:
 
 
 async def _checked(caller: Caller, job: Job, body: RetryIn) -> dict[str, Any]:
-    """The parts of an edit that follow from its request: the request as it is stored, and its target."""
+    """Check the edit of a webhook. Return the request as it is stored, and its target, if the request is edited."""
     stored, given = Webhook.of(caller, job), body.data or {}
     request = given.get("request", stored.request)
     if not isinstance(request, dict):
@@ -84,7 +84,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 async def _found(caller: Caller, job_id: str) -> Job | None:
-    """A dead letter that the caller names; one that is not there is passed over by the redrive."""
+    """A dead letter within the caller's reach; None if it is missing: the redrive skips it."""
     try:
         job = await caller.scheduler.get_job(job_id)
     except JobNotFound:

@@ -1,6 +1,6 @@
-"""Jobs, schedules and attempts as they leave: redacted, in the names and units of the wire.
+"""Jobs, schedules and attempts as answers: redacted, in the names and units of the wire.
 
-Of a header that is hidden as a credential, a reference to a secret is shown all the same: it tells nothing.
+A header that is hidden as a credential is shown if it is a reference to a secret: the reference reveals no value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TYPES: Mapping[str, Literal["http", "email"]] = {HTTP: "http", EMAIL: "email"}
 
 
 def resource_of(caller: Caller, made: Job | Schedule) -> Resource:
-    """A created thing as the caller may see it."""
+    """A job or a schedule as the caller may see it."""
     return _of_job(caller, made) if isinstance(made, Job) else _of_schedule(caller, made)
 
 
@@ -113,7 +113,7 @@ def _waiting(service: Service, job: Job) -> str | None:
 
 
 def _what(name: str, shown: Mapping[str, Any], plain: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The work: of a webhook the request by its parts, of all others the data."""
+    """The fields that describe the work: the parts of a webhook's request, or the data of any other job."""
     request = shown.get("request") if name == HTTP else None
     if not isinstance(request, Mapping):
         return {"data": jsonable(shown)}
@@ -137,7 +137,7 @@ def _text(value: Any) -> str | None:
 
 
 def _headers(shown: Mapping[str, Any], plain: Mapping[str, Any] | None) -> dict[str, str]:
-    """Headers as they may be shown. `plain` is the data as it is, where none of it is encrypted."""
+    """Headers as they may be shown. `plain` is the stored data, or None if any of it is encrypted."""
     stored = ((plain or {}).get("request") or {}).get("headers") or {}
     return {name: _header(str(value), str(stored.get(name, ""))) for name, value in shown.items()}
 
@@ -147,7 +147,7 @@ def _header(shown: str, stored: str) -> str:
 
 
 def is_reference(value: Any) -> bool:
-    """Whether the value of a header is a reference to a secret and no more."""
+    """Whether the value of a header is only a reference to a secret."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
@@ -155,8 +155,8 @@ def is_reference(value: Any) -> bool:
 
 
 def executions_of(caller: Caller, job: Job, owner: str) -> list[Execution]:
-    """The attempts at a job, the newest first, and before them the one that is running. `owner` is what was created:
-    the job itself, or its schedule."""
+    """The attempts of a job, the newest first, preceded by the running one. `owner` is the id of the job itself, or of
+    its schedule."""
     shown = within_reach(caller, job)
     found = [_running(shown, owner)] if job.state == RUNNING else []
     last = len(shown.attempts) - 1
@@ -166,7 +166,7 @@ def executions_of(caller: Caller, job: Job, owner: str) -> list[Execution]:
 
 
 def newest_first(executions: Iterable[Execution]) -> list[Execution]:
-    """Executions of several jobs in one order; those that are running came last."""
+    """Order the executions of several jobs by their start, the newest first."""
     return sorted(executions, key=lambda one: (one.started_at is not None, one.started_at), reverse=True)
 
 

@@ -13,7 +13,7 @@ _CHOICES = ("schedule", "every", "repeat")
 
 
 def rule_of(times: Times, default_zone: str, before: Rule | None = None) -> Rule | None:
-    """The rule that is asked for; None where none is. A time zone alone changes the one of the rule before."""
+    """The requested rule, or None. A time zone alone changes the zone of the rule `before`."""
     given = [name for name in _CHOICES if getattr(times, name) is not None]
     if len(given) > 1:
         raise Problem(422, f"Give one of schedule, every and repeat, not {' and '.join(given)}.", field=given[1])
@@ -42,7 +42,7 @@ def _bare(repeat: Repeat, asked: str | None, zone: str) -> Rule:
 
 
 def rule_field(times: Times) -> str | None:
-    """Where the rule is given, for what is wrong with it."""
+    """The field that has the rule, for errors about it."""
     return next((name for name in _CHOICES if getattr(times, name) is not None), None)
 
 

@@ -1,9 +1,9 @@
-"""Opaque texts that callers bring back: places in the stream of events, and cursors of lists.
+"""Opaque texts that callers send back: places in the stream of events, and cursors of lists.
 
-Both are made of ids that may be out of the caller's reach: a place is the database's own and names the document that
-was changed last, a cursor names the last document that was looked at. So they are sealed (AES-GCM) with a secret that
-all service processes on a database share: a text that one has given is taken by every other. The content is padded,
-so that its length does not tell how long an id is.
+Both contain ids that may be out of the caller's reach: a place is a resume token of the database and names the document
+that was changed last, a cursor names the last document that was read. So they are sealed (AES-GCM) with a secret that
+all service processes on a database share: each process opens the texts of every other. The content is padded, so that
+its length does not reveal the length of an id.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SECRET = "sealing"
-"""The name of the secret among those of the service."""
+"""The name of the secret among the service's secrets."""
 _HALF, _BLOCK = 12, 128
 _END = b"\x80"
 
 
 class Sealing:
-    """Seals bytes as a text that can stand in a URL and in a header, and opens it again."""
+    """Seals bytes as a text that is valid in a URL and in a header, and opens it again."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -35,7 +35,7 @@ class Sealing:
         return urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def open(self, purpose: str, text: str) -> bytes | None:
-        """The sealed bytes; None where the text is not of this service, or was made for another purpose."""
+        """The sealed bytes; None if the text is not of this service, or was made for another purpose."""
         try:
             sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
             nonce = sealed[: 2 * _HALF]
@@ -45,5 +45,5 @@ class Sealing:
         return padded.rpartition(_END)[0]
 
     def _cipher(self, nonce: bytes) -> AESGCM:
-        """A cipher for one text: with a key of its own for each, no number of texts makes two nonces meet."""
+        """A cipher for one text: each text has its own key, so that no number of texts repeats a nonce under a key."""
         return AESGCM(hmac.digest(self._secret, b"mainspring place\n" + nonce[:_HALF], "sha256"))

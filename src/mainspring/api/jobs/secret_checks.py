@@ -1,9 +1,9 @@
-"""Whether a caller may have a webhook use the secrets that it refers to: checked before the job is stored. The worker
-checks again before it sends anything (`model/privacy/secrets.py`).
+"""Checks, before a webhook is stored, whether its caller may use the secrets that it refers to. The worker checks again
+before it sends anything (`model/privacy/secrets.py`).
 
-A caller with a scope may use the secrets that are meant for the job's queue and name, and no others: one that does not
-say for which jobs it is, is for callers that reach everything. To such a caller, a secret that is for others is as good
-as not there, and is refused in the same words.
+A caller with a scope may use only the secrets whose queues and prefixes include the job. A secret without queues and
+prefixes is for callers without a scope. A secret that a caller with a scope may not use does not exist for it: the
+refusal is the same as for a missing one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mainspring.model.privacy.origins import is_among, plain_origin
 from mainspring.model.privacy.secrets import Secret
 
 Known = dict[str, Secret | None]
-"""Secrets that were looked up, by their names; None for those that are not there."""
+"""Secrets that were looked up, by name; None for a missing one."""
 
 
 async def check_secrets(
     caller: Caller, name: str, queue: str, data: Mapping[str, Any], known: Known | None = None
 ) -> None:
-    """Refuse a webhook that refers to secrets which the caller may not use for it. `known` is filled with what is
-    looked up, for the next webhook."""
+    """Refuse a webhook that refers to secrets which the caller may not use for it. The secrets that are looked up are
+    added to `known`, for the next webhook."""
     request = data.get("request") if name == HTTP else None
     if not isinstance(request, Mapping):
         return
@@ -47,7 +47,7 @@ async def check_secrets(
 
 
 def _texts(values: Any) -> list[str]:
-    """The texts in a list, or among the values of a mapping: another program may have stored something else."""
+    """The texts in a list, or among the values of a mapping: another program may have stored values of other types."""
     listed = values.values() if isinstance(values, Mapping) else values if isinstance(values, list | tuple) else ()
     return [one for one in listed if isinstance(one, str)]
 

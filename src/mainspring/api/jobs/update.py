@@ -1,4 +1,4 @@
-"""Changing jobs and schedules: given fields are merged into the stored ones, and checked as for a new one."""
+"""Changes of jobs and schedules: given fields are merged into the stored ones, and checked as for a new one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_JOBS = ("run_at", "delay", "expires_at")
 
 
 async def change_schedule(caller: Caller, schedule: Schedule, change: Change) -> Schedule:
-    """Edit a schedule. One that is to be disabled is paused first, so that nothing fires in between."""
+    """Edit a schedule. A schedule to be disabled is paused before the edit, so that it does not fire in between."""
     for name in _OF_JOBS:
         if getattr(change, name) is not None:
             raise Problem(
@@ -107,14 +107,14 @@ def _retry(before: Retry | None, change: Change) -> Retry | None:
 
 
 async def _check_secrets(caller: Caller, before: Job | Schedule, edits: Mapping[str, Any]) -> None:
-    """Refuse a change of what is sent, or of the queue, that lets a webhook use secrets which it may not."""
+    """Refuse a change of the request, the data or the queue after which a webhook may not use its secrets."""
     data, queue = edits.get("data"), edits.get("queue")
     if data is not None or queue is not None:
         await check_secrets(caller, before.name, queue or before.queue, before.data if data is None else data)
 
 
 def _data(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any] | None:
-    """The data as it is to be; None where it stays as it is."""
+    """The new data; None if it stays unchanged."""
     if before.name == HTTP:
         return _webhook(caller, before, change)
     refuse_webhook_fields(change)

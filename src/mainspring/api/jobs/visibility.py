@@ -26,7 +26,7 @@ _SIGNATURE = {"actor": None, "reason": ""}
 
 
 def shown(caller: Caller, job: Job) -> Job:
-    """A job as the caller may see it, but for its parent, which `seen_jobs` tells of."""
+    """A job as the caller may see it, apart from its parent, which `seen_jobs` checks."""
     return job_within(caller.scope, caller.scheduler.privacy.shown(job))
 
 
@@ -45,8 +45,8 @@ async def seen_job(caller: Caller, job: Job) -> Job:
 
 
 async def signed(caller: Caller, things: Iterable[S]) -> list[S]:
-    """Things as the caller may see them: with actor and reason only where the actor is the caller itself, a key that
-    it reaches, or Mainspring."""
+    """Things as the caller may see them: with actor and reason only if the actor is the caller itself, a key that it
+    reaches, or Mainspring."""
     found = list(things)
     if caller.scope.everything:
         return found
@@ -55,7 +55,7 @@ async def signed(caller: Caller, things: Iterable[S]) -> list[S]:
 
 
 async def with_signed(caller: Caller, things: Iterable[T], part: str) -> list[T]:
-    """Things as the caller may see them, of which a part, where it is there, is signed."""
+    """Things as the caller may see them: the part with this name, if a thing has it, is shown like `signed` does."""
     found = list(things)
     parts = iter(await signed(caller, [there for one in found if (there := getattr(one, part)) is not None]))
     return [one if getattr(one, part) is None else replace(one, **{part: next(parts)}) for one in found]  # type: ignore[type-var]

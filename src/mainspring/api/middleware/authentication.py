@@ -1,9 +1,9 @@
-"""The caller of a request, and its rights: by an API key, by a session that stands for one, or, where the service
-was started so and while there is no key yet, by being the same user on this machine.
+"""Authentication: the caller of a request and its rights, by an API key or by a session that stands for one; or, if the
+service was started so and while there is no key yet, by being the same user on this machine.
 
-The last is for trying things out. It is guarded against other sites in the same browser (the request must not come from
-another origin), against names that other sites point at this machine (the host asked for must be this machine's),
-against other users of the machine, and against all that a proxy or a tunnel shows to have forwarded.
+The last is for trying things out. Such a request must not come from another origin (another site in the same browser),
+its Host header must name this machine (another site may point a name at it), its client must belong to the same user,
+and it must show no sign of a proxy or a tunnel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOW = (
 
 
 class Lapse(Enum):
-    """Why a caller that was recognised is not any more."""
+    """The reason why an authenticated caller is no longer valid."""
 
     REVOKED = "This API key was revoked or deleted."
     EXPIRED = "This API key, or the session that stands for it, has expired."
@@ -50,21 +50,21 @@ class Lapse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller that a request comes from."""
+    """The caller of a request."""
 
     actor: str
     role: str
     scope: Scope
     way: str
-    """How the caller was recognised: by a key, by a session, or by being on this machine."""
+    """How the caller was authenticated: by a key, by a session, or by being on this machine."""
     key: Key | None = None
     session: Session | None = None
     secret: str | None = field(default=None, repr=False)
-    """Of a key that was shown itself: the hash of the secret."""
+    """The hash of the secret, if the request has the key itself."""
 
     @property
     def outdated(self) -> bool:
-        """Whether its key was rotated since, and the old secret still counts, or a session that was opened with it."""
+        """Whether the request uses the old secret of a rotated key in its grace time, or a session opened with it."""
         if self.key is None:
             return False
         if self.session is not None:
@@ -96,13 +96,13 @@ class Authenticator:
         self._keys = keys
         self._hosts = hosts
         self._secret = secret
-        """The secret that sessions are signed with."""
+        """The secret that signs sessions."""
         self._unknown = UnknownKeys()
         self.keyless = keyless
-        """Whether this user on this machine needs no key, as long as there is none. Once there was one, never again."""
+        """Whether this user on this machine needs no key. It becomes False for good once a key exists."""
 
     async def recognise(self, request: HTTPConnection) -> Principal:
-        """The caller of a request; a Problem of 401 or 403 with the cure where there is none."""
+        """Find the caller of a request, or raise a Problem of 401 or 403 with the cure."""
         text = key_in(request)
         if text is not None:
             return await self._by_key(text)
@@ -110,11 +110,11 @@ class Authenticator:
         if cookie is None:
             return await self._by_place(request, "An API key is needed.")
         session = await self._by_session(request, cookie)
-        # An ended session must not lock out a caller that would be let in without it.
+        # An ended session must not lock out a caller that would be accepted without it.
         return session or await self._by_place(request, "This session has expired; log in again with an API key.")
 
     def open_session(self, key: Key, lasts: timedelta) -> tuple[str, Session]:
-        """A new session that stands for a key: its text for the cookie, and what is in it."""
+        """Open a session that stands for a key. Return its text for the cookie, and its content."""
         now = self._keys.now()
         text = open_session(self._secret, key.id, now, lasts)
         session = read_session([self._secret], text, now)
@@ -122,17 +122,17 @@ class Authenticator:
         return text, session
 
     def csrf_token(self, session: str) -> str:
-        """The token that the changes of a session must carry."""
+        """The token that a session must send with each change."""
         return csrf_token(self._secret, session)
 
     def session_in(self, request: HTTPConnection) -> Session | None:
-        """The session that the cookie of a request is, closed or not."""
+        """The session in the cookie of a request, closed or not."""
         cookie = request.cookies.get(cookie_name(request))
         return None if cookie is None else read_session([self._secret], cookie, self._keys.now())
 
     async def lapse(self, principal: Principal) -> Lapse | None:
-        """Why a caller that was recognised before would not be any more, in the same way and with the same rights;
-        None while it would be."""
+        """The reason why an authenticated caller is no longer valid, or no longer has the same rights; None while it
+        is."""
         if principal.key is None:
             return Lapse.KEYED if await self._is_keyed() else None
         key = await self._keys.get_api_key(principal.key.id)
@@ -192,20 +192,20 @@ class Authenticator:
         return Principal("local", ADMIN, EVERYTHING, BY_PLACE)
 
     def is_ours(self, host: str) -> bool:
-        """Whether the host that a request asks for is this machine, or one that was configured."""
+        """Whether the Host header of a request names this machine, or a configured host."""
         name = _host_name(host)
         return name in self._hosts or _names_this_machine(name)
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """The name of a session's cookie. Where it is to be sent over TLS alone, it has the prefix that makes
-    browsers refuse one that was set by another host of the same domain, or without TLS."""
+    """The name of a session's cookie. If it may be sent over TLS only, it has the prefix with which browsers refuse a
+    cookie that another host of the same domain has set, or that was set without TLS."""
     return f"__Host-{COOKIE}" if needs_tls(request) else COOKIE
 
 
 def needs_tls(request: HTTPConnection) -> bool:
-    """Whether a cookie is to be sent over TLS alone: on this machine itself it may do without, unless a proxy in front
-    has said that TLS is spoken."""
+    """Whether a cookie may be sent over TLS only: always, except on this machine itself if no trusted proxy reports
+    TLS."""
     local = _names_this_machine(_host_name(request.headers.get("host", "")))
     return not local or request.scope.get("scheme") == "https"
 
@@ -215,13 +215,13 @@ def _names_this_machine(name: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header; empty where that is anything but a name or an address, and a port."""
+    """The name in a Host header; empty if the header is not a name or an address with an optional port."""
     found = _HOST.fullmatch(host)
     return "" if found is None else found[1].strip("[]").rstrip(".").lower()
 
 
 def _stranger(request: HTTPConnection) -> str | None:
-    """Why a request does not count as one of this user on this machine; None where it does."""
+    """The reason why a request is not one of this user on this machine; None if it is."""
     client, server = request.client, request.scope.get("server")
     if client is None or not is_loopback(client.host):
         return "this one comes from another"
@@ -233,7 +233,7 @@ def _stranger(request: HTTPConnection) -> str | None:
 
 
 def check_same_site(request: HTTPConnection) -> None:
-    """Refuse what a page of another origin makes the browser send."""
+    """Refuse a request that a page of another origin makes the browser send."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = site is not None and site not in ("same-origin", "none")
     if origin is not None:
@@ -255,7 +255,7 @@ def _method(request: HTTPConnection) -> str:
 
 
 def key_in(request: HTTPConnection) -> str | None:
-    """The API key that a request brings along."""
+    """The API key in the headers of a request."""
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     if kind:
         if kind.lower() != "bearer":
@@ -265,10 +265,10 @@ def key_in(request: HTTPConnection) -> str | None:
 
 
 def brings_key(request: HTTPConnection) -> bool:
-    """Whether a request tries to show an API key, in whatever form."""
+    """Whether a request has an API key, in any form."""
     return "authorization" in request.headers or KEY_HEADER in request.headers
 
 
 def unknown(why: str) -> Problem:
-    """The answer to a caller that is not recognised."""
+    """The answer to a caller that is not authenticated."""
     return Problem(401, f"{why} {_HOW}", headers={"WWW-Authenticate": 'Bearer realm="mainspring"'})

@@ -1,6 +1,6 @@
-"""Bounds on what is open at once: requests of a key, and streams in all, of a key and from an address.
+"""Bounds on concurrent requests of a key, and on open streams in all, per key and per address.
 
-Without them one caller could take every stream, or every connection, of a process. Counted in this process alone.
+Without them one caller could take every stream, or every connection, of a process. Each process counts its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALL = ""
 
 
 class Places:
-    """So many places for each; `what` and `cure` are for the answer to a request that finds none."""
+    """A number of places for each key; `what` and `cure` are for the answer to a request that gets none."""
 
     def __init__(self, most: int, what: str, cure: str) -> None:
         self._most = most
@@ -27,7 +27,7 @@ class Places:
 
     @contextmanager
     def taken(self, by: str) -> Iterator[None]:
-        """Hold a place for a while; a Problem of 429 where there is none."""
+        """Take a place for the length of the block, or raise a Problem of 429 if all are taken."""
         if self._taken[by] >= self._most:
             detail = f"{self._most:,} {self._what} in this process already; {self._cure}."
             raise Problem(429, detail, headers=_COME_BACK)
@@ -68,7 +68,7 @@ class Crowd:
 
     @contextmanager
     def place(self, actor: str, address: str, stream: bool) -> Iterator[None]:
-        """Room for a request of a caller while it is answered; a Problem of 429 where there is none."""
+        """Take a place for a request of a caller while it is answered, or raise a Problem of 429."""
         with ExitStack() as places:
             places.enter_context(self._requests.taken(actor))
             if stream:

@@ -1,9 +1,9 @@
-"""Connections of clients: how many there are, and how long each may take for what it has to send or to read.
+"""Bounds on the connections of clients: their number, and how long a client may take to send or to read.
 
-uvicorn closes a connection that is idle between two requests, and waits for everything else for as long as it takes.
-`GuardedProtocol` adds what keeps clients from holding connections, and memory, without a key: a bound in all and by
-address, a deadline for the headers as a whole, and one for each pause within a body or an answer. Of a body nothing
-more is read before the application asks for it.
+uvicorn closes a connection that is idle between two requests; everything else it waits for without a deadline.
+`GuardedProtocol` keeps clients without a key from holding connections and memory: it bounds the connections in all and
+per address, and has a deadline for the headers as a whole and for each pause within a body or an answer. It reads no
+more of a body before the application asks for it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ConnectionLimits:
     header_seconds: float
     body_seconds: float
     trusted: tuple[Network, ...] = ()
-    """The proxies, which may have as many as they like: their clients are behind them."""
+    """The trusted proxies, which have no bound per address: many clients connect through each."""
     _open: Counter[str] = field(default_factory=Counter)
 
     def enter(self, host: str) -> tuple[int, str] | None:
-        """Count a connection; where there are too many, nothing is counted and the answer is returned."""
+        """Count a connection. If there are too many, do not count it, and return the status and text of the refusal."""
         address = counted_as(host)
         if self._open.total() >= self.most:
             return 503, f"{self.most:,} connections are open already; MAINSPRING_CONNECTIONS sets the limit."
@@ -63,7 +63,7 @@ class ConnectionLimits:
         return None
 
     def leave(self, host: str) -> None:
-        """A connection that was counted is gone."""
+        """Count a closed connection no longer."""
         address = counted_as(host)
         self._open[address] -= 1
         if not self._open[address]:
@@ -80,13 +80,13 @@ class GuardedConfig(uvicorn.Config):
     """The configuration of a server whose connections are guarded."""
 
     def __init__(self, app: Any, guard: ConnectionLimits, **options: Any) -> None:
-        # h11 bounds the headers of a request, which the other one does not, and is as fast behind a database.
+        # h11 bounds the headers of a request, which httptools does not, and is as fast in front of a database.
         super().__init__(app, http=GuardedProtocol, h11_max_incomplete_event_size=MOST_HEADERS, **options)
         self.guard = guard
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection."""
+    """One guarded connection."""
 
     def __init__(self, config: GuardedConfig, *rest: Any, **more: Any) -> None:
         super().__init__(config, *rest, **more)
@@ -97,7 +97,7 @@ class GuardedProtocol(H11Protocol):
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    # -- what happens on the connection ----------------------------------------------------------------------------
+    # -- events of the connection ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -120,11 +120,11 @@ class GuardedProtocol(H11Protocol):
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before and self.conn.their_state is h11.SEND_BODY:
-            self.flow.pause_reading()  # until the application, which knows the caller then, asks for the body
+            self.flow.pause_reading()  # until the application has authenticated the caller and asks for the body
         self._expect(heard=True)
 
     def on_response_complete(self) -> None:
-        self.cycle.body = bytearray()  # the rest is not read
+        self.cycle.body = bytearray()  # the application does not read the rest
         super().on_response_complete()
         self._expect()
 
@@ -147,7 +147,7 @@ class GuardedProtocol(H11Protocol):
     # -- deadlines -------------------------------------------------------------------------------------------------
 
     def _expect(self, heard: bool = False) -> None:
-        """Look what the client has to do next, and by when."""
+        """Find out what the client must do next, and set the deadline for it."""
         phase = self._next_phase()
         if phase is not self._phase or (heard and phase is Phase.BODY):
             self._phase, self._since = phase, self.loop.time()
@@ -161,14 +161,14 @@ class GuardedProtocol(H11Protocol):
         if self.flow.write_paused:
             return Phase.READING
         if self.conn.their_state is h11.IDLE:
-            # Between two requests uvicorn waits for the first byte, and not for long.
+            # Between two requests uvicorn has its own short deadline for the first byte.
             return Phase.HEADERS if self.cycle is None or self.conn.trailing_data[0] else None
         if self.conn.their_state is h11.SEND_BODY:
             return Phase.UNWANTED if self.cycle.response_complete else Phase.BODY
         return None
 
     def _wake(self, at: float) -> None:
-        """Let the deadline be looked at, unless that happens early enough anyway."""
+        """Set the timer for a deadline, unless it runs out earlier anyway."""
         if self._timer is not None:
             if self._timer.when() <= at:
                 return
@@ -188,7 +188,7 @@ class GuardedProtocol(H11Protocol):
             self._give_up(self._phase)
 
     def _is_moving(self, phase: Phase) -> bool:
-        """Whether the client has done something that was not announced here, or could not do anything."""
+        """Whether the client has read some of an answer meanwhile, or cannot go on because it waits for this server."""
         if phase is Phase.BODY:
             return self.flow.read_paused or self.cycle.waiting_for_100_continue
         unsent, self._unsent = self._unsent, self.transport.get_write_buffer_size()
@@ -205,7 +205,7 @@ class GuardedProtocol(H11Protocol):
         self._expect()
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer in the application's place, unless it has begun to, and close the connection."""
+        """Answer in place of the application, unless that has begun its answer, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             for event in _answer(status, detail):
                 self.transport.write(self.conn.send(event) or b"")

@@ -1,7 +1,7 @@
-"""Log lines about unforeseen errors of the service: where they happened, and nothing of the data they happened with.
+"""Log lines about unforeseen errors of the service: their places in the code, without any data.
 
-The message of an exception may quote what a request or a document says, so that only its type and its places in code
-are logged, under a number that the answer names too.
+The message of an exception may quote a request or a document, so that only its type and its traceback are logged, under
+a number that the answer names too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainspring.engine.job_log import write
 
 
 def log_fault(what: str, error: BaseException) -> str:
-    """Log an error; returns its number."""
+    """Log an error and return its number."""
     number = secrets.token_hex(4)
     kind = type(error).__name__
     places = "".join(format_list(extract_tb(error.__traceback__)))

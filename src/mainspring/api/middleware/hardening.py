@@ -28,7 +28,7 @@ PROTECTING = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-# Of a header: the colon, the space and the end of the line.
+# The bytes of a header beside its name and value: the colon, the space and the end of the line.
 _BETWEEN = 4
 _WITH_BODY = ("POST", "PUT", "PATCH")
 # Content types that a page may send to another site without a preflight request.
@@ -36,7 +36,7 @@ _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plai
 
 
 class SecurityHeaders:
-    """Adds the headers to every response; what the API says is not to be kept by caches."""
+    """Adds the headers to every response; caches must not keep the answers of the API."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,8 +59,8 @@ class SecurityHeaders:
 
 
 class Faults:
-    """Answers 500 where the application raises an unforeseen error. It stands inside of what adds headers to every
-    answer, so that this one has them too."""
+    """Answers 500 if the application raises an unforeseen error. It is inside of `SecurityHeaders`, so that this answer
+    has the headers too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -77,7 +77,7 @@ class Faults:
             await self._app(scope, receive, watched)
         except Exception as error:
             if scope["type"] != "http" or started:
-                raise  # the connection is cut: a client must not take a part of the answer for the whole
+                raise  # closes the connection: the client must not take a part of the answer for the whole
             number = log_fault(route_of(scope), error)
             problem = Problem(
                 500, f"This is an internal error; the service's log has its details under the number {number}."
@@ -86,8 +86,8 @@ class Faults:
 
 
 class CheckedHeaders:
-    """Refuses requests whose headers are too large (431), or say in two ways where the body ends (400): a proxy in
-    front might believe the other one, and take the rest for another client's request. The connection is closed."""
+    """Refuses requests whose headers are too large (431), or give the end of the body in two ways (400): a proxy in
+    front might use the other one, and take the rest for another client's request. The connection is closed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -112,10 +112,10 @@ def _unfit(scope: Scope) -> Problem | None:
 
 
 class BoundedBodies:
-    """Refuses bodies that are too large (413) or not what the API reads (415), before they are read.
+    """Refuses bodies that are too large (413) or of another type than JSON (415), before they are read.
 
-    A form that another site makes a browser send cannot be of these types, which is half of what keeps it out; even
-    an empty one is of its own.
+    A form that another site makes a browser send cannot have these types, even an empty one: this is one of the two
+    defences against such forms, beside the check of the origin.
     """
 
     def __init__(self, app: ASGIApp, limit: int, types: Iterable[str], streams: Iterable[str]) -> None:
@@ -123,7 +123,7 @@ class BoundedBodies:
         self._limit = limit
         self._types = tuple(types)
         self._streams = frozenset(streams)
-        """The paths whose bodies are read piece by piece, and have bounds of their own."""
+        """The paths whose bodies the endpoint reads piece by piece and bounds itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
@@ -153,13 +153,13 @@ class BoundedBodies:
         return Problem(413, f"The body is larger than {self._limit:,} bytes; MAINSPRING_MAX_BODY sets the limit.")
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body first, up to the bound: a request without a length is counted."""
+        """Read the body first and count its bytes up to the bound: a request may have no length."""
         body = bytearray()
         more = True
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                return  # the client is gone
+                return  # the client has disconnected
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self._limit:

@@ -1,6 +1,6 @@
-"""Query parameters: a request that brings one which its path does not take is refused, with the right name.
+"""The check of query parameters: a request with a parameter that its path does not take is refused with the right name.
 
-The app gives `check_parameters` to every router, so that a new endpoint is covered without a word of its own.
+The app adds `check_parameters` to every router, so that it covers a new endpoint without further code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def check_parameters(request: Request) -> None:
 
 
 def taken_by(route: Any) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The query parameters that a route takes, and the prefixes of those whose names are the caller's."""
+    """The query parameters that a route takes, and the prefixes of those whose names the caller chooses."""
     dependants = list(_all(route.dependant))
     names = frozenset(name for one in dependants for name in _names(one))
     return names, tuple(one.call.prefix for one in dependants if isinstance(one.call, Prefixed))

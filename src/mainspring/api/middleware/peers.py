@@ -1,9 +1,9 @@
-"""Which user of this machine is at the other end of a connection over loopback, as the Linux kernel tells.
+"""The check, with the Linux kernel, that a connection over loopback comes from the same user of this machine.
 
-Loopback is every user's: without this, a service that answers without a key would answer each of them, and whatever a
-proxy under an account of its own forwards without a trace. The kernel's socket diagnostics know the owner of both ends
-of a connection (`ss` asks them, too). Other systems are not asked, and neither is a kernel without diagnostics: there
-every client on loopback counts.
+Every user can connect over loopback: without this check, a service without a key would answer each of them, and each
+request that a proxy under its own account forwards without a trace. The kernel's socket diagnostics know the owner of
+both ends of a connection (`ss` uses them, too). On other systems, and with a kernel without diagnostics, every client
+on loopback is accepted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ASKED = struct.Struct("=BBBxI")
 _PORTS = struct.Struct("!HH")
 _REST = struct.Struct("=III")
 _FOUND = struct.Struct("=4x48x4x4x4xII")
-"""Of an answer: the user and the inode of the socket."""
+"""The user and the inode of the socket, in an answer of the kernel."""
 _ROOT = 0
 
 
 def is_own_process(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """Whether a connection was made by a process of this user, or of root, which may do anything here anyway. False,
-    too, where the process has let go of its end: then its owner is unknown."""
+    """Whether a process of this user, or of root, which has all rights anyway, has made a connection. False, too, if
+    the process has closed its end: then the owner is unknown."""
     if sys.platform != "linux":
         return True
     try:
@@ -41,7 +41,7 @@ def is_own_process(client: tuple[str, int], server: tuple[str, int]) -> bool:
 
 
 def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user that owns the client's end of a connection; None where that end is gone or has no owner."""
+    """The user that owns the client's end of a connection; None if that end is gone or has no owner."""
     family, source, target = _packed(client[0], server[0])
     asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE)
     ends = _PORTS.pack(client[1], server[1]) + source + target + _REST.pack(0, _NO_COOKIE, _NO_COOKIE)
@@ -52,7 +52,7 @@ def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
     if _HEADER.unpack_from(answer)[1] == _ERROR:
         return None
     user, inode = _FOUND.unpack_from(answer, _HEADER.size)
-    # A socket that its process has closed is told as root's, with no inode.
+    # The kernel reports root as the owner of a socket that its process has closed, with no inode.
     return int(user) if inode else None
 
 

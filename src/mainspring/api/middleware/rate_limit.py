@@ -1,9 +1,9 @@
-"""Bounds on how many requests a key may make, and on how many of an address are refused: a client beyond them is told
-when to come back.
+"""Rate limits on the requests of a key, and on the refused requests from an address. The answer to a client beyond them
+says when to try again.
 
-A request is recognised before it is counted by its address, so that nothing that others send from the same address, as
-through a proxy, keeps out a request with a key that counts. Counted in this process alone, in memory; several processes
-allow several times as much.
+Only refused requests are counted by address, so that other clients with the same address, as behind a proxy, cannot
+lock out a request with a valid key. Each process counts in its own memory; several processes allow several times as
+much.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.api.problems import Problem
 from mainspring.clock import monotonic
 from mainspring.model.networks import parse_host
 
-# An address may have several clients behind it.
+# Several clients may share an address.
 _ADDRESS_FACTOR = 2
 _WRONG_KEYS = 30
 _IPV6_SITE = 64
@@ -27,8 +27,8 @@ _MINUTE = 60.0
 
 
 class Window:
-    """A sliding window of one minute for each key. Requests of the calendar minute before count by how much of it
-    is still within the last sixty seconds, as if it had come evenly, so that two numbers for each are all it keeps.
+    """A sliding window of one minute for each key. Requests of the previous minute count by the part of it that is
+    within the last sixty seconds, as if they had come evenly, so that it keeps only two numbers per key.
 
     Every request is counted: this takes a microsecond and no thread of its own (decision 24).
     """
@@ -41,14 +41,14 @@ class Window:
         self._before: Counter[str] = Counter()
 
     def hit(self, who: str) -> float:
-        """Count one, if it may be; returns for how many seconds there is no room for it, 0 where there is."""
+        """Count a request if it is within the limit. Return 0, or the seconds until it would be."""
         wait = self.wait(who)
         if not wait:
             self._now[who] += 1
         return wait
 
     def wait(self, who: str) -> float:
-        """For how many seconds there is no room for one more."""
+        """The seconds until one more request is within the limit; 0 if it is now."""
         passed = self._turn()
         now, before = self._now[who], self._before[who]
         if now + before * (1 - passed) + 1 <= self.most:
@@ -58,7 +58,7 @@ class Window:
         return (1 - passed + max(0.0, 1 - (self.most - 1) / now)) * _MINUTE
 
     def _turn(self) -> float:
-        """Begin a new minute if it has begun; returns how much of it has passed."""
+        """Roll over the counts if a new minute has begun. Return the part of the minute that has passed."""
         minute, passed = divmod(self._clock() / _MINUTE, 1)
         if minute != self._minute:
             self._before = self._now if minute == self._minute + 1 else Counter()
@@ -67,7 +67,7 @@ class Window:
 
 
 class RateLimits:
-    """Counts requests."""
+    """The rate limits of one service."""
 
     def __init__(self, per_minute: int) -> None:
         self._actor = Window(per_minute)
@@ -75,7 +75,7 @@ class RateLimits:
         self._wrong = Window(min(per_minute, _WRONG_KEYS))
 
     def count_refused(self, request: HTTPConnection, with_key: bool) -> None:
-        """Count a request without a recognised caller; beyond the limit it is told to come back later."""
+        """Count a request without an authenticated caller; raise a Problem of 429 beyond the limit."""
         address = address_of(request)
         _refuse(
             self._refused.hit(address), f"{self._refused.most:,} requests in a minute from this address were refused"
@@ -84,7 +84,7 @@ class RateLimits:
             _refuse(self._wrong.hit(address), f"{self._wrong.most:,} wrong keys in a minute from this address")
 
     def check_actor(self, actor: str) -> None:
-        """Count a request of a caller that was recognised."""
+        """Count a request of an authenticated caller; raise a Problem of 429 beyond the limit."""
         more = f"More than {self._actor.most:,} requests in a minute; MAINSPRING_REQUESTS_PER_MINUTE sets it"
         _refuse(self._actor.hit(actor), more)
 
@@ -101,7 +101,7 @@ def address_of(request: HTTPConnection) -> str:
 
 
 def counted_as(host: str) -> str:
-    """An address, as it is counted: of IPv6 the network, since every site has as many addresses as it likes."""
+    """The text under which an address is counted: for IPv6 its /64 network, since a site can use any address in it."""
     address = parse_host(host)
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address), _IPV6_SITE), strict=False))

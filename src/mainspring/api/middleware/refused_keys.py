@@ -1,8 +1,8 @@
-"""Keys that were refused a moment ago: the same text is refused again without asking the database.
+"""A cache of keys that were refused a moment ago: the same text is refused again without a read of the database.
 
-A secret is random and is never given out twice, so that a text which is no key does not become one; a refusal is
-remembered for a short time all the same, in case a key is put back by hand. Hashes are kept, never texts, and of the
-last refusals only: texts that all differ are read in company (`store/group_commit.py`), one read at a time.
+A secret is random and never issued twice, so that an unknown text does not become a key; a refusal expires after a
+short time all the same, in case an operator restores a key by hand. The cache keeps hashes, never texts, and only of
+the last refusals: lookups of texts that all differ are batched by group commit (`store/group_commit.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REMEMBERED = 10.0
 
 
 class UnknownKeys:
-    """The last texts that were no key."""
+    """The last texts that were refused."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

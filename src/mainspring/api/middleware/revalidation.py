@@ -1,10 +1,9 @@
-"""Whether callers whose requests are still being answered may go on: a stream, a long poll or a bulk outlives the
-moment at which its key was looked at.
+"""Repeated checks of callers whose requests last long: a stream, a long poll or a bulk may outlive its key.
 
-While there is any, what each was recognised by is looked up again twice a second, with one read for all of them, in
-every process of the service: a key that is revoked, rotated, changed, deleted or expired ends them within a second, and
-so does a closed session. While the database does not answer, they are held: nothing is told or stored until it is known
-again that they may go on (docs/decisions/0035-callers-are-looked-up-again.md).
+While there are such requests, every process of the service looks up their keys and sessions again twice a second, with
+one read for all of them: a key that is revoked, rotated, changed, deleted or expired ends its requests within a second,
+and so does a closed session. While the database does not answer, the requests are suspended: nothing is sent or stored
+until a lookup shows that the caller is valid (docs/decisions/0035-callers-are-looked-up-again.md).
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ logger = logging.getLogger("mainspring.api")
 
 LOOK_EVERY = 0.5
 LONGEST_UNSURE = 2.0
-"""For how many seconds a caller is believed while the database does not answer."""
+"""For how many seconds a caller counts as valid while the database does not answer."""
 LONGEST_WAIT = 2.0
-"""For how many seconds a bulk or a long poll waits for its caller to be known again before it is answered with 503."""
+"""For how many seconds a bulk or a long poll waits for the next lookup of its caller before it is answered with 503."""
 T = TypeVar("T")
 
 
 class Stay:
-    """One request that goes on for a while."""
+    """One request that lasts long."""
 
     def __init__(self, principal: Principal, certainty: asyncio.Event) -> None:
         self.principal = principal
         self._certainty = certainty
         self.over: asyncio.Future[Lapse] = asyncio.get_running_loop().create_future()
-        """Done when the caller is not recognised any more."""
+        """Done when the caller is no longer valid."""
 
     @property
     def sure(self) -> bool:
-        """Whether the caller was looked up lately."""
+        """Whether the lookups of callers have succeeded lately."""
         return self._certainty.is_set()
 
     def end(self, lapse: Lapse) -> None:
@@ -48,18 +47,18 @@ class Stay:
             self.over.set_result(lapse)
 
     def check(self) -> None:
-        """Raise a Problem of 401 where the caller is not recognised any more."""
+        """Raise a Problem of 401 if the caller is no longer valid."""
         if self.over.done():
             raise unknown(self.over.result().value)
 
     async def first(self, *others: asyncio.Future[Any]) -> None:
-        """Wait until one of these is done, or the caller is not recognised any more."""
+        """Wait until one of these is done, or the caller is no longer valid."""
         awaited: set[asyncio.Future[Any]] = {self.over, *others}
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
     async def until_sure(self, *others: asyncio.Future[Any]) -> None:
-        """Wait while the caller cannot be looked up, but no longer than until one of these is done or it is known that
-        the caller is not recognised any more."""
+        """Wait while the caller cannot be looked up, but no longer than until one of these is done or the caller is no
+        longer valid."""
         if not self.sure:
             known = asyncio.ensure_future(self._certainty.wait())
             try:
@@ -68,9 +67,9 @@ class Stay:
                 known.cancel()
 
     async def becomes_sure(self) -> bool:
-        """Whether the caller is known, if need be after a short wait: when the database is back, requests that the
-        service accepts again and looks at its callers follow one another by up to LOOK_EVERY. Raises a Problem of 401
-        where the caller is not recognised any more."""
+        """Whether the caller could be looked up, if necessary after a short wait: when the database is back, the
+        service may accept a request up to LOOK_EVERY before its next lookup. Raise a Problem of 401 if the caller is no
+        longer valid."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WAIT):
                 await self.until_sure()
@@ -78,8 +77,8 @@ class Stay:
         return self.sure
 
     async def during(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of some work. Raises a Problem where the caller is not recognised any more before that, and
-        Unavailable where that is not known."""
+        """Await some work and return its result. Raise a Problem if the caller becomes invalid before that, and
+        Unavailable if the caller cannot be looked up."""
         task = asyncio.ensure_future(work)
         try:
             await self.first(task)
@@ -93,12 +92,12 @@ class Stay:
 
 
 def unsure() -> Unavailable:
-    """Raised in place of an answer to a caller that cannot be looked up."""
+    """The error that replaces the answer to a caller that cannot be looked up."""
     return Unavailable("The key of this request cannot be looked up again: MongoDB does not answer.")
 
 
 class Revalidation:
-    """All requests of a process that go on for a while, and the eye that is kept on them."""
+    """All long requests of a process, and the loop that looks up their callers."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -109,7 +108,7 @@ class Revalidation:
 
     @contextmanager
     def stay(self, principal: Principal) -> Iterator[Stay]:
-        """Keep an eye on a caller for as long as its request goes on."""
+        """Look up a caller again and again for the length of the block."""
         stay = Stay(principal, self._certainty)
         self._stays.add(stay)
         if self._looking is None:
@@ -125,7 +124,7 @@ class Revalidation:
                 self._looking = None
 
     async def _keep_looking(self) -> None:
-        """No error ends it: callers that cannot be looked up are held until they can be."""
+        """Look up the callers in a loop, which no error ends: requests wait until their callers can be looked up."""
         sure_at = monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)

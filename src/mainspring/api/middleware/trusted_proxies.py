@@ -1,10 +1,9 @@
 """The client's address and scheme, taken from the headers of trusted proxies.
 
-A request that comes from a trusted address has its client taken from X-Forwarded-For, the rightmost address there that
-is no trusted proxy, since everything left of it is the client's own claim; and its scheme from X-Forwarded-Proto.
-It is marked as forwarded, so that it never counts as one of this machine. Other requests keep their own address. A
-middleware of the server's own would take words that are no addresses for clients, and not notice networks that it
-cannot read.
+For a request from a trusted address, the client is the rightmost address in X-Forwarded-For that is not a trusted
+proxy, since the client itself may have written everything left of it; the scheme comes from X-Forwarded-Proto. The
+request is marked as forwarded, so that it is never taken for one of this machine. Other requests keep their own
+address. uvicorn's own middleware would accept words that are not addresses, and ignore networks that it cannot read.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host, parse_network
 
 FORWARDED = "mainspring.forwarded"
-"""The key in the scope of a request that has come through a trusted proxy."""
+"""The key in the ASGI scope that marks a request of a trusted proxy."""
 _SCHEMES = ("http", "https")
 # Headers that proxies, tunnels and platforms add, by the words that such names are made of …
 _WORDS = {
@@ -37,7 +36,7 @@ _PREFIXES = (
     *("akamai-", "x-akamai-", "incap-", "x-sucuri-", "x-kong-", "l5d-", "x-auth-request-", "x-authentik-"),
     *("x-pomerium-", "x-ms-client-principal", "x-replit-", "x-gitpod-", "x-inlets-", "x-pagekite-", "x-ssl-"),
 )
-# … and what is left.
+# … and the remaining names.
 _NAMES = {
     *("x-cloud-trace-context", "disguised-host", "front-end-https", "x-scheme", "x-url-scheme", "x-rewrite-url"),
     *("x-request-start", "early-data", "x-script-name", "x-host"),
@@ -45,8 +44,8 @@ _NAMES = {
 
 
 def sign_of_proxy(request: HTTPConnection) -> str | None:
-    """By what a request shows that a proxy or a tunnel has forwarded it, in a few words; None where nothing shows it.
-    nginx adds no header unless it is told to, but has long spoken HTTP/1.0, which curl and browsers do not."""
+    """The sign that a proxy or a tunnel has forwarded a request, in a few words, or None. nginx adds no header unless
+    it is configured to, but has long used HTTP/1.0, which curl and browsers do not."""
     if request.scope.get(FORWARDED, False):
         return "it comes from a trusted proxy"
     if request.scope.get("http_version") == "1.0":
@@ -65,7 +64,7 @@ def _is_of_proxy(name: str) -> bool:
 
 
 class TrustedProxies:
-    """Puts the client and the scheme that a trusted proxy tells in the place of the proxy's own."""
+    """Replaces the client and the scheme of a trusted proxy's request by those that the proxy reports."""
 
     def __init__(self, app: ASGIApp, trusted: tuple[Network, ...]) -> None:
         self._app = app
@@ -88,12 +87,12 @@ class TrustedProxies:
             scope["scheme"] = schemes[-1].lower()
 
     def _client(self, peer: Address, hops: list[str]) -> Address:
-        """The last address, going back from the nearest, up to which every one is a trusted proxy's."""
+        """The first address, from the nearest hop on, that is not a trusted proxy; otherwise the farthest one."""
         client = peer
         for hop in reversed(hops):
             address = parse_host(_without_port(hop))
             if address is None:
-                break  # the proxy that wrote this is as far as anything is known
+                break  # the proxy that wrote this word is the last known address
             client = address
             if not is_in(address, self._trusted):
                 break
@@ -101,7 +100,7 @@ class TrustedProxies:
 
 
 def read_proxies(text: str) -> tuple[Network, ...]:
-    """The addresses and networks in a list with commas; ValueError says which of them is none."""
+    """The addresses and networks in a comma-separated list; ValueError names a wrong one."""
     return tuple(_network(word) for word in list_entries(text))
 
 
@@ -120,7 +119,7 @@ def _network(word: str) -> Network:
 
 
 def _words(headers: Headers, name: str) -> list[str]:
-    """The words of a header that may come several times, in their order."""
+    """The entries of a header that may occur several times, in their order."""
     return list_entries(",".join(headers.getlist(name)))
 
 

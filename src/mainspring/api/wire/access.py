@@ -17,7 +17,7 @@ Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Fie
 
 
 class Reach(Out):
-    """The scope of a key: these queues, and jobs whose names begin so. Null is everything."""
+    """The scope of a key: its queues, and the prefixes of job names. Null means all."""
 
     queues: list[str] | None = None
     prefixes: list[str] | None = None
@@ -31,21 +31,21 @@ class Reach(Out):
 
 
 class KeyCreation(In):
-    """A key to be made."""
+    """The body that creates a key."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "billing", "role": "operator", "queues": ["billing"]}]}
     )
 
     name: Annotated[str, Field(min_length=1, max_length=200, description="Its name, chosen by its owner.")]
-    role: Role | None = Field(None, description="The first key is an admin's, every other an operator's by default.")
-    queues: Names | None = Field(None, description="The queues that it reaches; all, when left out.")
-    prefixes: Names | None = Field(None, description="How the names of the jobs that it reaches begin.")
+    role: Role | None = Field(None, description="By default the first key is an admin, every other an operator.")
+    queues: Names | None = Field(None, description="The queues that it reaches; all by default.")
+    prefixes: Names | None = Field(None, description="The prefixes of the job names that it reaches; all by default.")
     expires_at: InstantIn | None = None
 
 
 class KeyRotation(In):
-    """How a key gets a new secret."""
+    """The body that rotates a key."""
 
     grace: Span = Field("0s", description="How long the old secret stays valid; at most 30 days.")
 
@@ -83,14 +83,14 @@ class KeyFacts(Out):
 
 
 class NewKeyFacts(KeyFacts):
-    """A key that was just made or rotated, with its text; without it where the request has come before."""
+    """A key that was just created or rotated, with its text; without it in the answer to a repeated request."""
 
     key: str | None = Field(
-        description="The key itself: shown this once, and never again. Null in the answer to a request that comes "
-        "again with the same Idempotency-Key.",
+        description="The key itself, which only this answer shows. Null in the answer to a repeated request with the "
+        "same Idempotency-Key.",
         examples=["ms_…_…"],
     )
-    hint: str | None = Field(None, description="The cure where the key is not shown.")
+    hint: str | None = Field(None, description="The cure if the key is not shown.")
 
     @classmethod
     def shown(cls, key: Key, text: str) -> Self:
@@ -105,15 +105,15 @@ class SessionFacts(Out):
     """The caller of this request, and its rights."""
 
     way: Literal["key", "session", "local"] = Field(
-        description="How the caller was recognised; local: by being on this machine while there is no key."
+        description="How the caller was authenticated; local: by being on this machine while there is no key."
     )
     actor: str = Field(description="The caller's name in the audit log.")
-    name: str | None = Field(None, description="Of the key.")
+    name: str | None = Field(None, description="The name of the key.")
     role: Role
     scope: Reach
     expires_at: Instant | None = Field(None, description="When the session, or the key, ends.")
     csrf_token: str | None = Field(
-        None, description="Of a session: the token that its changes carry in the header X-Csrf-Token."
+        None, description="The token that a session must send in the header X-Csrf-Token with each change."
     )
 
     @classmethod
@@ -137,8 +137,8 @@ class AuditRow(Out):
     target: str
     before: Any = None
     after: Any = None
-    key: str | None = Field(None, description="The id of the key that its hash was made with, if there was one.")
-    prev: str = Field(description="The hash of the row before.")
+    key: str | None = Field(None, description="The id of the audit key that its hash was made with, if any.")
+    prev: str = Field(description="The hash of the previous row.")
     hash: str
 
     @classmethod
@@ -163,12 +163,12 @@ class AuditVerdict(Out):
     """The result of a check of the audit log."""
 
     ok: bool
-    checked: int = Field(description="How many rows are in order.")
-    broken: int | None = Field(None, description="The number of the first row that is not.")
+    checked: int = Field(description="The number of valid rows.")
+    broken: int | None = Field(None, description="The number of the first invalid row.")
     reason: str = ""
-    keyed: bool = Field(description="Whether a key that is kept outside the database vouches for all of these rows.")
+    keyed: bool = Field(description="Whether the hashes of all these rows use a key outside the database.")
     last: AuditLink = Field(
-        description="The last row that is in order. Kept elsewhere, it shows when the log is written anew."
+        description="The last valid row. Keep it elsewhere: it shows if a program has written a new log."
     )
 
     @classmethod

@@ -1,7 +1,7 @@
 """The base of all bodies: camelCase on the wire, no unknown fields, instants ending in Z.
 
-A duration is text with its unit, such as "5m", under the name that Python has for it. A number of milliseconds has Ms
-in its name; only `every`, `retryDelay`, `duration` and `pollInterval`, which other services named so, have not.
+A duration is text with its unit, such as "5m", under its name in Python. The name of a number of milliseconds ends with
+Ms; the exceptions are `every`, `retryDelay`, `duration` and `pollInterval`, which are named as in other services.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class In(BaseModel):
 
 
 class Nothing(In):
-    """A body that says nothing; it may as well be left out."""
+    """An empty body, which may be left out."""
 
 
 class Out(BaseModel):
@@ -50,7 +50,7 @@ class Out(BaseModel):
 
 
 class Answer(Out, Generic[T]):
-    """The body of a response. `next` leads to the next page, where there is one."""
+    """The body of a response. `next` is the cursor of the next page, if there is one."""
 
     success: bool = True
     data: T
@@ -65,19 +65,19 @@ class UnreadableOut(Out):
 
 
 class ListAnswer(Answer[list[T]], Generic[T]):
-    """All of a list. `unreadable` names what is stored beside it and cannot be read, to keys that reach everything."""
+    """A whole list. `unreadable` names stored documents that cannot be read; keys with a scope do not see it."""
 
     unreadable: list[UnreadableOut] = Field(default_factory=list)
 
     @classmethod
     def of(cls, found: Sequence[Any], shown: Sequence[T], *, everything: bool = True) -> Self:
-        """The answer that shows what was found, as far as the caller reaches it."""
+        """The answer with the documents found, as far as the caller reaches them."""
         named = found.unreadable if everything and isinstance(found, Listed) else ()
         return cls(data=list(shown), unreadable=[UnreadableOut(id=one.id, error=one.error) for one in named])
 
 
 def check_instant(value: datetime) -> datetime:
-    """An instant in UTC; ValueError if it says no zone, or is too near the ends of the calendar."""
+    """The instant in UTC; ValueError if it has no zone, or is too near the ends of the calendar."""
     if value.tzinfo is None:
         raise ValueError("has no time zone; end it with Z or an offset such as +02:00")
     if not _FIRST_YEAR <= value.year < _LAST_YEAR:
@@ -108,16 +108,16 @@ Span = Annotated[
     AfterValidator(_check_span),
     Field(max_length=60, pattern=r"^\s*[0-9]", examples=["5m", "1h30m", "250ms"]),
 ]
-"""A duration as it comes in; the Scheduler takes it as it is."""
+"""A duration in a request; the Scheduler takes it as it is."""
 
 
 def span_seconds(value: str | int) -> float:
-    """A duration that came in, as text or as whole milliseconds."""
+    """The seconds of a duration in a request, which is text or whole milliseconds."""
     return (value if isinstance(value, int) else duration_ms(value, "duration")) / 1000
 
 
 def span_text(value: timedelta | float | None) -> str | None:
-    """A duration as it goes out, which can be sent back."""
+    """A duration in an answer: text that a request may send back."""
     milliseconds = to_ms(value)
     return None if milliseconds is None else duration_text(milliseconds)
 
@@ -131,5 +131,5 @@ def to_ms(value: timedelta | float | None) -> int | None:
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON can have it; what MongoDB can hold beyond that is shown as text."""
+    """A value as JSON; types of MongoDB that JSON does not have become text."""
     return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str)

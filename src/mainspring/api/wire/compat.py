@@ -1,5 +1,5 @@
-"""The shapes of the services whose clients this one takes over: a job or a schedule as a `Resource`, an attempt as an
-`Execution`, and the jobs of /api/v1.
+"""The shapes that clients of older services expect: a job or a schedule as a `Resource`, an attempt as an `Execution`,
+and the jobs of /api/v1.
 
 Each is the job, schedule or attempt of `wire/jobs.py` and `wire/schedules.py` under other names.
 """
@@ -49,16 +49,16 @@ class Resource(Out):
     created_at: Instant | None = None
     updated_at: Instant | None = None
     max_runs: int | None = None
-    runs: int | None = Field(default=None, description="Of a schedule: how many jobs it has made.")
+    runs: int | None = Field(default=None, description="The number of jobs that a schedule has made.")
     attempts: int = 0
-    deduplicated: bool | None = Field(default=None, description="True where the job existed already.")
+    deduplicated: bool | None = Field(default=None, description="True if the job existed already.")
     result: JsonValue = None
     error: str | None = None
     waiting: str | None = Field(default=None, description="The reason why it waits.")
 
 
 class Execution(Out):
-    """One attempt at a job."""
+    """One attempt of a job."""
 
     id: str = Field(serialization_alias="_id")
     job_id: str
@@ -78,7 +78,7 @@ class Execution(Out):
 
 
 class CreatedAnswer(Answer[list[Resource]]):
-    """A page of jobs and schedules. Where it is not `complete`, it is short although there may be more: go on with
+    """A page of jobs and schedules. If it is not `complete`, it is short although there may be more: continue with
     `next`."""
 
     complete: bool
@@ -119,7 +119,7 @@ class JobV1In(In):
     ]
     data: dict[str, JsonValue] = Field(default_factory=dict)
     scheduled_time: datetime | None = Field(
-        default=None, description="Without an offset it is in the service's time zone. Missing or past: at once."
+        default=None, description="Without an offset it is in the service's time zone. If missing or past: at once."
     )
 
 

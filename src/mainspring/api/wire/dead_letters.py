@@ -16,7 +16,7 @@ JobId = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class DeadLetterFilterIn(In):
-    """Which dead letters are meant; all that is given has to fit."""
+    """A filter of dead letters; they must match all given fields."""
 
     name: Text | None = None
     queue: Text | None = None
@@ -25,7 +25,7 @@ class DeadLetterFilterIn(In):
     fingerprint: Text | None = None
     since: InstantIn | None = Field(None, description="Failed at this instant or later.")
     until: InstantIn | None = Field(None, description="Failed before this instant.")
-    text: Annotated[str, Field(min_length=1, max_length=1000, description="In the error's message.")] | None = None
+    text: Annotated[str, Field(min_length=1, max_length=1000, description="Text in the error's message.")] | None = None
 
     def given(self) -> dict[str, Any]:
         """The filter as the Scheduler takes it."""
@@ -34,26 +34,26 @@ class DeadLetterFilterIn(In):
 
 
 class DeadLetterListing(DeadLetterFilterIn):
-    """Which dead letters are listed, and how many."""
+    """The filter of a list of dead letters, and its length."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     cursor: Annotated[str, Field(max_length=4000, description="The `next` of the previous page.")] | None = None
 
 
 class GroupListing(DeadLetterFilterIn):
-    """Of which dead letters groups are made, and how many groups are shown."""
+    """The filter of the dead letters that are grouped, and the number of groups."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
 class DeadLetters(Answer[list[JobOut]]):
-    """A page of dead letters. Where it is not `complete`, it is short although there may be more: go on with `next`."""
+    """A page of dead letters. If it is not `complete`, it is short although there may be more: continue with `next`."""
 
     complete: bool
 
 
 class DiscardIn(In):
-    """Dead letters by their ids, by a filter, or all of them; that all are meant has to be said."""
+    """A choice of dead letters: by their ids, by a filter, or all of them with `everything`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"filter": {"name": "send-report"}}]})
 
@@ -71,14 +71,14 @@ class DiscardIn(In):
 
 
 class RetryIn(DiscardIn):
-    """The same, with what is to be changed in the data of each: `data` is laid over it, `remove` is taken out."""
+    """A choice of dead letters and an edit of their data: `data` replaces fields of it, `remove` deletes fields."""
 
     data: dict[str, JsonValue] | None = None
     remove: Annotated[list[Text], Field(max_length=100)] = Field(default_factory=list)
 
 
 class GroupOut(Out):
-    """Dead letters with the same trouble. The message is that of the latest, as it may be shown."""
+    """Dead letters with the same fingerprint. The message is that of the latest one, redacted."""
 
     fingerprint: str
     name: str
@@ -96,14 +96,14 @@ class GroupOut(Out):
 
 
 class SkipOut(Out):
-    """A dead letter that was left as it was, and why."""
+    """A dead letter that a redrive has skipped, and the reason."""
 
     job_id: str
     reason: str
 
 
 class RedriveOut(Out):
-    """An order to retry or to discard dead letters, and how far it is."""
+    """A redrive: an order to retry or to discard dead letters, and its progress."""
 
     id: str
     kind: str
@@ -116,7 +116,7 @@ class RedriveOut(Out):
     finished_at: Instant | None
     actor: str | None
     reason: str
-    skips: list[SkipOut] = Field(description="The first of those that were left alone, up to 100.")
+    skips: list[SkipOut] = Field(description="The first skipped dead letters, up to 100.")
 
     @classmethod
     def of(cls, redrive: Redrive) -> Self:

@@ -34,8 +34,7 @@ RetryDelay = Annotated[
 
 
 class Repeat(In):
-    """When a schedule fires, spelled out: one of `cron`, `every`, `rrule` and `at`; `except` takes the days of
-    calendars out."""
+    """The rule of a schedule: one of `cron`, `every`, `rrule` and `at`; `except` leaves out the days of calendars."""
 
     cron: Cron | None = None
     every: EveryIn | None = None
@@ -60,7 +59,7 @@ class Repeat(In):
 
 
 class Times(In):
-    """When, and how often."""
+    """The times of a job or a schedule."""
 
     schedule: Cron | None = None
     every: EveryIn | None = None
@@ -99,13 +98,13 @@ class Request(In):
     retry_on: list[Status] | None = Field(
         default=None, description='Statuses, classes such as "5xx", "network", or "all" for every failure.'
     )
-    templates: bool | None = Field(default=None, description="false sends {{ and }} as they stand.")
+    templates: bool | None = Field(default=None, description="false sends {{ and }} unchanged.")
     redirects: Annotated[int, Field(ge=0, le=3)] | None = None
     sign_with: list[Text] | None = None
 
 
 class RunOptions(In):
-    """How it is run."""
+    """The options of a run."""
 
     execution_type: ExecutionType | None = None
     retry_attempts: RetryAttempts | None = None
@@ -143,7 +142,7 @@ class Creation(Change):
     type: Literal["http", "email", "job"] | None = None
     name: Text | None = None
     id: Text | None = Field(
-        default=None, description="Of a schedule: the id it is to have. One that has it already is replaced."
+        default=None, description="The id of a new schedule. A schedule that has it already is replaced."
     )
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None

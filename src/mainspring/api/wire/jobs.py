@@ -1,4 +1,4 @@
-"""Jobs on the wire: as they are listed, in all detail, and what is asked of them."""
+"""Jobs on the wire: in lists and in detail, and the bodies of requests about them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Reason = Annotated[str, Field(max_length=1000, examples=["The customer has calle
 
 
 class CancelIn(In):
-    """Why a job is cancelled."""
+    """The reason for which a job is cancelled."""
 
     reason: Reason = ""
 
 
 class ErrorOut(Out):
-    """Why an attempt did not succeed."""
+    """The error of an attempt that did not succeed."""
 
     type: str
     message: str
@@ -36,14 +36,14 @@ class ErrorOut(Out):
 
 
 class ProgressOut(Out):
-    """How far a running job says it is."""
+    """The progress that a running job reports."""
 
     percent: float
     note: str | None = None
 
 
 class WaitingForOut(Out):
-    """Why a pending job is kept back."""
+    """The gate that a pending job waits at."""
 
     by: str
     note: str
@@ -89,7 +89,7 @@ class JobOut(Out):
 
 
 class AttemptOut(Out):
-    """One attempt at a job."""
+    """One attempt of a job."""
 
     number: int
     token: int
@@ -132,12 +132,12 @@ class StepOut(Out):
 
 
 class JobDetail(JobOut):
-    """All that is known of a job."""
+    """A job in every detail."""
 
     attempts: list[AttemptOut]
-    attempts_cut: int = Field(description="How many older attempts were not kept.")
+    attempts_cut: int = Field(description="The number of older attempts that were not kept.")
     steps: list[StepOut]
-    log: list[str] = Field(description="The lines of the attempt that runs.")
+    log: list[str] = Field(description="The lines of the running attempt.")
     result_note: str | None = None
     lease_until: Instant | None = None
     start_within: str | None = None
@@ -164,13 +164,13 @@ class JobDetail(JobOut):
 
 
 class SearchAnswer(Answer[list[JobOut]]):
-    """A page of a search. Where it is not `complete`, it is short although there may be more: go on with `next`."""
+    """A page of a search. If it is not `complete`, it is short although there may be more: continue with `next`."""
 
     complete: bool
 
 
 class GateOut(Out):
-    """One gate between a job and its run."""
+    """One gate before a job."""
 
     kind: str
     open: bool
@@ -189,7 +189,7 @@ class ExplainedJob(Out):
 
 
 class ExplanationOut(Out):
-    """Why a job does not run: every gate between it and its run, and the kind of the one that holds it now."""
+    """The reason why a job does not run: every gate before it, and the kind of the one that it waits at now."""
 
     job: ExplainedJob
     at: str
@@ -226,6 +226,6 @@ def job_fields(job: Job) -> dict[str, Any]:
 
 
 def _due_at(job: Job, attempt: Attempt) -> datetime | None:
-    """When an attempt was due: as the schedule, the attempt itself or, for the last attempt, the job says."""
+    """When an attempt was due: the time of the firing, of the attempt itself or, for the last attempt, of the job."""
     ended_it = attempt.token == job.token and job.state in FINISHED and attempt.outcome != "retried"
     return job.scheduled_for or attempt.run_at or (job.run_at if ended_it else None)

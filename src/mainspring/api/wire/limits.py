@@ -25,7 +25,7 @@ Key = Annotated[
 
 
 class TargetIn(In):
-    """A queue or a job name, and with `key`, only those of its jobs that have a value in their data."""
+    """A queue or a job name; with `key`, only its jobs that have this value in their data."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"queue": "mail"}, {"name": "send", "key": {"to": "a"}}]})
 
@@ -56,8 +56,7 @@ RateText = Annotated[str, Field(min_length=1, max_length=100, examples=["100/min
 
 
 class ConcurrencyIn(In):
-    """At most `limit` jobs at once; with `key`, for each value that the data has there, and with `eachQueue`, for each
-    queue on its own."""
+    """At most `limit` jobs at once; with `key`, per value at this path of the data, and with `eachQueue`, per queue."""
 
     limit: Many
     key: Path | None = None
@@ -65,8 +64,7 @@ class ConcurrencyIn(In):
 
 
 class RateIn(In):
-    """At most so many starts in a stretch of time; with `key`, for each value of it, and with `eachQueue`, for each
-    queue on its own."""
+    """A rate of starts; with `key`, per value at this path of the data, and with `eachQueue`, per queue."""
 
     rate: RateText
     key: Path | None = None
@@ -75,14 +73,14 @@ class RateIn(In):
 
 
 class LimitIn(In):
-    """The limits that are to count instead of those declared in code; what is not given stays as declared."""
+    """An override of the limits declared in code; a limit that is not given stays as declared."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 5}]})
 
-    concurrency: Annotated[ConcurrencyIn | Many, Field(description="How many at once, or that with a key.")] | None = (
+    concurrency: Annotated[ConcurrencyIn | Many, Field(description="How many at once, or this with a key.")] | None = (
         None
     )
-    rate: Annotated[RateIn | RateText, Field(description="Text such as 100/minute, or that with a key.")] | None = None
+    rate: Annotated[RateIn | RateText, Field(description="Text such as 100/minute, or this with a key.")] | None = None
     reason: Reason = ""
 
     @model_validator(mode="after")
@@ -101,7 +99,7 @@ class LimitIn(In):
 
 
 class CloseIn(In):
-    """Which breaker, where there is one for each value of a key, and why. With `queue`, that of a name in the queue."""
+    """The choice of a breaker and a reason: `key` if there is one per value, `queue` for a name's breaker in it."""
 
     key: Key | None = None
     queue: Text | None = None
@@ -109,13 +107,13 @@ class CloseIn(In):
 
 
 class OpenIn(CloseIn):
-    """The same, and for how long it is to be open; until it is closed where nothing is given."""
+    """The choice of a breaker, a reason, and how long the breaker stays open; by default until it is closed."""
 
     open_for: Span | None = None
 
 
 class PausedOut(Out):
-    """Something that is paused."""
+    """A pause of a queue or a job name."""
 
     scope: Place
     target: str
@@ -124,7 +122,7 @@ class PausedOut(Out):
     at: Instant
     reason: str
     actor: str | None
-    note: str | None = Field(None, description="Where nothing has this name now: that it counts once something has.")
+    note: str | None = Field(None, description="A hint if no job, handler or worker has this name now.")
 
     @classmethod
     def of(cls, paused: Paused) -> Self:
@@ -136,8 +134,8 @@ class QueueOut(Out):
     """A queue as it is now. A count that reaches `counted` means "or more"."""
 
     name: str
-    ready: int = Field(description="Pending jobs that may start as soon as their time has come.")
-    waiting: int = Field(description="Pending jobs that something holds back.")
+    ready: int = Field(description="Pending jobs that may start as soon as they are due.")
+    waiting: int = Field(description="Pending jobs that wait at a gate.")
     running: int
     counted: int
     paused: PausedOut | None
@@ -150,7 +148,7 @@ class QueueOut(Out):
 
 
 class AllowanceOut(Out):
-    """Limits: how many jobs at once, and how many starts in a stretch of time."""
+    """Limits: how many jobs run at once, and the rate of their starts."""
 
     concurrency: dict[str, Any] | None
     rate: dict[str, Any] | None
@@ -170,7 +168,7 @@ class OverrideOut(AllowanceOut):
     at: Instant
     reason: str
     actor: str | None
-    note: str | None = Field(None, description="Where nothing has this name now: that it counts once something has.")
+    note: str | None = Field(None, description="A hint if no job, handler or worker has this name now.")
 
     @classmethod
     def of_override(cls, override: LimitOverride) -> Self:
@@ -186,7 +184,7 @@ class OverrideOut(AllowanceOut):
 
 
 class UseOut(Out):
-    """How one limit is used now; `waiting` is counted up to 1,000."""
+    """The current use of one limit; `waiting` is counted up to 1,000."""
 
     gate: str
     taken: int
@@ -194,7 +192,7 @@ class UseOut(Out):
 
 
 class LimitOut(Out):
-    """The limits of a queue or a job name: what counts, what the code declares, what overrides it."""
+    """The limits of a queue or a job name: those in force, those declared in code, and the override."""
 
     scope: Place
     target: str
@@ -216,11 +214,11 @@ class LimitOut(Out):
 
 
 class BreakerOut(Out):
-    """How a breaker stands."""
+    """The state of a breaker."""
 
     scope: Place
     target: str
-    queue: str | None = Field(None, description="Of a name's breaker that is one for each queue: for which.")
+    queue: str | None = Field(None, description="The queue, if a name has one breaker per queue.")
     key: str | None
     value: Any = None
     state: Literal["closed", "open", "half_open"]
@@ -240,7 +238,7 @@ class BreakerOut(Out):
 
 
 def _rule(status: BreakerStatus) -> dict[str, Any] | None:
-    """When it opens by itself."""
+    """The rule by which a breaker opens by itself."""
     if status.rule is None:
         return None
     rule = status.rule.to_document()

@@ -14,7 +14,7 @@ from mainspring.model.workers import WorkerStatus
 
 
 class SchedulerFacts(Out):
-    """The workers taken together, as they told of themselves lately."""
+    """The sum of all workers, by their latest heartbeats."""
 
     is_running: bool = Field(description="Whether any worker is alive.")
     running_jobs: int
@@ -26,7 +26,7 @@ class PollingScheduler(SchedulerFacts):
 
 
 class WorkerOut(Out):
-    """A worker process as its last beat described it. No queues or handlers means all of them."""
+    """A worker as its last heartbeat described it. Null queues or handlers means all of them."""
 
     id: str
     host: str
@@ -55,7 +55,7 @@ class WorkerOut(Out):
 
 
 class Movement(Out):
-    """The oldest overdue work; null where there is none."""
+    """The oldest overdue work; null if there is none."""
 
     oldest_due_at: Instant | None = Field(
         None, description="The run time of the job that has been due for longest without being claimed."
@@ -75,7 +75,7 @@ class Movement(Out):
 
 
 class HealthReport(Out):
-    """Whether what is due gets done. `live` is this process; `ready` is whether work can be done."""
+    """Whether due jobs are run. `live` says that this process answers, `ready` whether jobs can be run."""
 
     success: bool
     status: Literal["healthy", "degraded", "unhealthy"]
@@ -84,7 +84,7 @@ class HealthReport(Out):
     ready: bool
     reasons: list[str]
     scheduler: PollingScheduler
-    database: bool = Field(description="Whether MongoDB is reached, with a primary, and its clock is known.")
+    database: bool = Field(description="Whether MongoDB is reachable, has a primary, and its clock is known.")
     workers: list[WorkerOut]
     progress: Movement | None = Field(description="Null for a key with a scope.")
 
@@ -104,7 +104,7 @@ class Summary(Out):
 
 
 class CountsOut(Out):
-    """Counts of attempts. Percentiles, of durations, are as exact as their bins are narrow."""
+    """Counts of attempts. The percentiles of their durations are as exact as the bins of `Histogram`."""
 
     started: int
     completed: int
@@ -133,7 +133,7 @@ class StatsPoint(CountsOut):
 
 
 class Histogram(Out):
-    """How many attempts took how long: `counts[n]` took at most `boundsMs[n]`, the last ones longer."""
+    """The durations of attempts: `counts[n]` attempts took at most `boundsMs[n]`, the last ones longer."""
 
     bounds_ms: list[int]
     counts: list[int]
@@ -171,7 +171,7 @@ def _figures(counts: Counts) -> dict[str, int | None]:
 
 
 class Event(Out):
-    """The data of an event. A job's data is not part of it: ask for the job, where that is allowed."""
+    """The data of an event. It does not contain the job's data: a caller that may see it reads the job."""
 
     at: Instant
     change: str | None = None

@@ -22,7 +22,7 @@ Day = Annotated[str, Field(max_length=20, examples=["2030-12-24"])]
 
 
 class PreviewIn(Creation):
-    """The body that would create a schedule, of which only the times count, and the number of firings to show."""
+    """The body that would create a schedule, of which only the times matter, and the number of firings to show."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Paris", "count": 3}]}
@@ -33,31 +33,31 @@ class PreviewIn(Creation):
 
 
 class PauseIn(In):
-    """Why a schedule is paused, or a firing skipped."""
+    """The reason for which a schedule is paused, or a firing skipped."""
 
     reason: Reason = ""
 
 
 class TriggerIn(In):
-    """How a run by hand meets runs that are still going; the schedule's own policy where nothing is given."""
+    """The overlap policy of a triggered job, by default the schedule's own, and a reason."""
 
     overlap: Overlap | None = None
     reason: Reason = ""
 
 
 class BackfillIn(In):
-    """The past window whose firings are to be made up for: those that were missed or skipped, or all."""
+    """The past window of a backfill, and its firings: those that were missed or skipped, or all."""
 
     start: InstantIn
     end: InstantIn
     which: Literal["not_run", "all"] = "not_run"
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1000
-    backfill_id: Text | None = Field(None, description="Another one to do all over what was done before.")
-    preview: bool = Field(False, description="Only show which firings it would make up for.")
+    backfill_id: Text | None = Field(None, description="Another id starts the backfill of the window anew.")
+    preview: bool = Field(False, description="Only show the firings that would get a job.")
 
 
 class PauseOut(Out):
-    """Why a schedule does not fire."""
+    """The pause of a schedule."""
 
     at: Instant | None
     reason: str
@@ -134,8 +134,7 @@ _SAME = (
 
 
 class FiringOut(Out):
-    """A firing to come: when it is, in UTC and on the clocks of the rule's zone, when its job is made, and what moved
-    it."""
+    """A future firing: its time in UTC and in the rule's zone, when its job is made, and notes on what moved it."""
 
     at: Instant
     local: str
@@ -148,7 +147,7 @@ class FiringOut(Out):
 
 
 class EntryOut(Out):
-    """A firing and what became of it."""
+    """A firing and its outcome."""
 
     at: Instant
     outcome: str
@@ -170,7 +169,7 @@ class EntryOut(Out):
 
 
 class BackfillOut(Out):
-    """A past window that was made up for."""
+    """A backfill of a past window."""
 
     id: str | None = None
     schedule_id: str
@@ -179,7 +178,7 @@ class BackfillOut(Out):
     which: str
     made: int
     done: bool
-    firings: list[EntryOut] | None = Field(None, description="Of a preview: the firings that it would make up for.")
+    firings: list[EntryOut] | None = Field(None, description="In a preview: the firings that would get a job.")
 
     @classmethod
     def of(cls, backfill: Backfill) -> Self:
@@ -188,7 +187,7 @@ class BackfillOut(Out):
 
 
 class CalendarIn(In):
-    """A set of days: single ones, ranges of a first and a last one, days of every year, and weekdays."""
+    """A set of days: single days, ranges of a first and a last day, days of every year, and weekdays."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"days": ["2030-12-24"], "yearly": ["12-25"], "weekdays": ["SAT", "SUN"]}]}
@@ -240,7 +239,7 @@ class CalendarOut(Out):
 
 
 class Window(In):
-    """A stretch of time of a ledger."""
+    """The part of a ledger between two instants."""
 
     start: InstantIn | None = Field(None, description="A day ago by default.")
     end: InstantIn | None = Field(None, description="A day from now by default.")

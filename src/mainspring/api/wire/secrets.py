@@ -1,4 +1,4 @@
-"""Secrets on the wire: values go in, and never come out again."""
+"""Secrets on the wire: requests have values, answers have none, except for a value that the server has just made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SecretIn(In):
     generate: Literal["signing"] | None = Field(
         None,
         description="Let the server make a secret to sign webhooks with (Standard Webhooks, `whsec_…`). "
-        "The answer shows it, this once.",
+        "Only this answer shows it.",
     )
     origins: Annotated[list[Origin], Field(min_length=1, max_length=MOST_ORIGINS)] = Field(
         description="Where webhooks may send it: scheme, host and port. `https://*.example.com` means every host below "
@@ -42,13 +42,13 @@ class SecretIn(In):
     )
     queues: Names | None = Field(
         None,
-        description="The queues whose jobs may use it. Without `queues` and `prefixes` every job may, but keys that "
-        "reach some queues or names only cannot make such a job.",
+        description="The queues whose jobs may use it. Without `queues` and `prefixes` every job may, but API keys "
+        "with a scope cannot create such a job.",
     )
     prefixes: Names | None = Field(None, description="The prefixes of the names of jobs that may use it.")
     keep_old: Span = Field(
         "0s",
-        description="For how long webhooks are signed with the value before, too, so that receivers can change over.",
+        description="How long webhooks are also signed with the previous value, so that receivers can change over.",
     )
 
     @model_validator(mode="after")
@@ -67,8 +67,8 @@ class SecretOut(Out):
     created_at: Instant
     updated_at: Instant
     actor: str | None = None
-    old_until: Instant | None = Field(None, description="Until when the value before is signed with, too.")
-    origins: list[str] = Field(description="Where webhooks may send it; nowhere, if there are none.")
+    old_until: Instant | None = Field(None, description="Until when webhooks are also signed with the previous value.")
+    origins: list[str] = Field(description="The origins that webhooks may send it to; if empty, none.")
     queues: list[str] | None = Field(None, description="The queues whose jobs may use it; null: all.")
     prefixes: list[str] | None = Field(
         None, description="The prefixes of the names of jobs that may use it; null: any name."
@@ -93,4 +93,4 @@ class SecretOut(Out):
 class SecretPut(SecretOut):
     """A secret that was just stored."""
 
-    value: str | None = Field(None, description="Only of a secret that the server has made: shown this once.")
+    value: str | None = Field(None, description="The value, if the server has made it. Only this answer shows it.")

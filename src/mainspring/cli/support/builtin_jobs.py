@@ -1,6 +1,6 @@
-"""The built-in job types, webhooks and email, where the extra `api` is installed: its settings and handlers.
+"""The built-in job types, webhooks and email, if the extra `api` is installed: their settings and handlers.
 
-The worker processes come here too, so that nothing of the extra `cli` is imported.
+Worker processes import this module too, so that it imports nothing of the extra `cli`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MissingExtra(ConfigurationError):
 
 
 def open_target(target: str | None) -> Face:
-    """The scheduler that a target names; without one, a scheduler that runs webhooks and email alone."""
+    """The scheduler that a target names; without a target, a scheduler that runs only webhooks and email."""
     if target:
         return load(target)
     face = Face(Scheduler())
@@ -33,7 +33,7 @@ def open_target(target: str | None) -> Face:
 
 
 def read_settings(**given: Any) -> ServiceSettings:
-    """The settings of the service, with these options on top."""
+    """Read the settings of the service; these options override the environment."""
     try:
         from mainspring.api.settings import service_settings
     except ModuleNotFoundError as error:

@@ -1,9 +1,9 @@
-"""The wire between the supervisor and a worker process: a socket pair that the worker has as its stdin.
+"""The channel between the supervisor and a worker process: a socket pair that the worker has as its stdin.
 
-Down go the words `stop` and `stop_now`, up go `ready` and the sentence of an error, each as one line of JSON. The end
-of the stream is a message too: either side knows at once that the other is dead, however it died, on every system.
-(Linux could kill the worker with its parent, but a worker should drain then, not die.) The worker is asked to stop by
-word and not by signal, so that a service manager that signals all processes at once does not count as two signals.
+The supervisor sends the words `stop` and `stop_now`; the worker sends `ready` and the message of an error; each is one
+line of JSON. At the end of the stream either side knows that the other is dead, however it died, on every system.
+(Linux could kill the worker with its parent, but a worker should drain then, not die.) The supervisor stops the worker
+by word and not by signal, so that a service manager that signals all processes at once does not count as two signals.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 STOP, STOP_NOW, GONE = "stop", "stop_now", "gone"
 URI_OF_WORKER = "MAINSPRING_WORKER_URI"
-"""The URI that a worker process gets from its supervisor. Arguments would be visible to all users of the machine."""
+"""The variable with the URI for a worker process: every user of the machine could read it in the arguments."""
 _STDIN = 0
 _LONGEST_SENTENCE = 4_000
 
 
 class WorkerEnd:
-    """The worker's end."""
+    """The worker's end of the channel."""
 
     def __init__(self) -> None:
-        """Take stdin for this; handlers and whatever they start read an empty one instead."""
+        """Take over stdin; handlers and their processes read an empty one instead."""
         wire = os.dup(_STDIN)  # not inherited by further processes
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _STDIN)
@@ -49,7 +49,7 @@ class WorkerEnd:
             with self._sending:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            pass  # the other side is gone
+            pass  # the supervisor is dead
 
     def _listen(self, heard: Callable[[str], None]) -> None:
         try:

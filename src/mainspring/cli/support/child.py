@@ -1,4 +1,4 @@
-"""A worker process as its supervisor sees it: started, told things, listened to, and waited for."""
+"""A worker process as a supervisor's child: starting it, sending words, receiving messages, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_LINES = 1.0
 
 
 class Child:
-    """One worker process. After its end, `code` and `last_words` tell why."""
+    """One worker process. After its end, `code` and `last_words` have the reason."""
 
     def __init__(self, number: int, worker_id: str, on_ready: Callable[[Child], None]) -> None:
         self.number = number
@@ -39,8 +39,8 @@ class Child:
         return self._process.returncode if self._process is not None else None
 
     async def start(self, target: str | None, options: Mapping[str, Any], uri: str | None) -> None:
-        """Start the process: a new interpreter, in a group of its own, so that Ctrl-C reaches the supervisor only. What
-        lies in the current folder is importable to an application alone (`target.load`), not to Mainspring itself."""
+        """Start the process: a new interpreter, in its own process group, so that Ctrl-C reaches the supervisor only.
+        Modules in the current folder are importable for the application (`target.load`), not for Mainspring itself."""
         ours, theirs = socket.socketpair()
         given = {"MAINSPRING_WORKER_ID": self.worker_id} | ({} if uri is None else {URI_OF_WORKER: uri})
         try:
@@ -65,18 +65,18 @@ class Child:
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
 
     def tell(self, word: str) -> None:
-        """Send a word; a process that is dead hears nothing."""
+        """Send a word to the process, if it is alive."""
         if self._writer is not None:
             self._writer.write(json.dumps(word).encode() + b"\n")
 
     def kill(self) -> None:
-        """End the process for sure."""
+        """Kill the process."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     def kill_relatives(self) -> None:
-        """End what a dead worker has left behind, above all handlers in processes of their own: their jobs are about
-        to be given to others."""
+        """Kill the other processes of a dead worker's group, above all handlers in their own processes: other workers
+        are about to get their jobs."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -115,4 +115,4 @@ class Child:
                     self.ready = True
                     self._on_ready(self)
         except (OSError, ValueError):
-            pass  # it died in the middle of a line
+            pass  # the process died in the middle of a line

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def on_database(uri: str | None, work: Callable[[Scheduler], Awaitable[T]]) -> T:
-    """Do something on a database, and let go of it."""
+    """Run one operation on a database, and close the connection."""
     set_up_logs("warning")
 
     async def run() -> T:
@@ -28,7 +28,7 @@ def on_database(uri: str | None, work: Callable[[Scheduler], Awaitable[T]]) -> T
 
 
 def actor() -> str:
-    """The user of the command, by the name that the user has on this machine."""
+    """The actor of a command: the name of its user on this machine."""
     try:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):

@@ -1,8 +1,8 @@
 """The file `.env` of the current folder: settings for the commands, and for the handlers that they run.
 
-A process must not do the bidding of a file because it was started beside it: what names a program or a library to run,
-or the place where keys are stored, counts in the real environment only. Everything else is a setting, which such a file
-is there for.
+A file must not control a process only because the process was started beside it: variables that name a program or a
+library to run, or the folder where keys are stored, are read from the real environment only. All other variables are
+settings.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _REAL_ONLY = (
     *("SSLKEYLOGFILE", "PYTHON_PRESITE"),
 )
 _REAL_ONLY_PREFIXES = ("LD_", "DYLD_", "XDG_", "OPENSSL_", "SSL_CERT_")
-# The interpreter's own, apart from those that only change how it prints or keeps things.
+# The interpreter's variables, apart from those that only change its output, its caches or its hashes.
 _OF_PYTHON = re.compile(r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|IOENCODING$|UTF8$|HASHSEED$|_|$)")
 
 
 def read_dot_env(path: Path, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Add the variables of a file to the environment, apart from those that it has already and those that a file may
-    not set; of these it is said that they are left out."""
+    """Add the variables of a file to the environment, apart from those that it has already, and those that a file may
+    not set, which are reported on stderr."""
     try:
         found = DotEnv(path, override=False, encoding="utf-8").dict()
     except (OSError, UnicodeDecodeError) as error:

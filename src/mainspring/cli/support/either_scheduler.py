@@ -1,7 +1,7 @@
-"""Both faces of a scheduler, the async and the blocking one, run in the same way.
+"""One interface to the async and the blocking Scheduler, for the commands.
 
-A blocking scheduler keeps to the event loop of its own that its handlers call back into; running its async part on
-the command's loop would tear the two apart.
+A blocking Scheduler must run on its own event loop, which its handlers call back into; the command's loop must not run
+its async part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Face:
-    """A user's scheduler, to be started, stopped and hurried from an event loop."""
+    """A user's scheduler, which a command starts and stops from its event loop."""
 
     def __init__(self, scheduler: Scheduler | BlockingScheduler) -> None:
         self._blocking = scheduler if isinstance(scheduler, BlockingScheduler) else None
@@ -50,7 +50,7 @@ class Face:
             await asyncio.to_thread(self._blocking.stop, timeout=grace)
 
     async def run(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Await something on the event loop that the scheduler's own work is done on."""
+        """Await a function on the event loop of the scheduler."""
         if self._blocking is None:
             return await function()
         return await asyncio.to_thread(wait_for, self._blocking, function())
@@ -77,7 +77,7 @@ async def when_built(start: Callable[[], Awaitable[None]]) -> None:
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's event loop, where it is installed (the extra `fast`)."""
+    """uvloop's event loop, if it is installed (the extra `fast`)."""
     try:
         import uvloop
     except ImportError:

@@ -1,7 +1,7 @@
-"""Settings of a worker that the environment, or `.env`, gives to the commands that run one.
+"""Settings of a worker in the environment, or in `.env`, for the commands that run one.
 
-Each has a name of Mainspring's own, and where an older service used another one, that is read too. Options of the
-command count more.
+Each has a name of Mainspring's own; the name that an older service used for it is read too. Options of the command
+override them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """A setting, the names that it has in the environment, and its unit there: so many make one of the setting's."""
+    """A setting, its names in the environment, and how many units of the variable make one of the setting."""
 
     setting: str
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ def worker_settings(environment: Mapping[str, str] = os.environ) -> dict[str, An
 
 
 def _durations(environment: Mapping[str, str]) -> dict[str, float | None]:
-    """Durations with their unit, such as 15m or 30d; of how long history is kept, also forever."""
+    """Durations with their unit, such as 15m or 30d; "forever" for how long history is kept."""
     given = {f"MAINSPRING_{setting.upper()}": setting for setting in _DURATIONS}
     return {
         setting: _duration(name, text) for name, setting in given.items() if (text := environment.get(name, "").strip())

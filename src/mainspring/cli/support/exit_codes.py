@@ -1,4 +1,4 @@
-"""Errors as people at a terminal meet them: one sentence on stderr, and an exit code.
+"""Errors of the commands: one sentence on stderr, and an exit code.
 
 0 is a clean end, 1 a failure at run time, 2 something to be changed (arguments, settings, server). Tracebacks are for
 bugs, and for MAINSPRING_DEBUG=1.
@@ -22,7 +22,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def report(error: BaseException) -> None:
-    """Show an error on stderr."""
+    """Write an error to stderr."""
     expected = isinstance(error, MainspringError)
     if not expected or debugging():
         traceback.print_exception(error)
@@ -31,7 +31,7 @@ def report(error: BaseException) -> None:
 
 
 def say(sentence: str) -> None:
-    """Show a sentence on stderr."""
+    """Write a sentence to stderr."""
     sys.stderr.write(f"mainspring: {printable(sentence)}\n")
 
 

@@ -1,7 +1,7 @@
-"""The first API key, made by `mainspring serve` where there is none, so that it is never open by accident.
+"""The first API key, which `mainspring serve` creates if there is none, so that the service is never open by accident.
 
-It is stored for this user before it counts. On a terminal it is printed, this once; elsewhere, where the output is
-most likely a log that is kept and read by others, only where it is stored.
+It is stored for this user before it is valid. At a terminal it is printed once; elsewhere the output is most likely a
+log that is kept and that others read, so that only the path of its file is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "first key, made by serve"
 
 
 class FirstKey:
-    """The making of the first key, and what to say about it."""
+    """Creates the first key, and describes it."""
 
     def __init__(self) -> None:
         self._staged: StagedKey | None = None
@@ -28,7 +28,8 @@ class FirstKey:
         self.made = False
 
     async def make(self, scheduler: Scheduler) -> None:
-        """Make the key, unless another process does. ConfigurationError where it can be neither stored nor printed."""
+        """Create the key, unless another process does. Raise ConfigurationError if it can be neither stored nor
+        printed."""
         await scheduler.audit.check()
         made = await scheduler.api_keys.create_first(NAME, self._keep, actor=actor())
         if made is None:

@@ -1,9 +1,9 @@
-"""API keys that this user of the machine has been given, one file each, in the user's settings folder: never in the
-folder that a command runs in, which may be a repository.
+"""The API keys of this user of the machine, one file each, in the user's settings folder: never in the folder that a
+command runs in, which may be a repository.
 
-`mainspring serve` puts the first key there, and `mainspring api-key show` reads it. Files are readable by their owner
-only. A file counts by what is in it, not by its name: keys of several databases lie side by side, and one that was
-rotated or revoked elsewhere is not taken for good.
+`mainspring serve` stores the first key there, and `mainspring api-key show` reads it. Files are readable by their owner
+only. The content of a file decides whether its key is valid, not its name: the folder has keys of several databases,
+and a key may have been rotated or revoked elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.model.access.api_keys import Key, key_id, verify
 
 
 def folder_of_keys(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of this user's keys. RuntimeError where the user has no home."""
+    """The folder of this user's keys. Raise RuntimeError if the user has no home."""
     base = environment.get("XDG_CONFIG_HOME", "")
     if not Path(base).is_absolute() and sys.platform == "win32":
         base = environment.get("APPDATA", "")
@@ -28,25 +28,25 @@ def folder_of_keys(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class StagedKey:
-    """A key that is stored already, but not by its name yet: whether it will count is still to be seen."""
+    """A key that is stored under a temporary name, until it is known whether the key is valid."""
 
     def __init__(self, text: str) -> None:
-        """Raises OSError or RuntimeError where it cannot be stored."""
+        """Store the key. Raise OSError or RuntimeError if that fails."""
         folder = _made(folder_of_keys())
         self.path = folder / key_id(text)
         self._staged = stage_private(folder, f"{text}\n")
 
     def publish(self) -> Path:
-        """The key counts."""
+        """Give the file its name: the key is valid."""
         return self._staged.replace(self.path)
 
     def discard(self) -> None:
-        """The key does not count."""
+        """Delete the file: the key is not valid."""
         self._staged.unlink(missing_ok=True)
 
 
 def find_key(keys: Iterable[Key], now: datetime) -> str | None:
-    """The text of one of these keys that is stored here and counts, if there is one."""
+    """The text of one of these keys that is stored here and valid, or None."""
     known = {key.id: key for key in keys}
     for text in _texts():
         key = known.get(_id_of(text))
@@ -56,19 +56,19 @@ def find_key(keys: Iterable[Key], now: datetime) -> str | None:
 
 
 def replace_key(text: str) -> None:
-    """A key has a new text: store it if the old one was stored."""
+    """Store the new text of a key if its old one was stored."""
     path = folder_of_keys() / key_id(text)
     if path.exists():
         write_private(path, f"{text}\n")
 
 
 def forget_key(identity: str) -> None:
-    """A key is revoked."""
+    """Delete the file of a revoked key."""
     (folder_of_keys() / identity).unlink(missing_ok=True)
 
 
 def _made(folder: Path) -> Path:
-    """The folder, made if need be, and closed to others."""
+    """The folder, created if necessary, and readable by its owner only."""
     folder.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for one in (folder.parent, folder):
         one.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ def _made(folder: Path) -> Path:
 
 def _texts() -> Iterator[str]:
     try:
-        paths = sorted(folder_of_keys().iterdir(), reverse=True)  # those with a name before those that are staged
+        paths = sorted(folder_of_keys().iterdir(), reverse=True)  # published files before staged ones
     except (OSError, RuntimeError):
         return
     for path in paths:

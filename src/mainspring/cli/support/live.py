@@ -1,4 +1,4 @@
-"""The events of a scheduler, as they happen: one line per event, coloured on a terminal, plain when piped."""
+"""Shows the events of a scheduler as they happen: one line per event, coloured on a terminal, plain when piped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME_WIDTH, _QUEUE_WIDTH, _ERROR_WIDTH = 24, 12, 160
 
 
 class Live:
-    """Shows the events of one scheduler on stdout. `on_deaf` is called when no program reads stdout any more."""
+    """Shows the events of one scheduler on stdout. `on_deaf` is called when no program reads stdout."""
 
     def __init__(self, scheduler: Scheduler, on_deaf: Callable[[], None]) -> None:
         self._console = _Console(on_deaf)
@@ -47,11 +47,11 @@ class Live:
         scheduler.on("scheduler:error", self._tell_error)
 
     def say(self, line: str = "", style: str = "") -> None:
-        """A line of our own among the events."""
+        """Print a line of the command among the events."""
         self._console.print(Text(printable(line), style), soft_wrap=True)
 
     def summary(self) -> str:
-        """How many jobs ended in which way."""
+        """The number of jobs by outcome."""
         parts = [
             f"{self._seen[event]} {_WORDS[event][0]}"
             for event in ("job:success", "job:fail", "job:cancel", "job:expire")

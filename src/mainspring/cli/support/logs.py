@@ -1,8 +1,8 @@
-"""Logs of the commands: to stderr, as text or as one JSON object to a line, from the level that was chosen on.
+"""Logs of the commands: to stderr, as text or as one JSON object per line, from the chosen level on.
 
-Every command has `--log-level` and `--log-format`; without them MAINSPRING_LOG_LEVEL and MAINSPRING_LOG_FORMAT count,
-which is also how worker processes are told. A module of the user's that has set up logging itself keeps what it has
-chosen, except for what was asked for explicitly.
+Every command has `--log-level` and `--log-format`; their defaults are MAINSPRING_LOG_LEVEL and MAINSPRING_LOG_FORMAT,
+which the options also set for worker processes. A user's module that has set up logging itself keeps its choice, except
+for a level or format that is given explicitly.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def set_up_logs(level: str = "info", *, informing: str | None = None) -> None:
-    """Show log lines from a level on, unless another was chosen; called once the user's module is imported. Of the
-    logger that is `informing`, lines of the level info are shown as well."""
+    """Show log lines from a level on, unless the user chose another; called once the user's module is imported. The
+    logger `informing` also shows lines of the level info."""
     root = logging.getLogger()
     chosen = os.environ.get(LEVEL, "").lower()
     if root.handlers:
@@ -51,9 +51,9 @@ def set_up_logs(level: str = "info", *, informing: str | None = None) -> None:
 
 
 def logged(command: Callable[..., Any], level: str = "warning") -> Callable[..., Any]:
-    """A command with the options of logs, which count for `set_up_logs` here and in worker processes. `level` is the
-    one that the command sets up by itself."""
-    import typer  # worker processes set up logs too, and do not need the extra that it belongs to
+    """Add the options of logs to a command, for `set_up_logs` here and in worker processes. `level` is the command's
+    default, for the help text."""
+    import typer  # here, since worker processes set up logs too, and do not need the extra `cli`
 
     options = {
         "log_level": Annotated[
@@ -96,7 +96,7 @@ def _formatter() -> logging.Formatter:
 
 
 class _Text(logging.Formatter):
-    """Lines for people. Texts of jobs cannot begin a line: whatever follows the first one is indented."""
+    """Log lines as text. Texts of jobs cannot begin a line: all lines after the first one are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -109,7 +109,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object to a line, with all that the record was given beside its message."""
+    """One JSON object per line, with all extra fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         told: dict[str, Any] = {

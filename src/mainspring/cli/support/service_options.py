@@ -1,4 +1,4 @@
-"""Options that the commands share: which database, which settings, and the HTTP service, if it is installed."""
+"""The shared options of the commands: the database, the settings, and the HTTP service, if it is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYED = "with an API key"
 Host = Annotated[str | None, typer.Option("--host", help="The address to answer at (default: 127.0.0.1).")]
 Port = Annotated[int | None, typer.Option("--port", help="The port (default: 3000); 0 takes any that is free.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the embedded MongoDB (default: .mainspring).")]
-Uri = Annotated[str | None, typer.Option("--uri", help="A MongoDB of yours instead.")]
+Uri = Annotated[str | None, typer.Option("--uri", help="The URI of your own MongoDB instead.")]
 
 
 def place(data: Path | None, uri: str | None) -> str | None:
@@ -35,7 +35,7 @@ def place(data: Path | None, uri: str | None) -> str | None:
 
 
 def make_server(face: Face, settings: ServiceSettings, *, keyless: bool) -> Server:
-    """The server over a scheduler; `keyless` where this user on this machine needs no key while there is none."""
+    """The server of a scheduler; with `keyless`, this user on this machine needs no key while there is none."""
     try:
         from mainspring.api.server import Server
     except ModuleNotFoundError as error:
@@ -44,7 +44,7 @@ def make_server(face: Face, settings: ServiceSettings, *, keyless: bool) -> Serv
 
 
 def prepare(face: Face, uri: str | None, settings: ServiceSettings | None, concurrency: int | None = None) -> None:
-    """Give a scheduler what the options and the environment say and, with settings of the service, the handlers of
+    """Configure a scheduler from the options and the environment; with settings of the service, add the handlers of
     webhooks and email."""
     face.inner.configure(uri, **{**worker_settings(), **chosen(concurrency=concurrency)})
     if settings is not None:
@@ -52,7 +52,7 @@ def prepare(face: Face, uri: str | None, settings: ServiceSettings | None, concu
 
 
 def describe(server: Server) -> list[str]:
-    """Where to look."""
+    """Lines with the addresses of the service, and whether it needs an API key."""
     return [
         f"  API       {server.url}",
         f"  docs      {server.url}/docs",
@@ -61,7 +61,7 @@ def describe(server: Server) -> list[str]:
 
 
 def describe_place(given: str | None, uri: str | None) -> list[str]:
-    """Where the data is, and how another client gets to it."""
+    """Lines with the address of the database, and the folder of an embedded one."""
     lines = [f"  MongoDB   {without_password(uri or 'a client of its own')}"]
     folder = embedded_folder(given)
     if folder is not None:

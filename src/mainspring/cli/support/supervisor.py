@@ -1,12 +1,13 @@
-"""Keeping a number of worker processes alive, as `mainspring worker` does.
+"""The supervisor of `mainspring worker`, which keeps a number of worker processes alive.
 
-A worker that ends without being asked to is replaced, after a pause that grows while it keeps happening. The
-supervisor is the one that knows for sure that the process is dead, so it gives back at once what that worker held,
-instead of letting the leases run out. A worker that cannot start because something must be changed is not tried
-again; one that fails to start over and over ends the whole; an outage of the database does neither.
+It replaces a worker that ends unasked, after a pause that grows with each such end. It knows for sure that the process
+is dead, so that it rescues the worker's jobs at once, instead of waiting for the leases to run out. If a worker cannot
+start because of its settings, or if the starts fail repeatedly, the supervisor ends; in an outage of the database it
+does not.
 
-Stopping: the first signal asks the workers to drain, the second to hurry, the third kills. A worker that has not ended
-some time after its grace is killed too. Should the supervisor itself be killed, its workers notice and drain.
+At the first signal the workers drain, at the second they stop at once, at the third they are killed. The supervisor
+also kills a worker that has not ended some time after its grace. If the supervisor itself is killed, its workers notice
+and drain.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _LIVED_LONG = 30.0
 _MOST_FAILED_STARTS = 5
 _HURRY_MARGIN = 10.0
-# A write of the dead worker may have been on its way when it died; a single look might miss it.
+# A write of the dead worker may arrive after its death; a single rescue might miss it.
 _RESCUE_PAUSES = (0.0, 1.0, 4.0)
 
 
 class Supervisor:
-    """The worker processes of one target, or of webhooks and email.
+    """Supervises the worker processes of one target, or of webhooks and email.
 
-    `scheduler` is this process's own, to give back what dead workers held; `uri` is the database that the command was
-    given, if it was.
+    `scheduler` is this process's own, for the rescue of dead workers' jobs; `uri` is the database that the user gave to
+    the command, if any.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Supervisor:
         self._last_words: str | None = None
 
     async def run(self) -> int:
-        """Supervise until a signal, or until it makes no sense any more; returns the exit code."""
+        """Supervise until a signal, or until the workers cannot be started, and return the exit code."""
         loop = asyncio.get_running_loop()
         for wanted in _SIGNALS:
             loop.add_signal_handler(wanted, self._on_signal)
@@ -88,7 +89,7 @@ class Supervisor:
         return self._exit_code
 
     async def _connect(self) -> bool:
-        """Connect before anything is started, so that what is wrong is said once; False when told to stop."""
+        """Connect before any worker is started, so that an error is reported once. Return False after a signal."""
         stopping = asyncio.create_task(self._stopping.wait())
         connecting = asyncio.create_task(self._until_connected())
         await asyncio.wait({connecting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +107,7 @@ class Supervisor:
         return not self._stopping.is_set()
 
     async def _until_connected(self) -> None:
-        """Connect; a MongoDB that cannot be reached yet is waited for."""
+        """Connect, and wait for a MongoDB that cannot be reached yet."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -124,7 +125,7 @@ class Supervisor:
     # -- one worker after the other --------------------------------------------------------------------------------
 
     async def _keep(self, number: int) -> None:
-        """See to it that there is a worker of this number, until it is time to stop."""
+        """Keep a worker of this number alive until the supervisor stops."""
         short_lives = 0
         while not self._stopping.is_set():
             started = monotonic()
@@ -157,7 +158,7 @@ class Supervisor:
         logger.info("Worker %d is up (pid %d)", child.number, child.pid)
 
     def _after_stop(self, child: Child) -> None:
-        """A worker ended while all are stopping. One that was still starting held nothing."""
+        """Rescue the jobs of a worker that failed while all are stopping. A worker that was still starting has none."""
         if child.ready and child.code != 0:
             logger.error("Worker %d (pid %d) %s instead of draining", child.number, child.pid, child.how_it_ended())
             self._exit_code = self._exit_code or RUNTIME_FAILURE
@@ -165,7 +166,7 @@ class Supervisor:
             self._rescue(child)
 
     def _after_death(self, child: Child) -> None:
-        """A worker ended without being stopped."""
+        """Rescue the jobs of a worker that ended unasked, or count its failed start."""
         child.kill_relatives()
         if child.ready:
             self._rescue(child)
@@ -187,7 +188,7 @@ class Supervisor:
         )
         await self._unless_stopping(pause)
 
-    # -- giving back what dead workers held ------------------------------------------------------------------------
+    # -- rescuing the jobs of dead workers -------------------------------------------------------------------------
 
     def _rescue(self, child: Child) -> None:
         rescue = asyncio.create_task(self._rescue_from(child.worker_id))
@@ -195,7 +196,7 @@ class Supervisor:
         rescue.add_done_callback(self._rescues.discard)
 
     async def _rescue_from(self, worker_id: str) -> None:
-        """Give back what a dead worker held; in an outage, as soon as it is over or until the leases have run out."""
+        """Rescue the jobs of a dead worker; in an outage, try until it is over or the leases have run out."""
         until = monotonic() + self._scheduler.settings.lease
         for pause in _RESCUE_PAUSES:
             await self._unless_stopping(pause)
@@ -249,7 +250,7 @@ class Supervisor:
             child.kill()
 
     async def _unless_stopping(self, seconds: float) -> None:
-        """Wait, but not when it is time to stop."""
+        """Wait, but no longer than until the supervisor stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

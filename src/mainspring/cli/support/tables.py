@@ -1,4 +1,4 @@
-"""Tables on stdout, as the commands that list things print them."""
+"""Prints tables on stdout, for the commands that list things."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finding the Scheduler that `package.module:attribute` names, with a sentence for each way that can fail.
+"""Finds the Scheduler that `package.module:attribute` names.
 
-The current folder is importable, as it is for `python -m`. Anything that goes wrong is a ConfigurationError.
+The current folder is importable, as it is for `python -m`. Every failure is a ConfigurationError with its own sentence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_ATTRIBUTE = "scheduler"
 
 
 def load(target: str, *, idle: bool = False) -> Face:
-    """The scheduler that a target names, ready to run jobs; one that is to be idle needs no handlers."""
+    """The scheduler that a target names. It must have handlers, unless it is to be `idle`."""
     module_name, attribute = _split(target)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -77,7 +77,7 @@ def _not_found(name: str, missing: str) -> str:
 
 
 def _broken(name: str, error: BaseException) -> ConfigurationError:
-    """The error inside a module that exists, and its place."""
+    """The ConfigurationError for an error inside a module, with its place."""
     what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""

@@ -1,7 +1,7 @@
 """One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS`.
 
-It runs the scheduler until it is told to stop, by its supervisor, by SIGTERM, or by the supervisor's death, and then
-drains. It needs nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
+It runs the scheduler until its supervisor, SIGTERM, or the supervisor's death stops it, and then drains. It needs
+nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mainspring.errors import MainspringError, Unavailable
 logger = logging.getLogger("mainspring")
 
 UNAVAILABLE = 75
-"""The exit code for a database that cannot be reached: worth another try, whatever the code and the settings are."""
+"""The exit code for a database that cannot be reached: the supervisor starts another worker later."""
 KILL_MARGIN = 15.0
 """How long after the grace time a worker that has not ended is killed."""
 
 
 def main(target: str, options: str) -> int:
-    """Run the worker; returns the exit code."""
+    """Run the worker, and return the exit code."""
     wire = WorkerEnd()
     try:
         face = open_target(target)
@@ -78,13 +78,13 @@ async def _serve(face: Face, wire: WorkerEnd) -> None:
 
 
 def _on_ready(wire: WorkerEnd) -> None:
-    # The name is this process's own; a scheduler in some further process must not take it.
+    # The id belongs to this process; a scheduler in a child process must not take it.
     os.environ.pop("MAINSPRING_WORKER_ID", None)
     wire.ready()
 
 
 def _outlive_nobody(grace: float) -> None:
-    """Without a supervisor, no process kills a worker that does not end; runs in the listening thread."""
+    """Kill this process if it does not end after the supervisor's death; runs in the listening thread."""
     logger.warning("The supervisor is gone; this worker stops")
     time.sleep(grace + KILL_MARGIN)
     os.kill(os.getpid(), signal.SIGKILL)

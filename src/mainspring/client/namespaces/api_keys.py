@@ -1,4 +1,4 @@
-"""`scheduler.api_keys`: making, listing, rotating and revoking the keys of the HTTP service."""
+"""`scheduler.api_keys`: creating, listing, rotating and revoking the keys of the HTTP service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.spelling import spelled_verbs
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """An API key that was just made or rotated. `text` is shown this once, and is not stored."""
+    """An API key that was just created or rotated. `text` is not stored and cannot be read again."""
 
     text: str = field(repr=False)
     key: Key
@@ -46,10 +46,10 @@ class ApiKeys:
         actor: str | None = None,
         key_id: str | None = None,
     ) -> NewKey:
-        """Make an API key for the HTTP service. Its role is viewer, operator or admin; without one, the first key is an
-        admin's and every other an operator's. With `queues` or `prefixes`, it reaches only jobs of these queues, or
-        whose names begin so. `key_id` is the id it is to have, 12 letters and digits: where a key has
-        it already, nothing is made and InvalidKey is raised."""
+        """Create an API key for the HTTP service. Its role is viewer, operator or admin; by default, the first key is
+        an admin and every other an operator. With `queues` or `prefixes`, it reaches only jobs of these queues, and
+        only names with these prefixes. `key_id` is the id of the key, 12 letters and digits: if a key has it already,
+        none is created and InvalidKey is raised."""
         store = await self._core.store()
         scope = make_scope(queues, prefixes)
         usual = OPERATOR if role is not None or await store.api_keys.any_exists() else ADMIN
@@ -59,42 +59,42 @@ class ApiKeys:
         return NewKey(text, key)
 
     async def create_first(self, name: str, keep: Callable[[str], None], *, actor: str | None = None) -> NewKey | None:
-        """Make the first API key, an admin's, where there is none; else None. Of several processes that do so at once,
-        one makes it. `keep` is called with its text before it counts: store it there, or raise, and no key is made."""
+        """Create the first API key, an admin, or return None if there is a key. Of several concurrent processes, one
+        creates it. `keep` stores its text before the key is valid: if `keep` raises, no key is created."""
         made = await (await self._core.store()).api_keys.create_first(name, actor=check_actor(actor), keep=keep)
         return None if made is None else NewKey(*made)
 
     async def all(self) -> Listed[Key]:
-        """All API keys, the oldest first, revoked and expired ones as well. Documents that cannot be read, and open
-        nothing, are named in `unreadable` of the list."""
+        """List all API keys, the oldest first, including revoked and expired ones. `unreadable` of the list names
+        documents that cannot be read; they are not valid keys."""
         return await (await self._core.store()).api_keys.find()
 
     async def revoke(self, key: str) -> Key:
-        """End an API key at once, by its id. Raises KeyNotFound."""
+        """Revoke an API key at once, by its id. Raise KeyNotFound."""
         return await (await self._core.store()).api_keys.revoke(key)
 
     async def made_with(self, key: str) -> list[Key]:
-        """The API keys that were made with one, by its id, or with one of those; the oldest first."""
+        """List the API keys that were made with a key, by its id, or with one of those; the oldest first."""
         keys = await self.all()
         made = made_with(keys, key)
         return [one for one in keys if one.id in made]
 
     async def revoke_made_with(self, key: str) -> list[Key]:
-        """End the API keys that were made with one, by its id, or with one of those. Where that one is revoked before,
-        none of them is left. Returns those that were in force."""
+        """Revoke the API keys that were made with a key, by its id, or with one of those, and return those that were
+        not revoked before. If the key itself is revoked first, none of them stays valid."""
         revoked: list[Key] = []
         while live := [one for one in await self.made_with(key) if one.revoked_at is None]:
             revoked += [await self.revoke(one.id) for one in live]
         return revoked
 
     async def rotate(self, key: str, grace: Seconds = 0, *, request_id: str | None = None) -> NewKey:
-        """Give an API key a new secret; the old one counts for the grace time. Raises KeyNotFound. Asked again with the
-        same `request_id`, a text of your choice, nothing is done and InvalidKey is raised."""
+        """Give an API key a new secret; the old one stays valid for `grace`. Raise KeyNotFound. A second call with the
+        same `request_id`, a text of your choice, has no effect and raises InvalidKey."""
         lasts = timedelta(seconds=seconds(grace, "grace"))
         request = None if request_id is None else check_name(request_id, "request_id")
         text, rotated = await (await self._core.store()).api_keys.rotate(key, lasts, request)
         return NewKey(text, rotated)
 
     async def get(self, key: str) -> Key | None:
-        """An API key by its id."""
+        """Return an API key by its id, or None."""
         return await (await self._core.store()).api_keys.get(key)

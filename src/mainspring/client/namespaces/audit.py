@@ -1,4 +1,4 @@
-"""`scheduler.audit`: reading the audit log, checking that it is whole, and vouching for it with a key."""
+"""`scheduler.audit`: reading the audit log, verifying its chain, and sealing it with a key."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ class AuditLog:
     async def find(
         self, *, before: int | None = None, limit: int = 50, actor: str | None = None, target: str | None = None
     ) -> Listed[Row]:
-        """The audit log, newest first; `before` is the number of the last row of the page before. Rows that cannot be
-        read are named in `unreadable` of the list, and are part of the page."""
+        """List the audit log, newest first; `before` is the number of the last row of the previous page. `unreadable`
+        of the list names rows of the page that cannot be read."""
         return await (await self._core.store()).audit.find(before=before, limit=limit, actor=actor, target=target)
 
     async def head(self) -> Link:
-        """The end of the audit log: its last row's number, hash and time. Kept elsewhere, it proves what was there."""
+        """Return the head of the audit log: its last row's number, hash and time. Keep it elsewhere: it proves which
+        rows existed."""
         return await (await self._core.store()).audit.head()
 
     async def check(self) -> AuditStanding:
-        """See whether this process can go on with the audit log, before it makes a change that belongs there: whether
-        it signs its rows ("keyed"), has no key ("plain"), or has one that does not vouch yet for rows that were written
-        without ("unsealed"). Raises AuditKeyMissing where the log is signed with a key that it does not have."""
+        """Check, before a change, whether this process can continue the audit log: "keyed" if it signs its rows,
+        "plain" if it has no key, "unsealed" if the log has rows that were written without the key and not sealed since.
+        Raise AuditKeyMissing if the log is signed with a key that this process does not have."""
         audit = (await self._core.store()).audit
         end = await audit.check_end()
         return "plain" if not audit.keyed else "unsealed" if end.unsealed else "keyed"
 
     async def seal(self, actor: str, reason: str = "") -> Row:
-        """Accept the rows of the audit log that were written without a key, as they are now: from then on the key
-        vouches for them, too. Raises ConfigurationError where this process has no key."""
+        """Accept the rows of the audit log that were written without a key: from now on, the key signs them, too, as
+        they are. Raise ConfigurationError if this process has no key."""
         store = await self._core.store()
         if not store.audit.keyed:
             raise ConfigurationError(

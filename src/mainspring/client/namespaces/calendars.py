@@ -1,4 +1,4 @@
-"""`scheduler.calendars`: named sets of days, stored once, that schedules make exceptions for."""
+"""`scheduler.calendars`: stored named sets of days that schedules leave out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Calendars:
         self._core = core
 
     async def put(self, name: str, calendar: Calendar, *, actor: str | None = None) -> StoredCalendar:
-        """Store a calendar under a name, or replace the one there. Schedules that need it follow at once."""
+        """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once."""
         if not isinstance(calendar, Calendar):
             raise InvalidSchedule(f'calendar must be a Calendar, such as Calendar(["2030-12-24"]), not {calendar!r}.')
         name = _name(name)
         store = await self._core.store()
         stored, changed = await store.calendars.put(name, calendar, check_actor(actor))
-        # Also when nothing has changed: the process that stored it may have died before all schedules followed.
+        # Also if nothing has changed: the process that stored it may have died before all schedules followed.
         fired = await store.schedules.calendar_changed(name, stored.rev)
         announce_fired(self._core.events, fired)
         if changed or fired:
@@ -40,27 +40,27 @@ class Calendars:
     ) -> StoredCalendar:
         """Store the days of the events in an .ics file under a name. Needs the extra `calendars`.
 
-        With `timezone`, events with a time are on the days that they have there; see `Calendar.from_ics`.
+        With `timezone`, events with a time are on their days in this zone; see `Calendar.from_ics`.
         """
         today = (await self._core.store()).clock.now().date()
-        # Reading a large file takes a while, in which the event loop has better things to do.
+        # In a thread, since reading a large file would block the event loop for a while.
         calendar = await asyncio.to_thread(Calendar.from_ics, ics, since=today, timezone=timezone)
         return await self.put(name, calendar, actor=actor)
 
     async def get(self, name: str) -> StoredCalendar:
-        """The calendar that is stored under a name. Raises CalendarNotFound."""
+        """Return the calendar that is stored under a name. Raise CalendarNotFound."""
         found = await (await self._core.store()).calendars.get(_name(name))
         if found is None:
             raise CalendarNotFound(name)
         return found
 
     async def all(self) -> Listed[StoredCalendar]:
-        """All calendars, in the order of their names. Documents that cannot be read are named in `unreadable` of the
-        list."""
+        """List all calendars in the order of their names. `unreadable` of the list names documents that cannot be
+        read."""
         return await (await self._core.store()).calendars.find()
 
     async def delete(self, name: str) -> None:
-        """Delete a calendar. Refused while a schedule needs it."""
+        """Delete a calendar. Raise ScheduleStateError while a schedule refers to it."""
         store = await self._core.store()
         users = await store.schedules.using_calendar(_name(name))
         if users:

@@ -1,7 +1,7 @@
-"""`scheduler.dead_letters`: looking at them, grouping them, retrying and discarding many, and being told of them.
+"""`scheduler.dead_letters`: listing them, grouping them, retrying and discarding many, and alerts about new ones.
 
 A `Redrive` is an order to retry or to discard dead letters, as it was when it was read. The workers carry it out in
-batches; a caller that waits for it does so itself while no worker does.
+batches; a caller that waits for it carries it out itself while no worker does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ logger = logging.getLogger("mainspring")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOOK_EVERY = 0.2
-# No worker carries on a redrive that has not moved for so long.
+# A redrive without a step for this long is not being carried out by any worker.
 _IDLE = timedelta(seconds=2)
 
 
@@ -68,18 +68,18 @@ class Redrive(RedriveFacts):
         return self._verbs
 
     async def refresh(self) -> Redrive:
-        """The redrive as it is now."""
+        """Return the redrive as it is now."""
         return await self._face().get_redrive(self.id)
 
     async def wait(self, timeout: Seconds | None = None) -> Redrive:
-        """Wait until it has come to its end, and return it as it is then; where no worker carries it on, this does.
+        """Wait until it has ended, and return it as it is then; while no worker carries it out, this call does.
 
-        Raises WaitTimeout; the redrive goes on as soon as a worker runs or another caller waits for it.
+        Raise WaitTimeout; the redrive goes on as soon as a worker runs or another caller waits for it.
         """
         return await self._face()._wait_for(self.id, timeout)
 
     async def cancel(self) -> Redrive:
-        """Let it take no more dead letters in hand. What it has done stays done."""
+        """Stop it before its next dead letter. Dead letters that it has retried or discarded stay so."""
         return await self._face().cancel_redrive(self.id)
 
 
@@ -96,7 +96,7 @@ class DeadLetters:
     async def find(
         self, *, limit: int | None = None, after: Job | None = None, **filter: Unpack[DeadLetterFilter]
     ) -> AsyncIterator[Job]:
-        """Failed jobs that match, the latest first; with `after`, those that come behind this one, for the next page.
+        """Iterate over the failed jobs that match, the latest first; with `after`, over those after this one.
 
         `DeadLetterFilter` lists the filters: name, queue, tag, error, fingerprint, since, until and text.
         """
@@ -108,7 +108,8 @@ class DeadLetters:
             yield self._jobs.decode(document)
 
     async def groups(self, **filter: Unpack[DeadLetterFilter]) -> list[DeadLetterGroup]:
-        """Failed jobs that match, by the fingerprint of their error; the group with the latest one comes first."""
+        """Group the failed jobs that match by the fingerprint of their error; the group of the latest one comes
+        first."""
         selection = make_selection(filter)
         return await (await self._core.store()).dead_letters.groups(selection)
 
@@ -127,11 +128,11 @@ class DeadLetters:
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
         """Run dead letters again, each as a new round of attempts: those with these ids, those that match, or
-        `everything`. Only those that have failed by now are meant.
+        `everything`. Jobs that fail after this call are not included.
 
-        `data` is laid over the data of each, field by field, and the fields in `remove` are taken out of it. The first
-        500 are done when this returns; workers do the rest, and `await redrive.wait()` waits for it. `redrive_id` is
-        the id that it is to have: called again with the same, this goes on with that redrive and begins no other.
+        `data` replaces fields in the data of each, and the fields in `remove` are deleted from it. The first 500 are
+        retried before this returns; workers retry the rest, and `await redrive.wait()` waits for it. `redrive_id` is
+        the id of the redrive: a second call with the same id continues that redrive and begins no other.
         """
         named = filter.get("name")
         edit = self._edit(data, remove, None if named is None else self._core.handlers.own(named))
@@ -147,22 +148,23 @@ class DeadLetters:
         redrive_id: str | None = None,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive:
-        """Delete dead letters: those with these ids, those that match, or `everything`. An archive hook gets them
-        first. Otherwise like `retry`."""
+        """Delete dead letters, after an archive hook has received them: those with these ids, those that match, or
+        `everything`. Otherwise like `retry`."""
         return await self._start(DISCARD, _chosen(ids, filter, everything), None, reason, actor, redrive_id)
 
     async def redrives(self, limit: int = 100) -> Listed[Redrive]:
-        """The latest redrives, the newest first; those that have ended are kept for as long as ledgers are. Documents
-        that cannot be read are named in `unreadable` of the list."""
+        """List the latest redrives, the newest first; ended ones are kept for as long as ledgers are. `unreadable` of
+        the list names documents that cannot be read."""
         check_whole(limit, "limit", 1, 10_000)
         return readable(await (await self._core.store()).redrives.find(limit), REDRIVE, self._decode)
 
     async def get_redrive(self, redrive_id: str) -> Redrive:
-        """The redrive as it is stored now. Raises RedriveNotFound."""
+        """Return the redrive as it is stored now. Raise RedriveNotFound."""
         return self._redrive(await (await self._core.store()).redrives.get(_id(redrive_id)))
 
     async def cancel_redrive(self, redrive_id: str) -> Redrive:
-        """Let a redrive take no more dead letters in hand. What it has done stays done; one that has ended stays so."""
+        """Stop a redrive before its next dead letter. Dead letters that it has retried or discarded stay so; an ended
+        redrive stays unchanged."""
         return self._redrive(await (await self._core.store()).redrives.cancel(_id(redrive_id)))
 
     async def _start(
@@ -182,7 +184,7 @@ class DeadLetters:
         return self._redrive(await self._carry_on(store, document) if going else document)
 
     async def _carry_on(self, store: Store, document: Document) -> Document:
-        """Take a step of a redrive here; what its archive hook refuses is left as it is, and tried again later."""
+        """Take a step of a redrive here. If the archive hook raises, its jobs stay, and the step is retried later."""
         try:
             document = await take_step(store, self._core.registry.archive, document)
         except ArchiveError as error:
@@ -207,7 +209,8 @@ class DeadLetters:
         raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it goes on.")
 
     async def _help(self, store: Store, document: Document) -> Document:
-        """Carry a redrive on in the place of a worker; as long as that goes well, it counts as idle."""
+        """Carry out a step in place of a worker. The old `stepped_at` is returned, so that the redrive still counts as
+        idle."""
         stepped = document["stepped_at"]
         document = await self._carry_on(store, document)
         if document["stepped_at"] == stepped:
@@ -262,11 +265,11 @@ class DeadLetters:
         queue: str | None = None,
         priority: int | None = None,
     ) -> Callable[[F], F]:
-        """Register a function that is told of dead letters. It is an ordinary handler, under `name`: for each dead
-        letter that is made from the first start on there is one job of it, which is retried like any other.
+        """Register a function that is called for dead letters. It is an ordinary handler, under `name`: from the first
+        start on, each new dead letter makes one job of it, which is retried like any other.
 
-        It gets job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With `every`, such
-        as "5m", there is one job at most in that time, with count, since, until and groups instead.
+        It receives job_id, name, queue, error (the type), message, fingerprint, attempts and failed_at. With `every`,
+        such as "5m", there is at most one job in that time, with count, since, until and groups instead.
         """
         if callable(name):
             raise ConfigurationError("Write @scheduler.dead_letters.handler(), with brackets.")
@@ -281,7 +284,7 @@ class DeadLetters:
 
 
 def _chosen(ids: Sequence[str] | str | None, filter: Mapping[str, Any], everything: bool) -> Selection:
-    """Which dead letters are meant. That all of them are has to be said."""
+    """The choice of dead letters; all of them only with `everything`."""
     selection = make_selection(filter, ids)
     if everything and selection:
         raise ConfigurationError("everything=True means all dead letters; leave it out beside ids or a filter.")

@@ -1,7 +1,7 @@
-"""`scheduler.limits`: limits in place of the declared ones, breakers, and pauses of job names, all at run time.
+"""`scheduler.limits`: overrides of limits, breakers, and pauses of job names, all at run time.
 
-What is set here is stored, visible to all, and in force in every process within a second or two. It keeps jobs from
-being started; what runs goes on, and nothing here ever holds back a cancel.
+A control that is set here is stored, visible to every process, and in force in each within a second or two. It keeps
+jobs from being started; running jobs go on, and no control delays a cancel.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class LimitControls:
         reason: str = "",
         actor: str | None = None,
     ) -> LimitOverride:
-        """Let other limits count for a job name or a queue than those declared in code, until that is removed.
+        """Override the limits that code declares for a job name or a queue, until the override is removed.
 
-        What is not given stays as declared. An override that is there already is replaced. Where nothing has this name
-        now, the `note` of what is returned and a warning in the log say so.
+        A limit that is not given stays as declared. An existing override is replaced. If no job, handler or worker has
+        this name now, the `note` of the override and a warning in the log say so.
         """
         target = make_target(name, queue)
         allowance = JobLimits(check_concurrency(concurrency), check_rate(rate))
@@ -85,12 +85,12 @@ class LimitControls:
         return replace(override, note=await self._targets.unknown(store, target, "The limit"))
 
     async def remove(self, *, name: str | None = None, queue: str | None = None) -> LimitOverride | None:
-        """Let the declared limits count again; returns what had overridden them, and None where nothing had."""
+        """Remove the override of the declared limits, and return it; None if there was none."""
         target = make_target(name, queue)
         store = await self._core.store()
         override = await store.controls.delete_limit(target)
         if override is not None and self._targets.knows(target):
-            # Others are left to the workers, which know whether there is a declared limit for the same line.
+            # For other names the workers do this: they know whether a declared limit has the same wait list.
             gone = _forms(target, override.allowance) - _forms(target, self._targets.declared(target))
             for form in gone:
                 for line in await store.repair.of_form(form):
@@ -99,8 +99,8 @@ class LimitControls:
         return override
 
     async def all(self) -> Listed[LimitStatus]:
-        """The limits that are declared in the code of this process or of live workers, or set at run time, and how they
-        are used now."""
+        """List the limits that the code of this process or of live workers declares, or that are set at run time, and
+        their current use."""
         store = await self._core.store()
         stored = limits_in(await store.controls.find())
         overrides = {Target(one.scope, one.target): one for one in stored}
@@ -113,7 +113,7 @@ class LimitControls:
         return Listed(counting, stored.unreadable)
 
     async def _let_look(self, store: Store, target: Target) -> None:
-        """Other limits count for this: let everybody look whether there is room."""
+        """Let every worker check for free slots: other limits are in force for this target."""
         for kind in (CONCURRENCY, RATE):
             await store.gates.open_all(f"{kind}:{target.path}")
         self._core.worker.controls_changed()
@@ -123,24 +123,25 @@ class LimitControls:
     async def pause(
         self, name: str, *, key: Mapping[str, Any] | None = None, reason: str = "", actor: str | None = None
     ) -> Paused:
-        """Start no more jobs of a name until it is resumed; with `key`, such as `{"tenant": "acme"}`, only none of
-        those that have this value in their data. Running jobs go on. Where nothing has this name now, the pause is made
-        all the same, and its `note` and a warning in the log say so. `scheduler.queues.pause` pauses a queue."""
+        """Pause a job name: workers start none of its jobs until it is resumed. With `key`, such as
+        `{"tenant": "acme"}`, the pause applies only to jobs that have this value in their data. Running jobs go on. If
+        no job, handler or worker has this name now, the pause is stored all the same, and its `note` and a warning in
+        the log say so. `scheduler.queues.pause` pauses a queue."""
         return await self._pauses.put(make_target(name, None, key), reason, actor)
 
     async def resume(self, name: str, *, key: Mapping[str, Any] | None = None) -> Paused | None:
-        """End a pause that was made with the same name and key; returns it, and None where there was none."""
+        """End the pause of the same name and key, and return it; None if there was none."""
         return await self._pauses.remove(make_target(name, None, key))
 
     async def pauses(self) -> Listed[Paused]:
-        """All pauses of names and queues, each with its actor and reason. Documents that cannot be read, and do not
-        count, are named in `unreadable` of the list."""
+        """List all pauses of names and queues, each with its actor and reason. `unreadable` of the list names documents
+        that cannot be read and have no effect."""
         return pauses_in(await (await self._core.store()).controls.find())
 
     # -- breakers --------------------------------------------------------------------------------------------------
 
     async def breakers(self) -> Listed[BreakerStatus]:
-        """All breakers: those declared in the code of this process or of live workers, and those that are stored."""
+        """List all breakers: those that the code of this process or of live workers declares, and the stored ones."""
         store = await self._core.store()
         found = breakers_in(await store.controls.find())
         anywhere = await self._targets.declared_anywhere(store)
@@ -169,10 +170,10 @@ class LimitControls:
         reason: str = "",
         actor: str | None = None,
     ) -> BreakerStatus:
-        """Open the breaker of a job name or a queue by hand, whether or not one is declared: start no more of its jobs
-        until it is closed, or for `open_for` seconds, after which single probes are let through. With `key`, such as
-        `{"target": "api.example.com"}`, only that of jobs that have this value in their data. With a name and a queue,
-        that of the name's jobs in the queue, which a breaker with `each_queue` has."""
+        """Open the breaker of a job name or a queue, declared or not: workers start none of its jobs until it is
+        closed, or for `open_for` seconds; after that it is half-open and lets single probes start. With `key`, such as
+        `{"target": "api.example.com"}`, it is the breaker of jobs that have this value in their data. With a name and a
+        queue, it is the breaker of the name's jobs in the queue, for a breaker with `each_queue`."""
         target = self._broken_target(name, queue, key)
         length = None if open_for is None else check_open_for(open_for, "open_for")
         reason, actor = check_reason(reason), check_actor(actor)
@@ -188,7 +189,7 @@ class LimitControls:
         reason: str = "",
         actor: str | None = None,
     ) -> BreakerStatus:
-        """Close a breaker by hand: its jobs are started again, and it begins to count anew."""
+        """Close a breaker: workers start its jobs again, and it counts attempts from zero."""
         target = self._broken_target(name, queue, key)
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._core.store()
@@ -198,7 +199,7 @@ class LimitControls:
         return self._moved(moved)
 
     def _broken_target(self, name: str | None, queue: str | None, key: Mapping[str, Any] | None) -> Target:
-        """What a breaker is for: a name, a queue, or a name in a queue."""
+        """The target of a breaker: a name, a queue, or a name in a queue."""
         inside = None if name is None or queue is None else check_name(queue, "a queue's name")
         target = make_target(name, queue if inside is None else None, key)
         refuse_keys(self._core.privacy.encrypt(name or ""), list(key or ()), "A breaker by key")

@@ -1,4 +1,4 @@
-"""`scheduler.monitor`: watching the whole: health, statistics, recent failures, and changes as they happen."""
+"""`scheduler.monitor`: health, statistics, recent failures, and changes as they happen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainspring.store import Store
 
 @spelled_verbs
 class Monitor:
-    """The verbs for watching the whole."""
+    """The verbs for health, statistics, failures and changes."""
 
     def __init__(self, core: Core, jobs: Jobs, feed: PerStore[ChangeFeed]) -> None:
         self._core = core
@@ -34,10 +34,10 @@ class Monitor:
         self._feed = feed
 
     async def failures(self, limit: int = 20, *, scope: Scope = EVERYTHING) -> list[Job]:
-        """The jobs whose attempts failed last, the latest failure first, whatever has become of them since: those that
-        are tried again, those that succeeded later, and dead letters. What failed is in their `attempts`.
+        """List the jobs with the latest failed attempts, the latest failure first: jobs that will be retried, jobs that
+        succeeded later, and dead letters. Their `attempts` have the failures.
 
-        With a scope, the latest 5,000 of each kind are looked through.
+        With a scope, the latest 5,000 jobs of each kind are searched.
         """
         limit = check_limit(limit)
         store = await self._core.store()
@@ -53,17 +53,18 @@ class Monitor:
         queue: str | None = None,
         scope: Scope = EVERYTHING,
     ) -> Statistics:
-        """How many attempts began and how they ended, how long they took and how late they were: a series, and sums.
+        """Return the numbers of attempts that began and of their outcomes, their durations and delays: a series, and
+        sums.
 
-        Steps are whole minutes, of which the last two days are known; what is older is told from the beginning of its
-        hour. A worker stores what it has counted each second.
+        Steps are whole minutes, which are kept for two days; older numbers are kept per hour, from its beginning. A
+        worker stores its counts each second.
         """
         store = await self._core.store()
         window = make_window(start, store.clock.now() if end is None else end, step)
         return make_statistics(window, await store.statistics.read(window, name, queue, scope))
 
     async def health(self) -> Health:
-        """Whether what is due gets done, and if not, why. MongoDB being away is an answer, too."""
+        """Check whether due jobs are run, and if not, why. If MongoDB is unavailable, the answer says so."""
         try:
             return await self._look_after(await self._core.store())
         except Unavailable as error:
@@ -72,7 +73,7 @@ class Monitor:
             )
 
     async def foreign_documents(self, limit: int = 20) -> ForeignDocuments:
-        """The documents in the jobs collection that are no jobs, and are left alone: how many, and up to `limit` of
+        """Return the number of foreign documents in the jobs collection, which are left alone, and up to `limit` of
         them, each with the reason."""
         limit = check_limit(limit)
         return await (await self._core.store()).foreign.look(limit)
@@ -100,12 +101,11 @@ class Monitor:
         beat: Seconds | None = None,
         scope: Scope = EVERYTHING,
     ) -> AsyncIterator[Change]:
-        """Changes of jobs, schedules and controls as they happen, for as long as it is iterated.
+        """Iterate over changes of jobs, schedules and controls as they happen. This needs a replica set.
 
-        `after` is the id of the last change that was got: it goes on right behind it, missing nothing. Where that is
-        too long ago, or the reader too slow, a change of the type gap says so; after a slow one, nothing more comes.
-        With `beat`, one of the type beat comes first, and whenever nothing has happened for so long. Needs a replica
-        set.
+        `after` is the id of the last change that was received: the stream continues right after it and misses nothing.
+        If that change is too old, or the reader too slow, a change of the type gap says so; for a slow reader it is the
+        last one. With `beat`, a change of the type beat comes first, and after each such time without a change.
         """
         interest = make_change_filter(name, queue, id, state, scope)
         place = None if after is None else check_place(after)

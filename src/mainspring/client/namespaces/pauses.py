@@ -1,4 +1,4 @@
-"""Pauses of job names and queues, and the names and queues that there are.
+"""Pauses of job names and queues, and the known names and queues.
 
 `scheduler.limits` and `scheduler.queues` share these. A pause is stored, and in force in every process within a second
 or two.
@@ -24,13 +24,13 @@ logger = logging.getLogger("mainspring")
 
 
 class Targets:
-    """The job names and queues that limits and pauses may be set for, as far as this process and live workers tell."""
+    """The job names and queues that limits and pauses may be set for, as this process and live workers report them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def declared_anywhere(self, store: Store) -> dict[Target, JobLimits]:
-        """What this process's code declares, and where it says nothing, what the live workers tell."""
+        """The limits that the code of this process declares, and for other targets those that live workers report."""
         told = merged_reports(await store.workers.live_in_full())
         places = [Target(NAME, name) for name in self._core.handlers.own_names]
         places += [Target(QUEUE, queue) for queue in self._core.registry.queue_limits]
@@ -45,12 +45,12 @@ class Targets:
         return JobLimits() if handler is None else handler.allowance
 
     def knows(self, target: Target) -> bool:
-        """Whether the code of this process says which limits a name has."""
+        """Whether the code of this process has the handler of a name, and so knows its limits."""
         return target.scope == NAME and self._core.handlers.own(target.target) is not None
 
     async def unknown(self, store: Store, target: Target, what: str) -> str | None:
-        """That no job, handler or worker has the name that something was set for; the log says what was meant, too.
-        The note does not: who may set this need not know what else there is."""
+        """A note if no job, handler or worker has the name that a control was set for. Only the log suggests the name
+        that was probably meant: a caller that may set the control may have no right to know other names."""
         known = await self._known(store, target.scope)
         if known is None or target.target in known:
             return None
@@ -64,7 +64,7 @@ class Targets:
         return note
 
     async def _known(self, store: Store, scope: str) -> set[str] | None:
-        """The queues or job names that this process and the live workers have; None where a worker takes any name."""
+        """The queues or job names that this process and the live workers have; None if a worker takes any name."""
         workers = await store.workers.live_in_full()
         if scope == QUEUE:
             served = [queue for worker in workers for queue in worker.queues or ()]
@@ -89,7 +89,7 @@ class Pauses:
         self._targets = targets
 
     async def put(self, target: Target, reason: str, actor: str | None) -> Paused:
-        """Start no more jobs of a target."""
+        """Store a pause of a target."""
         name = target.target if target.scope == NAME else ""
         refuse_keys(self._core.privacy.encrypt(name), [] if target.key is None else [target.key], "A pause by key")
         reason, actor = check_reason(reason), check_actor(actor)
@@ -99,7 +99,7 @@ class Pauses:
         return replace(paused, note=await self._targets.unknown(store, target, "The pause"))
 
     async def remove(self, target: Target) -> Paused | None:
-        """End a pause; None where there was none."""
+        """End a pause and return it; None if there was none."""
         store = await self._core.store()
         paused = await store.controls.delete_pause(target)
         await store.gates.dissolve(pause_gate(target))

@@ -1,4 +1,4 @@
-"""`scheduler.privacy`: changing encryption keys while running, encrypting anew, and what may be shown."""
+"""`scheduler.privacy`: changing encryption keys at run time, re-encryption, and redaction."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ class PrivacyControls:
         self._core = core
 
     def shown(self, thing: T) -> T:
-        """A job or a schedule as it may be shown to people: encrypted values are "[encrypted]", redacted ones
-        "[redacted]", in its data, its result and its steps, and their texts in its errors, log lines and notes. Nothing
-        is read for it."""
+        """Return a job or a schedule as it may be shown: encrypted values are "[encrypted]", redacted ones
+        "[redacted]", in its data, its result and its steps, and so are their texts in its errors, log lines and notes.
+        Nothing is read from the database."""
         return cast("T", self._core.privacy.announced(thing))
 
     def hidden_texts(self, name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts in the data of a job of this name that are not shown, for a handler that sends them elsewhere and
-        has to find them in the answer."""
+        """Return the hidden texts in the data of a job of this name, for a handler that sends them elsewhere and has to
+        find them in the response."""
         return self._core.privacy.hidden_texts(name, data)
 
     def set_keys(self, keys: Mapping[str, bytes | str]) -> None:
-        """Have these keys for encrypted data from now on, in place of all others; the first one seals."""
+        """Replace all encryption keys from now on; the first one encrypts."""
         self._core.privacy.cipher.ring.replace(check_keys(keys))
 
     async def keys_in_use(self) -> dict[str, int]:
-        """The ids of the keys that stored jobs, schedules and secrets are encrypted with, and how many with each."""
+        """Count the stored jobs, schedules and secrets that are encrypted, by the id of their key."""
         store = await self._core.store()
         used = Counter(await store.reencryption.in_use())
         used.update(await store.secrets.in_use())
         return dict(used)
 
     async def reencrypt(self) -> int:
-        """Encrypt stored jobs, schedules and secrets anew with the key that seals now, where they are so with another.
+        """Re-encrypt with the current key the stored jobs, schedules and secrets that are encrypted with another one.
 
-        Returns how many it has changed. Running jobs are left alone, and so is what this process has no key for:
-        `keys_in_use` tells what is left. It can be interrupted, and called again, at any time.
+        Return how many were changed. Running jobs are left alone, and so are values that this process has no key for:
+        `keys_in_use` counts the rest. It can be interrupted, and called again, at any time.
         """
         store = await self._core.store()
         done = await store.reencryption.reencrypt_jobs() + await store.reencryption.reencrypt_schedules()

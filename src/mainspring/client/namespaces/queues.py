@@ -1,4 +1,4 @@
-"""`scheduler.queues`: the queues as a whole, their limits and their pauses."""
+"""`scheduler.queues`: the list of queues, their limits and their pauses."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Queues:
         max_pending: int | None = None,
         when_full: WhenFull | None = None,
     ) -> None:
-        """Declare how many jobs of a queue run at once, or start in a stretch of time, across all processes. A
-        `breaker` keeps them back for a while when too many attempts fail.
+        """Declare how many jobs of a queue run at once, or start in a span of time, across all processes. A `breaker`
+        starts none of them for a while when too many attempts fail.
 
-        With `max_pending`, hold this process up when it would schedule more than so many: it is refused with QueueFull,
+        With `max_pending`, this process does not schedule beyond so many pending jobs of the queue: it gets QueueFull
         or, with `when_full="wait"`, waits until there is room.
         """
         self._core.registry.limit_queue(queue, concurrency, rate, breaker, max_pending, when_full)
@@ -45,17 +45,17 @@ class Queues:
     async def pause(
         self, queue: str, *, key: Mapping[str, Any] | None = None, reason: str = "", actor: str | None = None
     ) -> Paused:
-        """Start no more jobs of a queue until it is resumed; with `key`, such as `{"tenant": "acme"}`, only none of
-        those that have this value in their data. Running jobs go on. Where no job or worker has this queue now, the
-        pause is made all the same, and its `note` and a warning in the log say so."""
+        """Pause a queue: workers start none of its jobs until it is resumed. With `key`, such as `{"tenant": "acme"}`,
+        the pause applies only to jobs that have this value in their data. Running jobs go on. If no job or worker has
+        this queue now, the pause is stored all the same, and its `note` and a warning in the log say so."""
         return await self._pauses.put(make_target(None, queue, key), reason, actor)
 
     async def resume(self, queue: str, *, key: Mapping[str, Any] | None = None) -> Paused | None:
-        """End a pause that was made with the same queue and key; returns it, and None where there was none."""
+        """End the pause of the same queue and key, and return it; None if there was none."""
         return await self._pauses.remove(make_target(None, queue, key))
 
     async def all(self) -> list[QueueStatus]:
-        """The queues that have live jobs, that workers ask for, or that are paused, by their names."""
+        """List the queues that have unfinished jobs, that workers serve, or that are paused, by name."""
         store = await self._core.store()
         pauses = _whole_queues(pauses_in(await store.controls.find()))
         return await store.overview.queues(pauses, {*self._core.registry.queue_limits, *pauses})

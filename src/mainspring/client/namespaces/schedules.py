@@ -1,6 +1,6 @@
 """`scheduler.schedules`: the verbs for stored schedules, and a stored schedule with the same verbs on it.
 
-`Schedules` has each verb by the schedule's id. A `Schedule` is a snapshot of one schedule; its verbs call those.
+The verbs of `Schedules` take the schedule's id. A `Schedule` is a snapshot of one schedule; its verbs call those.
 `StoredSchedules` stores specifications and makes a `Schedule` of a document, for the other parts of the Scheduler.
 """
 
@@ -69,15 +69,15 @@ class Schedule(ScheduleFacts):
         return self._verbs
 
     async def refresh(self) -> Schedule:
-        """The schedule as it is now."""
+        """Return the schedule as it is now."""
         return await self._face().get(self.id)
 
     async def pause(self, reason: str = "", *, actor: str | None = None) -> Schedule:
-        """Let it fire no more until it is resumed."""
+        """Pause it: it does not fire until it is resumed."""
         return await self._face().pause(self.id, reason, actor=actor)
 
     async def resume(self) -> Schedule:
-        """Let it fire again, from now on."""
+        """Resume it: it fires again from now on."""
         return await self._face().resume(self.id)
 
     async def trigger(
@@ -87,11 +87,11 @@ class Schedule(ScheduleFacts):
         return await self._face().trigger(self.id, overlap=overlap, reason=reason, actor=actor, job_id=job_id)
 
     async def skip_next(self, reason: str = "", *, actor: str | None = None, request_id: str | None = None) -> Schedule:
-        """Let the next firing make no job."""
+        """Skip the next firing: it makes no job."""
         return await self._face().skip_next(self.id, reason, actor=actor, request_id=request_id)
 
     async def edit(self, /, **changes: Any) -> Schedule:
-        """Change it; takes what `scheduler.schedules.edit` takes."""
+        """Change it, with the arguments of `scheduler.schedules.edit`."""
         return await self._face().edit(self.id, **changes)
 
     async def delete(self) -> None:
@@ -99,19 +99,19 @@ class Schedule(ScheduleFacts):
         await self._face().delete(self.id)
 
     async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
-        """Every firing from `start` on and before `end`, and what became of it."""
+        """List every firing from `start` on and before `end`, with its outcome."""
         return await self._face().ledger(self.id, start, end, limit=limit)
 
     async def upcoming(self, count: int = 10) -> list[Firing]:
-        """The next firings, each with what moved it."""
+        """List the next firings, each with notes on what moved it."""
         return await self._face().upcoming(self.id, count)
 
     async def preview_backfill(self, start: datetime, end: datetime, *, which: Which = "not_run") -> list[Entry]:
-        """The firings of a past window that `backfill` would make up for."""
+        """List the firings of a past window that `backfill` would make jobs of."""
         return await self._face().preview_backfill(self.id, start, end, which=which)
 
     async def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill:
-        """Make up for the firings of a past window; takes what `scheduler.schedules.backfill` takes."""
+        """Make the jobs of the firings in a past window, with the arguments of `scheduler.schedules.backfill`."""
         return await self._face().backfill(self.id, start, end, **options)
 
 
@@ -127,7 +127,7 @@ class Schedules:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def get(self, schedule_id: str, *, scope: Scope = EVERYTHING) -> Schedule:
-        """The schedule as it is stored now. Raises ScheduleNotFound, also where it is out of the `scope`."""
+        """Return the schedule as it is stored now. Raise ScheduleNotFound, also if it is out of the `scope`."""
         return self._stored.decode(await (await self._core.store()).schedules.get(_id(schedule_id), scope))
 
     async def find(
@@ -138,7 +138,7 @@ class Schedules:
         tag: str | None = None,
         after: str | None = None,
     ) -> AsyncIterator[Schedule]:
-        """Schedules that match, in the order of their ids; with `after`, those whose ids come behind this one."""
+        """Iterate over the schedules that match, in the order of their ids; with `after`, over those after this id."""
         if state is not None and state not in SCHEDULE_STATES:
             raise ConfigurationError(f"There is no state {state!r}; a schedule is {', '.join(SCHEDULE_STATES)}.")
         store = await self._core.store()
@@ -158,9 +158,9 @@ class Schedules:
         end_at: datetime | None = None,
         jitter: Seconds = 0.0,
     ) -> list[Firing]:
-        """The next firings of a rule after `start` (now), with what moved each. Nothing is stored.
+        """List the next firings of a rule after `start` (now), each with notes on what moved it. Nothing is stored.
 
-        `H` and jitter depend on the schedule's id: give the one that it will have.
+        `H` and jitter depend on the schedule's id: give the id that it will have.
         """
         store = await self._core.store()
         after = truncate(store.clock.now() if start is None else _instant(start, "start"))
@@ -172,18 +172,18 @@ class Schedules:
         return _firings(times, after, count)
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
-        """The next firings of a stored schedule, whether or not it is paused, each with what moved it."""
+        """List the next firings of a stored schedule, paused or not, each with notes on what moved it."""
         check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
         times = await store.schedules.times(document)
         limit, now = document.get("max_runs"), truncate(store.clock.now())
         left = count if limit is None else min(count, max(0, limit - document.get("runs", 0)))
-        waits = document.get("due_at") is not None and document["due_at"] > now  # maybe for nothing but its jitter
+        waits = document.get("due_at") is not None and document["due_at"] > now  # maybe only for its jitter
         return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
 
     async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
-        """Every firing from `start` on and before `end`, and what became of it; at most `limit`, the first ones."""
+        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them."""
         check_whole(limit, "limit", 1, _LEDGER_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
@@ -192,7 +192,7 @@ class Schedules:
     # -- changing --------------------------------------------------------------------------------------------------
 
     async def pause(self, schedule_id: str, reason: str = "", *, actor: str | None = None) -> Schedule:
-        """Let a schedule fire no more until it is resumed. Runs that are going on are not touched."""
+        """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
         store = await self._core.store()
         changed = await store.schedules.pause(_id(schedule_id), check_reason(reason), check_actor(actor))
         schedule = self._stored.changed(changed)
@@ -201,15 +201,15 @@ class Schedules:
         return schedule
 
     async def resume(self, schedule_id: str) -> Schedule:
-        """Let a schedule fire again, from now on. What it has not fired meanwhile, `backfill` can make up for."""
+        """Resume a schedule: it fires again from now on. `backfill` can make the jobs of the firings meanwhile."""
         store = await self._core.store()
         return self._stored.changed(await store.schedules.resume(_id(schedule_id)))
 
     async def skip_next(
         self, schedule_id: str, reason: str = "", *, actor: str | None = None, request_id: str | None = None
     ) -> Schedule:
-        """Let the next firing of a schedule make no job. Called again, it skips the one after that too; but not with
-        the same `request_id`, a text of your choice."""
+        """Skip the next firing of a schedule: it makes no job. A second call skips the firing after that too, except
+        with the same `request_id`, a text of your choice."""
         store = await self._core.store()
         request = None if request_id is None else check_name(request_id, "request_id")
         return self._stored.changed(
@@ -227,9 +227,9 @@ class Schedules:
     ) -> Job:
         """Make a job of a schedule now, beside its firings, also while it is paused.
 
-        Its overlap policy counts, unless another is given here. Where that is "skip" and a run is still going, this
-        raises ScheduleStateError. `job_id` is how the job's id is to end, behind the schedule's id and a "!": 24
-        hexadecimal digits. Called again with the same, this returns the job that it has made.
+        Its overlap policy applies, unless another is given here. If that is "skip" and an earlier job of the schedule
+        has not ended, raise ScheduleStateError. `job_id` is the end of the job's id, after the schedule's id and a "!":
+        24 hexadecimal digits. A second call with the same one returns the job that the first has made.
         """
         if overlap is not None and overlap not in OVERLAPS:
             raise InvalidSchedule(f"overlap must be one of {', '.join(OVERLAPS)}, not {overlap!r}.")
@@ -253,9 +253,9 @@ class Schedules:
         remove: Sequence[str] = (),
         **options: Unpack[EditOptions],
     ) -> Schedule:
-        """Change a schedule; what is not given stays as it is. A new rule counts from now on.
+        """Change a schedule; options that are not given stay as they are. A new rule applies from now on.
 
-        `remove` names options that it is to have no longer, such as ["end_at", "max_runs"].
+        `remove` names options to remove, such as ["end_at", "max_runs"].
         """
         check_removed(remove)
         if options.get("paused") is not None:
@@ -276,12 +276,12 @@ class Schedules:
         await (await self._core.store()).schedules.delete(_id(schedule_id))
         self._core.worker.schedules_changed()
 
-    # -- making up for the past ------------------------------------------------------------------------------------
+    # -- backfill --------------------------------------------------------------------------------------------------
 
     async def preview_backfill(
         self, schedule_id: str, start: datetime, end: datetime, *, which: Which = "not_run", limit: int = 1000
     ) -> list[Entry]:
-        """The firings of a past window that `backfill` would make up for; at most `limit`, the first ones."""
+        """List the firings of a past window that `backfill` would make jobs of; the first `limit` of them."""
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
@@ -299,11 +299,11 @@ class Schedules:
         actor: str | None = None,
         backfill_id: str | None = None,
     ) -> Backfill:
-        """Make the jobs of a past window's firings: of those that were missed or skipped, or of all.
+        """Make the jobs of the firings in a past window: of those that were missed or skipped, or of all.
 
-        A window with more than `limit` firings is refused before anything is made. When it is interrupted, call it
-        again with the same window: it goes on where it was left and makes nothing twice. One that is done does nothing
-        more; give it another `backfill_id` to do it all over.
+        A window with more than `limit` firings is refused before any job is made. After an interruption, a second call
+        with the same window continues the backfill and makes no job twice. A backfill that is done has no further
+        effect; another `backfill_id` starts it anew.
         """
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()
@@ -355,7 +355,7 @@ class Schedules:
         given: TemplateChanges,
         options: Mapping[str, Any],
     ) -> Spec:
-        """What a stored schedule is to be after an edit."""
+        """The specification of a stored schedule after an edit."""
         draft = draft_of(document)
         fresh = make_draft(draft.name, data, **given)
         draft = replace(draft, **{key: getattr(fresh, key) for key in given})
@@ -376,7 +376,7 @@ class Schedules:
 
 
 class StoredSchedules:
-    """Stores schedules, and makes of their documents what users see."""
+    """Stores schedules, and makes a `Schedule` of each document."""
 
     def __init__(self, core: Core, verbs: Schedules) -> None:
         self._core = core
@@ -387,14 +387,14 @@ class StoredSchedules:
         return self.changed(await (await self._core.store()).schedules.put(spec, app=app))
 
     def changed(self, changed: Changed) -> Schedule:
-        """The schedule after a change, which this process's callbacks and worker are told of."""
+        """Notify this process's callbacks and worker of a change, and return the schedule after it."""
         announce_fired(self._core.events, changed.fired)
         if changed.changed or changed.fired:
             self._core.worker.schedules_changed()
         return self.decode(changed.document)
 
     def decode(self, document: Document) -> Schedule:
-        """The schedule that a document is."""
+        """The schedule of a document."""
         facts = decode_schedule(document)
         job = fit(document, SCHEDULE).document.get("job") or {}
         if job.get("sealed"):

@@ -37,35 +37,33 @@ class Secrets:
         keep_old: Seconds = 0,
         actor: str | None = None,
     ) -> Secret:
-        """Store a secret, or another value for it. Webhooks may send it to `origins`, such as
+        """Store a secret, or a new value of it. Webhooks may send it to `origins`, such as
         `["https://api.example.com", "https://*.example.org"]`; `["*"]` is everywhere. With `queues` and `prefixes`,
-        jobs of these queues and names only may use it; without, every job may, but callers of the service that reach
-        some queues or names only cannot make such jobs. For `keep_old` seconds more, requests that are signed with it
-        are signed with the value before, too."""
+        only jobs of these queues and names may use it; without, every job may, but API keys with a scope cannot create
+        such jobs. For `keep_old` seconds, requests that are signed with it are also signed with the previous value."""
         checked, kept = check_secret_name(name), timedelta(seconds=seconds(keep_old, "keep_old"))
         where, scope = check_origins(origins), make_scope(queues, prefixes)
         store = await self._core.store()
         return await store.secrets.put(checked, check_secret_value(value), where, scope, kept, check_actor(actor))
 
     async def delete(self, name: str) -> Secret:
-        """Delete a secret; what refers to it fails from then on. Raises SecretNotFound."""
+        """Delete a secret; webhooks and handlers that refer to it fail from then on. Raise SecretNotFound."""
         return await (await self._core.store()).secrets.delete(check_secret_name(name))
 
     async def get(self, name: str) -> Secret:
-        """What is known of a secret without its value. Raises SecretNotFound."""
+        """Return a secret without its value. Raise SecretNotFound."""
         return await (await self._core.store()).secrets.get(check_secret_name(name))
 
     async def all(self) -> Listed[Secret]:
-        """All secrets by their names, without values. Documents that cannot be read are named in `unreadable` of the
-        list."""
+        """List all secrets by name, without values. `unreadable` of the list names documents that cannot be read."""
         return await (await self._core.store()).secrets.find()
 
     async def value(self, name: str) -> str:
-        """The value of a secret, for a handler of this process. Raises SecretNotFound, which is a LookupError."""
+        """Return the value of a secret, for a handler of this process. Raise SecretNotFound, which is a LookupError."""
         return (await self.values(name))[0]
 
     async def values(self, name: str) -> list[str]:
-        """The values to sign with: the current one, and the one before as long as that counts, too."""
+        """Return the values to sign with: the current one, and the previous one while it is still used."""
         store = await self._core.store()
         values = await store.secrets.values(check_secret_name(name))
         await self._core.secret_uses.note(store, name, None)

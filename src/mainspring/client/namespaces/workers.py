@@ -1,4 +1,4 @@
-"""`scheduler.workers`: the worker processes, and giving back what a dead one held."""
+"""`scheduler.workers`: the list of workers, and the rescue of a dead worker's jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Workers:
 
     @property
     def own_id(self) -> str | None:
-        """The id of this scheduler's worker, as jobs and their attempts name it; None where it is not started."""
+        """The id of this scheduler's worker, as jobs and their attempts name it; None if it is not started."""
         return self._core.worker.id
 
     @property
@@ -30,13 +30,14 @@ class Workers:
         return self._core.handlers.names
 
     async def all(self) -> list[WorkerStatus]:
-        """The worker processes that are there, and those that were lately, by when they were heard of last."""
+        """List the workers that are alive, and those that ended within about the last hour, by their latest
+        heartbeat."""
         return await (await self._core.store()).overview.workers()
 
     async def rescue(self, worker_id: str) -> list[Job]:
-        """Give back at once what a worker held, instead of when its leases run out. Returns these jobs.
+        """Rescue a worker's jobs at once, instead of when their leases run out, and return them.
 
-        Only where the caller knows for sure that the worker's process is dead: a job of a living one would run twice.
+        Call this only if the worker's process is certainly dead: a job of a living worker would run twice.
         """
         store = await self._core.store()
         rescued = await store.rescues.rescue_from(worker_id)
