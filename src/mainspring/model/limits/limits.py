@@ -67,8 +67,8 @@ class Limit:
 @spelled_class
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most this many starts in a span of time (a token bucket): `Rate("100/minute")`; with `key`, for each value of
-    it, and with `each_queue`, for each queue on its own.
+    """At most `count` starts in `per` seconds (a token bucket): `Rate("100/minute")`; with `key`, for each value of it,
+    and with `each_queue`, for each queue on its own.
 
     Unused starts are saved up to `burst`; by default that is all of one span, and with `smooth` a twentieth of it, so
     that the starts are spread evenly. A job costs `weight`: a number, or the path of one in its data.

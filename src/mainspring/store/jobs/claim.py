@@ -251,7 +251,7 @@ class Claims:
         await self._head_locks.give_up(_head(queue), worker)
 
     async def begin(self, job_id: DocumentId, token: int) -> bool:
-        """Note that a job claimed ahead is about to start; False when the claim is lost or the job is cancelled."""
+        """Note that a job claimed ahead is about to start; False when the claim is lost or cancellation requested."""
         begun = await self._connection.jobs.update_one(
             self._connection.mirror.guard({"_id": job_id, "state": RUNNING, "token": token, "cancel": None}),
             {"$unset": {"ahead": ""}},
