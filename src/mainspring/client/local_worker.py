@@ -63,3 +63,8 @@ class LocalWorker:
         """This process has changed what is paused, limited or broken."""
         if (worker := self.current) is not None:
             worker.controls_changed()
+
+    def operations_changed(self) -> None:
+        """This process has created an operation."""
+        if (worker := self.current) is not None:
+            worker.operations_changed()

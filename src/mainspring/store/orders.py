@@ -95,10 +95,10 @@ class Orders:
         """Act on the batch in hand; returns why some jobs were refused, as far as that is known here."""
         raise AssertionError("a kind of orders says what it does")
 
-    def _left(
-        self, document: Document, entry: Document, job: Document | None, refused: Mapping[DocumentId, str]
-    ) -> Left | None:
-        """Why a job of the batch was left alone; None when it was dealt with. `job` is what became of it."""
+    def _lefts(
+        self, document: Document, jobs: Mapping[DocumentId, Document], refused: Mapping[DocumentId, str]
+    ) -> list[Left]:
+        """The jobs of the batch that were left alone, and why. `jobs` are those of the batch that are still there."""
         raise AssertionError("a kind of orders says what it has left alone")
 
     def _tally(self, changed: int, lefts: Sequence[Left]) -> Document:
@@ -171,15 +171,13 @@ class Orders:
 
     async def _account(self, document: Document, refused: Mapping[DocumentId, str]) -> Document:
         """Count the batch in hand by what its jobs have become, and let it go."""
-        batch: list[Document] = document["batch"]
-        now = {one["_id"]: one for one in await self._read_back([entry["_id"] for entry in batch])}
-        verdicts = [self._left(document, entry, now.get(entry["_id"]), refused) for entry in batch]
-        lefts = [one for one in verdicts if one is not None]
+        ids = [one["_id"] for one in document["batch"]]
+        lefts = self._lefts(document, {one["_id"]: one for one in await self._read_back(ids)}, refused)
         counted: Document = {"cursor": "$next", "batch": "$$REMOVE", "next": "$$REMOVE"}
         if document["next"] is None:
             counted["state"] = {"$cond": [{"$eq": ["$state", self.running]}, self.done, "$state"]}
             counted["finished_at"] = {"$ifNull": ["$finished_at", self._connection.clock.expression()]}
-        return await self._change(document, counted | self._tally(len(batch) - len(lefts), lefts))
+        return await self._change(document, counted | self._tally(len(ids) - len(lefts), lefts))
 
     async def _read_back(self, ids: Sequence[DocumentId]) -> list[Document]:
         fields = dict.fromkeys(self.read_back, 1)

@@ -44,6 +44,10 @@ class Search:
     scope: Scope = EVERYTHING
     without: tuple[str, ...] = ()
     """Names of jobs that are not found: of these, a value that is asked for is not shown."""
+    cutoff: datetime | None = None
+    """Jobs that were made later are not found, nor those that ended later where the state is one of ended jobs."""
+    not_by: str | None = None
+    """A request or an operation: the jobs that it has changed are not found."""
 
     @property
     def paths(self) -> tuple[str, ...]:

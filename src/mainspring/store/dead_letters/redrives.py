@@ -157,11 +157,11 @@ class Redrives(Orders):
 
     # -- counting --------------------------------------------------------------------------------------------------
 
-    def _left(
-        self, document: Document, entry: Document, job: Document | None, refused: Mapping[DocumentId, str]
-    ) -> Left | None:
-        reason = _why_left(document, entry, job, refused)
-        return None if reason is None else Left(str(entry["_id"]), reason)
+    def _lefts(
+        self, document: Document, jobs: Mapping[DocumentId, Document], refused: Mapping[DocumentId, str]
+    ) -> list[Left]:
+        reasons = [(one["_id"], _left(document, one, jobs.get(one["_id"]), refused)) for one in document["batch"]]
+        return [Left(str(job_id), reason) for job_id, reason in reasons if reason is not None]
 
     def _tally(self, changed: int, lefts: Sequence[Left]) -> Document:
         counted: Document = {"done": {"$add": ["$done", changed]}, "skipped": {"$add": ["$skipped", len(lefts)]}}
@@ -189,9 +189,7 @@ def _edit_stages(edit: Document | None) -> list[dict[str, Any]]:
     return [{"$set": {"data": data, "steps": "$$REMOVE"}}]
 
 
-def _why_left(
-    document: Document, entry: Document, job: Document | None, skipped: Mapping[DocumentId, str]
-) -> str | None:
+def _left(document: Document, entry: Document, job: Document | None, skipped: Mapping[DocumentId, str]) -> str | None:
     """Why a job of the batch was left alone; None when it was dealt with."""
     if "stray" in entry:
         return _GONE
