@@ -233,6 +233,7 @@ OPERATION: Shape = {
         "without": TEXTS,
     },
     "ids": TEXTS,
+    "named": WHOLE,
     "priority": WHOLE,
     "queue": TEXT,
     "scope": {"queues": TEXTS, "prefixes": TEXTS},

@@ -40,6 +40,7 @@ from mainspring.spelling import spelled_verbs
 from mainspring.store.connection import Document
 from mainspring.store.fitting import read, readable
 from mainspring.store.shapes import OPERATION
+from mainspring.store.views.search import Place, packed, unpacked
 
 _LOOK_EVERY = 0.2
 
@@ -139,12 +140,18 @@ class Operations:
         list."""
         check_whole(limit, "limit", 1, 10_000)
         place = None if after is None else (after.created_at, after.id)
-        return readable(await (await self._core.store()).operations.find(limit, place), OPERATION, self._decode)
+        return (await self._page(limit, place))[0]
 
     async def cancel(self, operation_id: str) -> Operation:
         """Let an operation act on no more jobs. One that has not started changes none; one that has stops where it is,
         and what it has done stays done. One that has ended stays as it is."""
         return self._operation(await (await self._core.store()).operations.cancel(_id(operation_id)))
+
+    async def _page(self, limit: int, place: Place | None) -> tuple[Listed[Operation], Place | None]:
+        """The operations behind a place, and the place behind them; None at the end."""
+        found = await (await self._core.store()).operations.find(limit, place)
+        last = (found[-1].get("created_at"), found[-1]["_id"]) if len(found) == limit else None
+        return readable(found, OPERATION, self._decode), last
 
     # -- making and reading ------------------------------------------------------------------------------------------
 
@@ -197,6 +204,7 @@ class Operations:
             starts_at=document["starts_at"],
             filter=order.filter,
             ids=order.ids,
+            named=document.get("named"),
             priority=order.priority,
             queue=order.queue,
             created_by=document.get("actor"),
@@ -208,6 +216,12 @@ class Operations:
             error=document.get("error"),
             _verbs=self,
         )
+
+
+async def page_of(operations: Operations, limit: int, after: str | None) -> tuple[Listed[Operation], str | None]:
+    """A page of operations, the newest first, and the cursor of the next one; for the service."""
+    found, place = await operations._page(limit, None if after is None else tuple(unpacked(after)["place"]))
+    return found, None if place is None else packed({"place": list(place)})
 
 
 def _progress(document: Document) -> OperationProgress:

@@ -171,6 +171,9 @@ class OperationFacts:
     starts_at: datetime
     filter: Mapping[str, Any] | None = None
     ids: tuple[str, ...] | None = None
+    """The ids of the jobs, where they were named so; not in a list of operations."""
+    named: int | None = None
+    """How many jobs were named by their ids."""
     priority: int | None = None
     queue: str | None = None
     created_by: str | None = None
@@ -207,7 +210,9 @@ def make_order(
         raise InvalidOperation("Say which jobs are meant by a filter or by ids, and not by both.", "filter")
     search = None if filter is None else _check_filter(known, filter, scope)
     named = None if ids is None else _check_ids(ids)
-    return Order(known, search, named, _check_new_priority(known, priority), _check_new_queue(known, queue), scope)
+    return Order(
+        known, search, named, _check_new_priority(known, priority), _check_new_queue(known, queue, scope), scope
+    )
 
 
 def check_why(reason: object) -> str:
@@ -272,7 +277,7 @@ def _check_new_priority(verb: Verb, priority: int | None) -> int | None:
     return None if priority is None else _refusing("priority", check_priority, priority)
 
 
-def _check_new_queue(verb: Verb, queue: str | None) -> str | None:
+def _check_new_queue(verb: Verb, queue: str | None, scope: Scope) -> str | None:
     if (verb == MOVE) != (queue is not None):
         needs = "needs the queue that the jobs are to be in"
         wrong = (
@@ -281,6 +286,8 @@ def _check_new_queue(verb: Verb, queue: str | None) -> str | None:
             else f"queue is for move; a filter has its own. Leave it out for {verb}."
         )
         raise InvalidOperation(wrong, "queue")
+    if queue is not None and not scope.allows_queue(queue):
+        raise InvalidOperation("The queue is out of the scope that the operation is for.", "queue")
     return None if queue is None else _refusing("queue", check_name, queue, "queue")
 
 

@@ -53,7 +53,7 @@ from mainspring.store.operations.preview import Counted, Preview
 from mainspring.store.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, CREATED, OPEN_OPERATIONS
-from mainspring.store.views.search import Searching, wanted_of
+from mainspring.store.views.search import Place, Searching, wanted_of
 
 _ENTRY = {"dedupe_key": 1, "name": 1, "state": 1}
 _WALKS = 3
@@ -109,16 +109,19 @@ class Operations(Orders):
             "rev": 0,
         }
         literal |= {} if actor is None else {"actor": actor}
+        literal |= {} if order.ids is None else {"named": len(order.ids)}
         # A job that this very process has just made tells the time of the server as this process knows it.
         cutoff = {"$max": [now, truncate(self._connection.clock.now())]}
         computed = {"cutoff": cutoff, "created_at": now, "stepped_at": now, "starts_at": {"$add": [now, start_after]}}
         return await self._begin(operation_id or secrets.token_hex(12), literal, computed)
 
-    async def find(self, limit: int, after: tuple[datetime, str] | None = None) -> list[Document]:
-        """The latest operations, the newest first; with `after`, those behind the one created then with that id."""
-        bound = None if after is None else {"created_at": after[0], "_id": after[1]}
+    async def find(self, limit: int, after: Place | None = None) -> list[Document]:
+        """The latest operations, the newest first, without the ids of jobs; with `after`, those behind the place of
+        one: its `created_at` and its `_id`."""
         newest = [("created_at", -1), ("_id", -1)]
-        return await self._collection.find_all({}, sort=newest, hint=CREATED, limit=limit, max=bound)
+        bound = None if after is None else dict(zip(("created_at", "_id"), after, strict=True))
+        brief = {"ids": 0, "batch": 0}
+        return await self._collection.find_all({}, brief, sort=newest, hint=CREATED, limit=limit, max=bound)
 
     async def find_due(self) -> list[Document]:
         """The operations that a worker has something to do for now, those that were to start first at the head."""

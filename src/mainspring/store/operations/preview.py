@@ -81,5 +81,5 @@ class Preview:
 
     async def _sample(self, ids: Sequence[DocumentId]) -> list[Document]:
         """The jobs that have these ids, as far as they are still there."""
-        found = await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, hint=BY_ID) if ids else {}
-        return [found[one] for one in ids if one in found]
+        found = await self._connection.jobs.find_all({"_id": {"$in": list(ids)}}, hint=BY_ID) if ids else []
+        return sorted(found, key=lambda document: ids.index(document["_id"]))

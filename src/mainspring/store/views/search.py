@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 import bson
-from bson import ObjectId
+from bson import Int64, ObjectId
 
 from mainspring.clock import EPOCH
 from mainspring.errors import ConfigurationError
@@ -39,7 +39,7 @@ _LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
 """The last moment that an ObjectId can tell."""
 # Why jobs are held that are on no wait list.
 _HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
-_IN_CURSORS = (str, int, datetime, ObjectId, type(None))
+_IN_CURSORS = (str, int, Int64, float, datetime, ObjectId, type(None))
 
 Place = tuple[Any, ...]
 """The key of a walk at which it goes on; empty at its beginning."""
