@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from bson import ObjectId
 
 from harness.inside import inside
 from harness.looking import Database, count_jobs
@@ -181,11 +182,15 @@ async def test_jobs_that_are_made_after_it_was_created_are_never_touched(
 async def test_a_job_that_fails_after_it_was_created_is_not_among_the_failed_ones_that_it_means(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
-    await fill(timed, db, job("failed"))
-    operation = await timed.operations.create("retry", {"state": "failed"}, reason="a test", start_after=0)
-    await fill(timed, db, job("failed", finished_at=clock.now() + timedelta(seconds=1)))
-    assert counts(await take_steps(timed, operation)) == ("completed", 1, 0, 0)
-    assert await states(db) == {"pending": 1, "failed": 1}
+    made = {"schedule_id": "s", "scheduled_for": NOW}
+    filters: list[OperationFilter] = [{"state": "failed"}, {"schedule_id": "s"}]
+    for filter in filters:
+        await fill(timed, db, job("failed", **made))
+        operation = await timed.operations.create("retry", filter, reason="a test", start_after=0)
+        (later,) = await fill(timed, db, job("failed", finished_at=clock.now() + timedelta(seconds=1), **made))
+        assert counts(await take_steps(timed, operation)) == ("completed", 1, 0, 0)
+        assert (await timed.get_job(later)).state == "failed"
+        await timed.delete(later)
 
 
 async def test_a_job_that_does_not_match_any_more_is_skipped_and_the_operation_says_why(
@@ -205,6 +210,25 @@ async def test_a_job_that_does_not_match_any_more_is_skipped_and_the_operation_s
     assert told == {
         str(objects[0]): ("skipped", "its state is completed now"),
         str(objects[1]): ("skipped", "it was deleted meanwhile"),
+    }
+
+
+async def test_the_whole_filter_is_compared_again_in_the_statement_that_changes_a_job(
+    scheduler: Scheduler, db: Database
+) -> None:
+    ids = await fill(scheduler, db, *jobs(3, "failed", queue="a"))
+    operation = await scheduler.operations.create(
+        "retry", {"state": "failed", "queue": "a"}, reason="a test", start_after=0
+    )
+    operations = inside(scheduler).open_store.operations
+    await operations._take_batch(await operations.start(await operations.get(operation.id)))
+    await db.jobs.update_one({"_id": ObjectId(ids[0])}, {"$set": {"queue": "b"}})
+    await db.jobs.update_one({"_id": ObjectId(ids[1])}, {"$set": {"state": "completed"}})
+    done = await take_steps(scheduler, operation)
+    assert counts(done) == ("completed", 1, 2, 0)
+    assert {one.job_id: one.reason for one in done.progress.reasons} == {
+        ids[0]: "it does not match the filter any more",
+        ids[1]: "its state is completed now",
     }
 
 
