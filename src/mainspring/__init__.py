@@ -2,6 +2,7 @@
 
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.client.namespaces.operations import Operation
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.field_map import FieldMap
@@ -22,12 +23,14 @@ from mainspring.errors import (
     InvalidCron,
     InvalidJob,
     InvalidKey,
+    InvalidOperation,
     InvalidSchedule,
     JobNotFound,
     JobStateError,
     KeyNotFound,
     MainspringError,
     MalformedDocument,
+    OperationNotFound,
     QueueFull,
     RedriveNotFound,
     RetryAfter,
@@ -55,6 +58,7 @@ from mainspring.model.jobs.retry import Retry
 from mainspring.model.limits.breaker import Breaker, BreakerStatus
 from mainspring.model.limits.controls import GateUse, LimitOverride, LimitStatus, Paused
 from mainspring.model.limits.limits import Limit, Rate, Sequence
+from mainspring.model.operations.operations import OperationPreview, OperationProgress
 from mainspring.model.privacy.encrypted_values import EncryptedValue
 from mainspring.model.privacy.secrets import Secret
 from mainspring.model.schedules.ledger import Entry as LedgerEntry
@@ -112,6 +116,7 @@ __all__ = [
     "InvalidCron",
     "InvalidJob",
     "InvalidKey",
+    "InvalidOperation",
     "InvalidSchedule",
     "Job",
     "JobContext",
@@ -128,6 +133,10 @@ __all__ = [
     "MalformedDocument",
     "NewApiKey",
     "Notice",
+    "Operation",
+    "OperationNotFound",
+    "OperationPreview",
+    "OperationProgress",
     "Pause",
     "Paused",
     "Progress",

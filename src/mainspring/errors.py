@@ -6,6 +6,7 @@
     │   │   └── BadArguments    its data does not fit its handler's arguments
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
     │   │   └── InvalidCron     a cron expression is wrong; says where, and what was expected
+    │   ├── InvalidOperation    an operation cannot be created as asked; names the field
     │   ├── HandlerError        a handler cannot be registered as written
     │   ├── InvalidKey          a text is not an API key
     │   └── AuditKeyMissing     the audit log is signed with a key that this process does not have
@@ -15,6 +16,7 @@
     ├── ScheduleStateError      the schedule's state does not allow the verb
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
+    ├── OperationNotFound       no operation has this id
     ├── SecretNotFound          no secret has this name
     ├── KeyNotFound             no valid API key has this id
     ├── MalformedDocument       a stored document cannot be read: another program, or a newer version, has written it
@@ -81,6 +83,17 @@ class InvalidCron(InvalidSchedule):
 
     def __reduce__(self) -> tuple[type[InvalidCron], tuple[str, str, int]]:
         return type(self), (str(self), self.expression, self.position)
+
+
+class InvalidOperation(ConfigurationError):
+    """An operation over many jobs cannot be created as asked: which `field` is wrong, and the cure."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def __reduce__(self) -> tuple[type[InvalidOperation], tuple[str, str]]:
+        return type(self), (str(self), self.field)
 
 
 class HandlerError(ConfigurationError):
@@ -165,6 +178,17 @@ class RedriveNotFound(MainspringError, LookupError):
 
     def __reduce__(self) -> tuple[type[RedriveNotFound], tuple[str]]:
         return type(self), (self.redrive_id,)
+
+
+class OperationNotFound(MainspringError, LookupError):
+    """No operation has this id: it never existed, or was kept long enough."""
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(f"No operation has the id {operation_id!r}; it never existed, or was kept long enough.")
+        self.operation_id = operation_id
+
+    def __reduce__(self) -> tuple[type[OperationNotFound], tuple[str]]:
+        return type(self), (self.operation_id,)
 
 
 class KeyNotFound(MainspringError, LookupError):

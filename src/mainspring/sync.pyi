@@ -68,6 +68,10 @@ from mainspring.model.limits.limits import Limit as Limit
 from mainspring.model.limits.limits import Rate as Rate
 from mainspring.model.limits.limits import Sequence as _limits_Sequence
 from mainspring.model.limits.queue_bound import WhenFull as WhenFull
+from mainspring.model.operations.operations import OperationFacts as OperationFacts
+from mainspring.model.operations.operations import OperationFilter as OperationFilter
+from mainspring.model.operations.operations import OperationPreview as OperationPreview
+from mainspring.model.operations.operations import Verb as Verb
 from mainspring.model.privacy.secrets import Secret as Secret
 from mainspring.model.schedules.firing_plan import Overlap as Overlap
 from mainspring.model.schedules.ledger import Entry as Entry
@@ -93,7 +97,7 @@ from mainspring.store.schedules.calendars import StoredCalendar as StoredCalenda
 from mainspring.store.schedules.ledger import Backfill as Backfill
 from mainspring.store.schedules.ledger import Which as Which
 
-__all__ = ["Job", "JobContext", "Redrive", "Schedule", "Scheduler"]
+__all__ = ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]
 
 JobContext = BlockingJobContext
 
@@ -199,6 +203,35 @@ class DeadLetters:
         redrive_id: str | None = ...,
         **filter: Unpack[DeadLetterFilter],
     ) -> Redrive: ...
+
+class Operations:
+    def all(self, limit: int = ..., *, after: Operation | None = ...) -> Listed[Operation]: ...
+    def cancel(self, operation_id: str) -> Operation: ...
+    def create(
+        self,
+        verb: Verb,
+        filter: OperationFilter | None = ...,
+        *,
+        ids: Sequence[str] | str | None = ...,
+        priority: int | None = ...,
+        queue: str | None = ...,
+        reason: str = ...,
+        start_after: Duration = ...,
+        actor: str | None = ...,
+        operation_id: str | None = ...,
+        scope: Scope = ...,
+    ) -> Operation: ...
+    def get(self, operation_id: str) -> Operation: ...
+    def preview(
+        self,
+        verb: Verb,
+        filter: OperationFilter | None = ...,
+        *,
+        ids: Sequence[str] | str | None = ...,
+        priority: int | None = ...,
+        queue: str | None = ...,
+        scope: Scope = ...,
+    ) -> OperationPreview: ...
 
 class Queues:
     def all(self) -> list[QueueStatus]: ...
@@ -407,9 +440,17 @@ class Redrive(RedriveFacts):
     def refresh(self) -> Redrive: ...
     def wait(self, timeout: Seconds | None = ...) -> Redrive: ...
 
+class Operation(OperationFacts):
+    def cancel(self) -> Operation: ...
+    @property
+    def finished(self) -> bool: ...
+    def refresh(self) -> Operation: ...
+    def wait(self, timeout: Seconds | None = ...) -> Operation: ...
+
 class Scheduler:
     schedules: Schedules
     dead_letters: DeadLetters
+    operations: Operations
     queues: Queues
     limits: LimitControls
     calendars: Calendars

@@ -22,6 +22,8 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
             return (await scheduler.api_keys.create("x")).key.id
         case "redrive_id":
             return (await scheduler.dead_letters.discard(name="x")).id
+        case "operation_id":
+            return (await scheduler.operations.create("cancel", {"name": "x"}, reason="x")).id
         case "name" if path.startswith("/api/secrets"):
             return (await scheduler.secrets.put("x", "whsec_something", origins=["*"])).name
         case "name":

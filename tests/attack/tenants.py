@@ -18,6 +18,7 @@ MISSING = {
     "schedule": "nothing-has-this-id",
     "key": "NoSuchKeyId0",
     "redrive": "6bbbbbbbbbbbbbbbbbbbbbbb",
+    "operation": "6ccccccccccccccccccccccc",
 }
 """Ids of which there is nothing."""
 BY_ID = [("_id", 1)]
@@ -35,11 +36,12 @@ class Foreign:
     done: str
     schedule: str
     redrive: str
+    operation: str
     key: str
 
     @property
     def ids(self) -> list[str]:
-        return [self.job, self.dead, self.done, self.schedule, self.redrive, self.key]
+        return [self.job, self.dead, self.done, self.schedule, self.redrive, self.operation, self.key]
 
     def in_paths(self) -> dict[str, str]:
         """What to put into paths, by the names of their parameters."""
@@ -48,6 +50,7 @@ class Foreign:
             "job_id": self.job,
             "schedule_id": self.schedule,
             "redrive_id": self.redrive,
+            "operation_id": self.operation,
             "key_id": self.key,
             "name": f"{FOREIGN}-thing",
             "scope": "queue",
@@ -86,6 +89,8 @@ async def _settle(stage: Stage) -> Foreign:
     filtered = {"filter": {"name": "nothing", "queue": FOREIGN_QUEUE}, "reason": f"{FOREIGN}-reason"}
     redrive = await ask("POST", "/api/dead-letters/discard", "foreign", json=filtered)
     assert redrive.ok, redrive
+    operation = await ask("POST", "/api/operations", "foreign", json={**filtered, "verb": "cancel", "startAfter": "1h"})
+    assert operation.ok, operation
     limit = await ask(
         "PUT", f"/api/limits/queue/{FOREIGN_QUEUE}", "admin", json={"concurrency": 7, "reason": f"{FOREIGN}-reason"}
     )
@@ -95,7 +100,7 @@ async def _settle(stage: Stage) -> Foreign:
     await ask("PUT", f"/api/calendars/{FOREIGN}-thing", "admin", json={"days": ["2030-12-24"]})
     key = await stage.make_key("foreign-viewer", "foreign-admin", role="viewer", queues=[FOREIGN_QUEUE])
     assert key.ok, key
-    return Foreign(job, dead, done, schedule, redrive.data["id"], stage.key_id("foreign-viewer"))
+    return Foreign(job, dead, done, schedule, redrive.data["id"], operation.data["id"], stage.key_id("foreign-viewer"))
 
 
 def foreign_in(text: str, request: str, foreign: Foreign) -> list[str]:

@@ -16,6 +16,7 @@ from bson import ObjectId
 from harness.pausing import pause
 from mainspring import Calendar, Cron, Scheduler
 from mainspring.client.service_backend import ServiceBackend
+from mainspring.model.access.api_keys import Scope
 from mainspring.model.access.audit import Entry
 
 YEARLY = "0 0 1 1 *"
@@ -139,6 +140,15 @@ async def _access(scheduler: Scheduler, one: Party) -> None:
     await scheduler.secrets.put(f"{one.word}-secret", f"{one.word}-value", origins=["*"], **scope, actor=actor)  # type: ignore[arg-type]
     redrive = await scheduler.dead_letters.discard(name=f"{one.word}.nothing", reason=one.word, actor=actor)
     one.ids["redrive"] = redrive.id
+    operation = await scheduler.operations.create(
+        "cancel",
+        {"name": f"{one.word}.nothing"},
+        reason=one.word,
+        actor=actor,
+        start_after="1h",
+        scope=Scope((one.queue,), (one.name,)),
+    )
+    one.ids["operation"] = operation.id
     await ServiceBackend(scheduler).note_change(
         Entry(actor, "job.create", one.ids["job"], "127.0.0.1", None, {"data": one.word})
     )

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.lifecycle import start_pauses
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
+from mainspring.client.namespaces.operations import Operation as AsyncOperation
 from mainspring.client.namespaces.schedules import Schedule as AsyncSchedule
 from mainspring.client.scheduler import AllOptions, lifecycle_of, transactions_of
 from mainspring.client.scheduler import Scheduler as AsyncScheduler
@@ -32,6 +33,7 @@ from mainspring.model.dead_letters.dead_letters import RedriveFacts
 from mainspring.model.jobs.job import Job as AsyncJob
 from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.retry import Seconds, seconds
+from mainspring.model.operations.operations import OperationFacts, OperationPreview
 from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.model.unreadable import Listed
 from mainspring.model.views.search import SearchPage
@@ -132,6 +134,19 @@ class Redrive(RedriveFacts):
         return self._from
 
 
+@derive(AsyncOperation)
+@dataclass(frozen=True)
+class Operation(OperationFacts):
+    """One verb on many jobs, as it was when it was read."""
+
+    _from: tuple[Scheduler, AsyncOperation] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _origin(self) -> tuple[Scheduler, AsyncOperation]:
+        if self._from is None:
+            raise ConfigurationError("This operation was not read from a Scheduler, so that it cannot be followed.")
+        return self._from
+
+
 @derive(AsyncJob)
 class Job(AsyncJob):
     """A job as it was when it was read, and its verbs."""
@@ -147,7 +162,7 @@ class Job(AsyncJob):
         return {key: value for key, value in super().__getstate__().items() if key != "_from"}
 
 
-_BLOCKING: dict[type, type[Any]] = {AsyncSchedule: Schedule, AsyncRedrive: Redrive}
+_BLOCKING: dict[type, type[Any]] = {AsyncSchedule: Schedule, AsyncRedrive: Redrive, AsyncOperation: Operation}
 """The blocking form of each type whose objects have verbs."""
 
 
@@ -295,6 +310,8 @@ class Scheduler:
             return list(map(self._wrap, value))
         if isinstance(value, SearchPage):
             return replace(value, jobs=tuple(map(self._wrap, value.jobs)))
+        if isinstance(value, OperationPreview | OperationFacts):
+            value = replace(value, sample=tuple(map(self._wrap, value.sample)))
         kind = _BLOCKING.get(type(value))
         if kind is None:
             return value

@@ -64,3 +64,8 @@ class LocalWorker:
         """Notify the worker that this process has changed a pause, a limit or a breaker."""
         if (worker := self.current) is not None:
             worker.controls_changed()
+
+    def operations_changed(self) -> None:
+        """This process has created an operation."""
+        if (worker := self.current) is not None:
+            worker.operations_changed()

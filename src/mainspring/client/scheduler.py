@@ -29,6 +29,7 @@ from mainspring.client.namespaces.calendars import Calendars
 from mainspring.client.namespaces.dead_letters import DeadLetters
 from mainspring.client.namespaces.limits import LimitControls
 from mainspring.client.namespaces.monitor import Monitor
+from mainspring.client.namespaces.operations import Operations
 from mainspring.client.namespaces.pauses import Pauses, Targets
 from mainspring.client.namespaces.privacy import PrivacyControls
 from mainspring.client.namespaces.queues import Queues
@@ -121,7 +122,9 @@ class Scheduler:
     schedules: Schedules
     """Stored schedules: get, find, pause, resume, trigger, edit, delete, preview, ledger, backfill."""
     dead_letters: DeadLetters
-    """Failed jobs: find, groups, retry, discard, and a handler that runs for each of them."""
+    """Failed jobs: find, groups, retry, discard, and the handler that is told of them."""
+    operations: Operations
+    """One verb on many jobs: create, preview, get, all, cancel."""
     queues: Queues
     """Queues: all, limit, pause, resume."""
     limits: LimitControls
@@ -172,6 +175,8 @@ class Scheduler:
         self._jobs = Jobs(core, self._explainer)
         self.schedules = Schedules(core, self._jobs)
         self.dead_letters = DeadLetters(core, self._jobs)
+        self._searcher = Searcher(core, self._jobs)
+        self.operations = Operations(core, self._jobs, self._searcher)
         self.queues = Queues(core, pauses)
         self.limits = LimitControls(core, targets, pauses)
         self.calendars = Calendars(core)
@@ -184,7 +189,6 @@ class Scheduler:
         limits = Limits(handlers, self._registry.queue_limits)
         stored = StoredSchedules(core, self.schedules)
         drafts = Drafts(core, limits)
-        self._searcher = Searcher(core, self._jobs)
         self._transactions = Transactions(core)
         self._scheduling = Scheduling(
             core, self._jobs, drafts, self._transactions, stored, Backlogs(self._registry.bounds)

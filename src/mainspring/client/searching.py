@@ -49,16 +49,16 @@ class Searcher:
         """
         given: dict[str, Any] = {"state": state, "name": name, "queue": queue, "tag": tag, "since": since}
         given |= {"schedule_id": schedule_id, "parent_id": parent_id, "until": until}
-        search = self._tellable(make_search(given, data, scope))
+        search = self.tellable(make_search(given, data, scope))
         limit = check_limit(limit)
         store = await self._core.store()
         found = await store.searching.page(search, limit, after)
         jobs = tuple(self._jobs.decode(document) for document in found.documents)
         return SearchPage(jobs, found.next, found.next is None or len(jobs) == limit)
 
-    def _tellable(self, search: Search) -> Search:
-        """The search without the jobs whose hidden values it would reveal: a caller that may not see a value must not
-        be able to guess it. A search that no job would be left for is refused."""
+    def tellable(self, search: Search) -> Search:
+        """The search without the jobs of which it would tell a value that is not shown: a caller that may not see a
+        value may not guess it, either. Refused where no job would be left."""
         for path, values in search.data:
             if self._is_hidden(search.name or "", path):
                 raise ConfigurationError(f"data.{path} is redacted, so that it cannot be searched for.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from mainspring.client.namespaces.operations import Operation, page_of
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.config.checks import check_whole
@@ -22,6 +23,7 @@ from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.idempotency import Reply
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
+from mainspring.model.unreadable import Listed
 from mainspring.model.views.search import make_search
 from mainspring.store import Store
 from mainspring.store.codec import document_id
@@ -49,6 +51,7 @@ class ServiceBackend:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._core = core_of(scheduler)
+        self._operations = scheduler.operations
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
     # -- created jobs and schedules ----------------------------------------------------------------------------------
@@ -101,7 +104,11 @@ class ServiceBackend:
         found = await (await self._core.store()).jobs.existing_among([document_id(one) for one in ids], scope)
         return {str(one) for one in found}
 
-    # -- idempotency keys --------------------------------------------------------------------------------------------
+    async def operations(self, limit: int, after: str | None) -> tuple[Listed[Operation], str | None]:
+        """A page of operations, the newest first, and the `after` of the next one; None at the end."""
+        return await page_of(self._operations, limit, after)
+
+    # -- requests that may be sent twice -----------------------------------------------------------------------------
 
     async def open_reply(self, key: str, print: str) -> Reply:
         """Return the record of a request under its key, or make one; it is kept for a day. The job or other thing that

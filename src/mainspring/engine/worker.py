@@ -26,6 +26,7 @@ from mainspring.engine.chores.jobs.release_held import ReleaseHeld
 from mainspring.engine.chores.jobs.report_foreign import ReportForeign
 from mainspring.engine.chores.jobs.rescue_lost import RescueLost
 from mainspring.engine.chores.jobs.return_unstarted import ReturnUnstarted
+from mainspring.engine.chores.jobs.run_operations import RunOperations
 from mainspring.engine.chores.jobs.run_redrives import RunRedrives
 from mainspring.engine.chores.jobs.send_dead_letter_alerts import SendDeadLetterAlerts
 from mainspring.engine.chores.jobs.sync_mapped_jobs import SyncMappedJobs
@@ -83,7 +84,7 @@ def new_worker_id() -> str:
 
 
 # Chores that go by the clock of the database.
-_BY_THE_CLOCK = ("expire_late", "age_waiting")
+_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations")
 
 
 class Worker:
@@ -226,6 +227,7 @@ class Worker:
             DissolveWaitLists,
             SendDeadLetterAlerts,
             RunRedrives,
+            RunOperations,
             FlushStatistics,
             RollUpStatistics,
             LogAuditHead,
@@ -267,6 +269,11 @@ class Worker:
         """React at once to a pause, a limit or a breaker that this process itself has changed."""
         self._controls.wake()
         self._producer.poll_all()
+
+    def operations_changed(self) -> None:
+        """This very process has created an operation."""
+        for rounds in self._rounds:
+            rounds.run_now(RunOperations.name)
 
     def clock_moved(self) -> None:
         """Wake every part that goes by the clock, since the manual clock was moved."""

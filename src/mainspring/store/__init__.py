@@ -31,6 +31,7 @@ from mainspring.store.limits.controls import Controls
 from mainspring.store.limits.gates import Gates
 from mainspring.store.limits.repair import WaitListRepair
 from mainspring.store.limits.wait_on_insert import WaitOnInsert
+from mainspring.store.operations.operations import Operations
 from mainspring.store.privacy.cipher import Cipher
 from mainspring.store.privacy.keyring import Keyring
 from mainspring.store.privacy.reencrypt import Reencryption
@@ -92,6 +93,7 @@ class Store:
         self.transactions = Transactions(connection)
         self.dead_letters = DeadLetters(connection)
         self.redrives = Redrives(connection, self.dedupe_keys, self.dead_letters)
+        self.operations = Operations(connection, self.dedupe_keys, self.searching)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
         self.idempotency = IdempotencyRecords(connection)

@@ -47,6 +47,7 @@ from mainspring.store.schema import (
     JOB_INDEXES,
     KEY_INDEXES,
     LEDGER_INDEXES,
+    OPERATION_INDEXES,
     REDRIVE_INDEXES,
     REPLY_INDEXES,
     SCHEDULE_INDEXES,
@@ -114,6 +115,7 @@ class Connection:
         self.ledger = self._collection("ledger")
         self.calendars = self._collection("calendars")
         self.redrives = self._collection("redrives")
+        self.operations = self._collection("operations")
         self.alerts = self._collection("alerts")
         self.stats = self._collection("stats")
         self.replies = self._collection("replies")
@@ -131,6 +133,7 @@ class Connection:
             (self.ledger, LEDGER_INDEXES),
             (self.gates, GATE_INDEXES),
             (self.redrives, REDRIVE_INDEXES),
+            (self.operations, OPERATION_INDEXES),
             (self.stats, STAT_INDEXES),
             (self.audit, AUDIT_INDEXES),
             (self.replies, REPLY_INDEXES),

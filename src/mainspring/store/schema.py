@@ -1,7 +1,7 @@
 """The collections, every field in them, and the indexes with their reasons.
 
 With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
-`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.alerts`,
+`jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.operations`, `jobs.alerts`,
 `jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`, `jobs.audit.head` and
 `jobs.stats`.
 
@@ -61,7 +61,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | sealed        | array           | the ids of the keys that its data, result and steps are encrypted with |
 | fingerprint   | string          | of a dead letter: a hash of its error, the same for the same cause |
 | redrive       | string          | the redrive that has run it again last |
-| requests      | array           | the last requests to run it again that had an id: none is carried out twice |
+| requests      | array           | the last requests with an id, and operations, that changed it: none does so twice |
 | mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
 | alert         | true            | it is an alert about dead letters; its own failure causes no alert |
 
@@ -145,7 +145,34 @@ The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queu
 | stepped_at    | date     | when the last step was made |
 | started_at, finished_at, actor, reason | | |
 
-## jobs.alerts: one document per handler of alerts about dead letters
+## jobs.operations: one document per operation: one verb on many jobs
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | its id; the jobs that it has changed have it among their `requests` |
+| verb          | string   | retry, cancel, run, delete, set_priority or move |
+| filter        | document | which jobs: state, name, queue, tag, schedule_id, parent_id, since, until, data, without |
+| ids, named    | array, int | in place of a filter: the ids of the jobs, and how many there are |
+| priority, queue | int, string | the new value, of set_priority and of move |
+| scope         | document | the scope of its creator: queues, prefixes; empty: everything |
+| state         | string   | waiting, running, completed, cancelled, failed |
+| open          | true     | while a worker has something to do for it |
+| count, capped | int, bool | how many jobs were meant when it was created; true: at least so many |
+| cutoff        | date     | only jobs that were made by then are meant; of ended ones, those that had ended by then |
+| cursor        | document | how far it is: walk, state, after, found; or place, in the ids |
+| batch         | array    | the jobs in hand: _id, key where it has one, stray, secret |
+| next          | document | the cursor behind the batch |
+| changed, skipped, refused | int | how many jobs were changed; did not match any more; the verb does not work on |
+| reasons       | array    | the first of those that were left alone: job, refused, reason |
+| error         | string   | why it failed, or does not get on |
+| rev           | int      | rises with every step, each of which compares it |
+| created_at, starts_at, started_at, stepped_at, finished_at | date | |
+| actor, reason | string   | its creator, and why |
+
+`data` in the filter is an array of path and values; `without` has the names of jobs of which a value that the filter
+asks for is not shown, so that they are not meant.
+
+## jobs.alerts: one document per handler that is told of dead letters
 
 | _id | the handler's name | since | from when on | at | dead letters before it were reported |
 | rev | rises with every decision | making | the summary that is being made: start, end, count, groups, tail |
@@ -297,6 +324,7 @@ LINE, SEQ, GOING, OPEN, HOLDERS, BY_FAIRNESS, UNUSED = (
 DUE, CALENDARS, ZONES, DECLARED, CREATED = "due", "calendars", "zones", "declared", "created"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
 DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
+OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
 COUNTED = "counted"
@@ -330,7 +358,12 @@ REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
     IndexModel([("started_at", ASCENDING)], name=STARTED),
 ]
-# Created only where a rule of retention is about a name or a queue: every finished job is in them.
+# Looking for something to do reads the first alone, which is empty unless an operation is under way.
+OPERATION_INDEXES = [
+    _partial(OPEN_OPERATIONS, {"open": True}, "open", "starts_at"),
+    IndexModel([("created_at", ASCENDING), ("_id", ASCENDING)], name=CREATED),
+]
+# Made only where a rule of retention is about a name or a queue: every finished job is in them.
 KEPT_BY_NAME, KEPT_BY_QUEUE = "kept_by_name", "kept_by_queue"
 RETENTION_INDEXES = [
     _partial(KEPT_BY_NAME, {"state": {"$in": list(FINISHED)}}, "name", "state", "finished_at"),

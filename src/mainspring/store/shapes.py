@@ -16,6 +16,8 @@ from mainspring.model.access.api_keys import ROLES
 from mainspring.model.jobs.guarantee import GUARANTEES
 from mainspring.model.limits.breaker import CLOSED, HALF_OPEN, OPEN
 from mainspring.model.limits.limits import NAME, QUEUE
+from mainspring.model.operations.operations import STATES as OPERATION_STATES
+from mainspring.model.operations.operations import VERBS
 from mainspring.model.privacy.encrypted_values import AsStored, Encrypt
 from mainspring.model.schedules.firing_plan import MISFIRES, OVERLAPS
 from mainspring.store.fitting import Kind, ListOf, Shape
@@ -220,6 +222,40 @@ REDRIVE: Shape = {
     "reason": TEXT,
     "skips": ListOf({"job": TEXT, "reason": TEXT}),
     "selection": DOCUMENT,
+}
+OPERATION: Shape = {
+    "verb": one_of(*VERBS),
+    "state": one_of(*OPERATION_STATES),
+    "filter": {
+        **dict.fromkeys(("state", "name", "queue", "tag", "schedule_id", "parent_id"), TEXT),
+        **dict.fromkeys(("since", "until"), INSTANT),
+        "data": ListOf({"path": TEXT, "values": LIST}),
+        "without": TEXTS,
+    },
+    "ids": TEXTS,
+    "named": WHOLE,
+    "priority": WHOLE,
+    "queue": TEXT,
+    "scope": {"queues": TEXTS, "prefixes": TEXTS},
+    "open": FLAG,
+    "count": WHOLE,
+    "capped": FLAG,
+    "cutoff": INSTANT,
+    "cursor": DOCUMENT,
+    "batch": LIST,
+    "changed": WHOLE,
+    "skipped": WHOLE,
+    "refused": WHOLE,
+    "reasons": ListOf({"job": TEXT, "refused": FLAG, "reason": TEXT}),
+    "error": TEXT,
+    "rev": WHOLE,
+    "created_at": INSTANT,
+    "starts_at": INSTANT,
+    "started_at": INSTANT,
+    "stepped_at": INSTANT,
+    "finished_at": INSTANT,
+    "actor": TEXT,
+    "reason": TEXT,
 }
 LEDGER_ROW: Shape = {
     "at": INSTANT,

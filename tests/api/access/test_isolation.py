@@ -59,6 +59,7 @@ PATHS = {
     "id": (*JOBS, "schedule"),
     "schedule_id": ("schedule",),
     "redrive_id": ("redrive",),
+    "operation_id": ("operation",),
     "key_id": ("key",),
 }
 QUERIES: dict[str, str | None] = {
@@ -91,7 +92,23 @@ CREATIONS: list[Any] = [
     {"name": "{own_name}", "queue": "{own_queue}", **EXCEPT},
     SECRET,
 ]
+FILTERS: list[Any] = [
+    JOB,
+    {"queue": "{queue}"},
+    {"tag": "{tag}"},
+    {"scheduleId": "{schedule}"},
+    {"parentId": "{job}"},
+    {"data": {"data": "{text}"}},
+]
+OPERATIONS: list[Any] = [
+    {"verb": "move", "filter": {"queue": "{own_queue}"}, "queue": "{queue}", "reason": "why"},
+    *({"verb": "delete", "filter": filter, "dryRun": True} for filter in FILTERS),
+    *({"verb": "cancel", "filter": filter, "reason": "why"} for filter in FILTERS),
+    {"verb": "cancel", "ids": ["{job}", "{failed}"], "reason": "why"},
+    {"verb": "retry", "ids": ["{failed}"], "dryRun": True},
+]
 BODIES: dict[str, list[Any]] = {
+    "POST /api/operations": OPERATIONS,
     "POST /api/jobs": CREATIONS,
     "POST /api/jobs/bulk": [[one] for one in CREATIONS],
     "PUT /api/jobs/{id}": [{"priority": 2}, {"queue": "{queue}"}, {**EXCEPT}],
@@ -286,6 +303,9 @@ class World:
 
     async def forget(self, request: Request, *answers: str) -> None:
         """Delete the own jobs that a request has made, so that it does not tell in the next ones."""
+        if request.route == "POST /api/operations":
+            made = re.findall(r'"id":"([0-9a-f]{24})"', " ".join(answers))
+            await self.scheduler.client.get_default_database()["jobs.operations"].delete_many({"_id": {"$in": made}})
         if request.route in MAKING:
             for job_id in re.findall(r'"jobId":"([0-9a-f]{24})"', " ".join(answers)):
                 await self.scheduler.delete(job_id)

@@ -42,6 +42,7 @@ class Row:
 TARGET = {"queue": "foreign-queue"}
 NEW_TIMES = {"name": "foreign-job", "queue": "foreign-queue", "repeat": {"cron": "0 0 2 1 *"}}
 NEW_JOB = {"name": "foreign-new", "queue": "foreign-queue"}
+MOVING = {"verb": "move", "filter": {"queue": "foreign-queue"}, "queue": "foreign-other", "reason": "a reason"}
 TABLE = {
     "GET /api/secrets": Row(ADMIN, 403),
     "PUT /api/secrets/{name}": Row(ADMIN, 403, {"value": "whsec_something", "origins": ["*"]}),
@@ -98,6 +99,10 @@ TABLE = {
     "GET /api/redrives": Row(VIEWER),
     "GET /api/redrives/{redrive_id}": Row(VIEWER, 404),
     "POST /api/redrives/{redrive_id}/cancel": Row(OPERATOR, 404),
+    "POST /api/operations": Row(OPERATOR, 403, MOVING),
+    "GET /api/operations": Row(VIEWER),
+    "GET /api/operations/{operation_id}": Row(VIEWER, 404),
+    "POST /api/operations/{operation_id}/cancel": Row(OPERATOR, 404),
     "GET /api/pauses": Row(VIEWER),
     "POST /api/pauses": Row(OPERATOR, 404, TARGET),
     "POST /api/pauses/resume": Row(OPERATOR, 404, TARGET),
@@ -160,9 +165,15 @@ class World:
         await scheduler.calendars.put("foreign-calendar", Calendar(days=["2030-12-25"]))
         await scheduler.queues.pause("foreign-queue", reason="foreign-reason")
         redrive = await scheduler.dead_letters.discard(name="foreign-job")
+        operation = await scheduler.operations.create("cancel", {"queue": "foreign-queue"}, reason="foreign-reason")
         key = await scheduler.api_keys.create("foreign-key", VIEWER, queues=["foreign-queue"])
         ids = {"job_id:path": job.id, "id": job.id, "schedule_id:path": schedule.id, "redrive_id": redrive.id}
-        self.places = ids | {"key_id": key.key.id, "name": "foreign-secret", "name:path": "foreign-calendar"}
+        self.places = ids | {
+            "operation_id": operation.id,
+            "key_id": key.key.id,
+            "name": "foreign-secret",
+            "name:path": "foreign-calendar",
+        }
         self.places |= {"scope": "queue", "target:path": "foreign-queue"}
         await ServiceBackend(scheduler).service_secret(SECRET)  # made when a list is first asked for
         for role in ROLES:

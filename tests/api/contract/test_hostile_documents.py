@@ -26,12 +26,24 @@ from mainspring import Calendar, Cron, Every, JobContext, Scheduler
 from mainspring.api.app import make_app
 from mainspring.api.settings import service_settings
 from mainspring.api.wire.jobs import JobOut
+from mainspring.model.operations.operations import OperationFilter
 
 Make = Callable[..., Scheduler]
 TURNS = range(len(VALUES) if FULL else 1)
 # A request of this one would wait for events.
 STREAMS = ("/api/events",)
-STORED = ("jobs", "schedules", "ledger", "calendars", "controls", "gates", "workers", "redrives", "access")
+STORED = (
+    "jobs",
+    "schedules",
+    "ledger",
+    "calendars",
+    "controls",
+    "gates",
+    "workers",
+    "redrives",
+    "operations",
+    "access",
+)
 COLLECTIONS = (*STORED, "secrets", "audit", "stats", "keys", "locks", "alerts", "audit.head", "replies")
 # Where each document of a collection is named, also one that cannot be read.
 LISTED_AT = {
@@ -40,6 +52,7 @@ LISTED_AT = {
     "calendars": ("/api/calendars",),
     "workers": ("/api/workers",),
     "redrives": ("/api/redrives",),
+    "operations": ("/api/operations",),
     "access": ("/api/keys",),
     "secrets": ("/api/secrets",),
     "audit": ("/api/audit",),
@@ -99,6 +112,9 @@ class World:
         await scheduler.limits.set(name="good", concurrency=4, rate="10/minute")
         await scheduler.limits.open_breaker(name="good", reason="a reason")
         redrive = await scheduler.dead_letters.discard(name="none")
+        filter: OperationFilter = {"name": "none", "since": datetime(2026, 1, 1, tzinfo=UTC), "data": {"a": 1}}
+        operation = await scheduler.operations.create("set_priority", filter, priority=3, reason="x", actor="x")
+        named = await scheduler.operations.create("move", ids=["none"], queue="other", reason="x", start_after=0)
         await scheduler.secrets.put("good-secret", "whsec_something", origins=["*"])
         key = await scheduler.api_keys.create("good-key", queues=["good-queue"], prefixes=["good"])
         admin = await scheduler.api_keys.create("admin", "admin")
@@ -109,7 +125,12 @@ class World:
             await self._keep(name)
         jobs = [done.id, dead.id, waiting.id]
         self.places = {"id": [*jobs, schedule.id], "job_id": jobs, "schedule_id": [schedule.id, "paused-schedule"]}
-        self.places |= {"redrive_id": [redrive.id], "key_id": [key.key.id], "name": ["good-calendar"]}
+        self.places |= {
+            "operation_id": [operation.id, named.id],
+            "redrive_id": [redrive.id],
+            "key_id": [key.key.id],
+            "name": ["good-calendar"],
+        }
 
     async def _keep(self, name: str) -> None:
         if not self.good.get(name):

@@ -96,6 +96,12 @@ async def a_discarding(scheduler: Scheduler, api: Api) -> Case:
     return Case("/api/dead-letters/discard", {"ids": ids[:1]}, {"ids": ids[1:]})
 
 
+async def an_operation(scheduler: Scheduler, api: Api) -> Case:
+    await scheduler.schedule("x", delay=3600)
+    body = {"verb": "cancel", "filter": {"name": "x"}, "reason": "a"}
+    return Case("/api/operations", body, body | {"reason": "b"})
+
+
 async def a_pause(scheduler: Scheduler, api: Api) -> Case:
     return Case("/api/pauses", {"queue": "mail"}, {"queue": "post"})
 
@@ -115,6 +121,7 @@ CREATES: dict[str, list[Prepare]] = {
     "/api/schedules/{schedule_id}/trigger": [a_run_by_hand],
     "/api/dead-letters/retry": [a_redrive],
     "/api/dead-letters/discard": [a_discarding],
+    "/api/operations": [an_operation],
     "/api/pauses": [a_pause],
     "/api/keys": [a_key],
 }

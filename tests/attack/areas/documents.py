@@ -155,6 +155,7 @@ async def other_collections(stage: Stage, row: Row) -> None:
         "jobs.schedules": "/api/schedules",
         "jobs.calendars": "/api/calendars",
         "jobs.redrives": "/api/redrives",
+        "jobs.operations": "/api/operations",
         "jobs.controls": "/api/pauses",
         "jobs.workers": "/api/workers",
         "jobs.secrets": "/api/secrets",

@@ -112,7 +112,12 @@ async def texts(stage: Stage, row: Row) -> None:
     foreign = await settle(stage)
     theirs = foreign.in_paths()
     none = theirs | {"id": MISSING["job"], "job_id": MISSING["job"], "schedule_id": MISSING["schedule"]}
-    none |= {"redrive_id": MISSING["redrive"], "key_id": MISSING["key"], "name": "nothing-thing"}
+    none |= {
+        "redrive_id": MISSING["redrive"],
+        "operation_id": MISSING["operation"],
+        "key_id": MISSING["key"],
+        "name": "nothing-thing",
+    }
     none |= {"target": "nothing-queue"}
     found = [one for one in await all_routes(stage, {"reason": "x"}) if set(one.names) & (none.keys() - {"scope"})]
     for route in stage.some(found, 6):

@@ -26,6 +26,7 @@ NAMESPACES = {
     "dead_letters": "cancel_redrive discard find get_redrive groups handler redrives retry",
     "limits": "all breakers close_breaker open_breaker pause pauses remove resume set",
     "monitor": "failures follow foreign_documents health statistics",
+    "operations": "all cancel create get preview",
     "privacy": "hidden_texts keys_in_use reencrypt set_keys shown",
     "queues": "all limit pause resume",
     "schedules": (
@@ -94,6 +95,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "InvalidCron",
         "InvalidJob",
         "InvalidKey",
+        "InvalidOperation",
         "InvalidSchedule",
         "Job",
         "JobContext",
@@ -110,6 +112,10 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "MalformedDocument",
         "NewApiKey",
         "Notice",
+        "Operation",
+        "OperationNotFound",
+        "OperationPreview",
+        "OperationProgress",
         "Pause",
         "Paused",
         "Progress",
@@ -140,7 +146,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "WaitingFor",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
-    assert mainspring.sync.__all__ == ["Job", "JobContext", "Redrive", "Schedule", "Scheduler"]
+    assert mainspring.sync.__all__ == ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]
 
 
 def test_the_scheduler_has_these_names_and_no_others() -> None:
@@ -204,6 +210,17 @@ def test_a_redrive_has_what_was_promised_in_both_faces() -> None:
         assert promised.split() == [name for name in kind.__dataclass_fields__ if not name.startswith("_")]
         assert _methods(kind) == {"refresh", "wait", "cancel"}
         assert _properties(kind) == {"finished", "progress"}
+
+
+def test_an_operation_has_what_was_promised_in_both_faces() -> None:
+    promised = (
+        "id verb state reason count capped cutoff created_at starts_at filter ids named priority queue created_by scope "
+        "started_at finished_at updated_at progress error sample"
+    )
+    for kind in (mainspring.Operation, mainspring.sync.Operation):
+        assert promised.split() == [name for name in kind.__dataclass_fields__ if not name.startswith("_")]
+        assert _methods(kind) == {"refresh", "wait", "cancel"}
+        assert _properties(kind) == {"finished"}
 
 
 def test_a_group_of_dead_letters_has_what_was_promised() -> None:
@@ -295,6 +312,8 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.JobNotFound, (errors.MainspringError, LookupError)),
         (errors.JobStateError, (errors.MainspringError,)),
         (errors.RedriveNotFound, (errors.MainspringError, LookupError)),
+        (errors.InvalidOperation, (errors.ConfigurationError,)),
+        (errors.OperationNotFound, (errors.MainspringError, LookupError)),
         (errors.QueueFull, (errors.MainspringError,)),
         (errors.BulkError, (errors.MainspringError,)),
         (errors.ArchiveError, (errors.MainspringError,)),

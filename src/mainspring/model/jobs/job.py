@@ -32,6 +32,10 @@ JobState = Literal["pending", "running", "completed", "failed", "cancelled", "ex
 STATES = (PENDING, RUNNING, COMPLETED, FAILED, CANCELLED, EXPIRED, BLOCKED)
 FinishedState = Literal["completed", "failed", "cancelled", "expired"]
 FINISHED = (COMPLETED, FAILED, CANCELLED, EXPIRED)
+RETRIABLE = (FAILED, CANCELLED, COMPLETED)
+"""The states of jobs that can be run again by hand."""
+NOT_STARTED = (PENDING, BLOCKED)
+"""The states of jobs that can be changed by hand."""
 
 FIRST_PRIORITY, LAST_PRIORITY, DEFAULT_PRIORITY = 1, 10, 5
 DEFAULT_QUEUE = "default"

@@ -43,7 +43,11 @@ class Search:
     """Paths in the data, each with the values that match."""
     scope: Scope = EVERYTHING
     without: tuple[str, ...] = ()
-    """Names of jobs that are left out: a value that is searched for is redacted in them."""
+    """Names of jobs that are not found: of these, a value that is asked for is not shown."""
+    cutoff: datetime | None = None
+    """Jobs that were made later are not found, nor those that ended later where the state is one of ended jobs."""
+    not_by: str | None = None
+    """A request or an operation: the jobs that it has changed are not found."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.access.idempotency import REQUESTS_KEPT
 from mainspring.model.access.namespaces import dedupe_key_shown
 from mainspring.model.jobs.job import (
-    BLOCKED,
     CANCELLED,
     COMPLETED,
     FAILED,
     FINISHED,
+    NOT_STARTED,
     PENDING,
+    RETRIABLE,
     RUNNING,
 )
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
@@ -46,8 +47,6 @@ _ANEW = {
     "waiting_for": {"$cond": [_ON_DATA, "$$REMOVE", "$waiting_for"]},
     "line": "$$REMOVE",
 }
-_WAITING = (PENDING, BLOCKED)
-_AGAIN = (FAILED, CANCELLED, COMPLETED)
 # The fields of the last round's outcome, or of that round only.
 _ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst")
 _FRESH = dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE")
@@ -146,37 +145,20 @@ class Jobs:
         Returns the document and whether this call has ended the job. An ended job stays as it is. It is one statement:
         between two, a job could move from the state that the second matches to the one that the first has missed.
         """
-        now = self._connection.clock.expression()
-        reason = cut(reason, MAX_MESSAGE)
-        ended: dict[str, Any] = {
-            **BUMP,
-            "state": CANCELLED,
-            "finished_at": now,
-            "ready": "$$REMOVE",
-            "waiting_for": "$$REMOVE",
-            "line": "$$REMOVE",
-        }
-        if reason:
-            ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
-        runs = {"$eq": ["$state", RUNNING]}
-        request = {"$ifNull": ["$cancel", {"at": now, "reason": {"$literal": reason}}]}
-        fields = {key: {"$cond": [runs, f"${key}", value]} for key, value in ended.items()}
         before = await self._move(
-            {"_id": job_id, "state": {"$in": [*_WAITING, RUNNING]}},
-            [{"$set": {**fields, "cancel": {"$cond": [runs, request, "$cancel"]}}}],
+            {"_id": job_id, "state": {"$in": [*NOT_STARTED, RUNNING]}},
+            cancel_stages(self._connection.clock.expression(), reason),
         )
         return await self.get(job_id), before is not None and before["state"] != RUNNING
 
     async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
         """Change fields of a waiting job; the limit for its start follows its times."""
-        changed = await self._update(job_id, _WAITING, edit_stages(fields))
+        changed = await self._update(job_id, NOT_STARTED, edit_stages(fields))
         return await self._changed(job_id, changed, "update()", "pending")
 
     async def run_now(self, job_id: DocumentId) -> Document:
         """Make a pending job due at once."""
-        now = self._connection.clock.expression()
-        due = {**BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}
-        changed = await self._change(job_id, (PENDING,), due)
+        changed = await self._update(job_id, (PENDING,), run_now_stages(self._connection.clock.expression()))
         return await self._changed(job_id, changed, "run_now()", "pending")
 
     async def retry(self, job_id: DocumentId, request: str | None = None) -> Document:
@@ -185,16 +167,15 @@ class Jobs:
         document = await self.get(job_id)
         if request in document.get("requests", ()):
             return document
-        key = document.get("dedupe_key") if document.get("state") in _AGAIN else None
+        key = document.get("dedupe_key") if document.get("state") in RETRIABLE else None
         if key is not None:
             await self._retake_key(key, job_id)
         stages = again_stages(self._connection.clock.expression())
         new = {}
         if request is not None:
-            requests = {"$concatArrays": [{"$ifNull": ["$requests", []]}, [{"$literal": request}]]}
-            stages.append({"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}})
+            stages.append(remember_stage(request))
             new = {"requests": {"$ne": request}}
-        changed = await self._update(job_id, _AGAIN, stages, **new)
+        changed = await self._update(job_id, RETRIABLE, stages, **new)
         if key is not None:
             await self._keys.returned(key, job_id)
         if not changed and request in (document := await self.get(job_id)).get("requests", ()):
@@ -217,13 +198,10 @@ class Jobs:
             shown = dedupe_key_shown(key)
             raise InvalidJob(f"Job {job_id} cannot run again: job {holder} holds its dedupe key {shown!r} now.")
 
-    async def _change(self, job_id: DocumentId, states: Sequence[str], fields: dict[str, Any]) -> bool:
-        return await self._update(job_id, states, [{"$set": fields}])
-
     async def _update(
         self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]], **more: Any
     ) -> bool:
-        edited = {"$set": {"edited_at": self._connection.clock.expression()}}
+        edited = edited_stage(self._connection.clock.expression())
         return await self._move({"_id": job_id, "state": {"$in": list(states)}, **more}, [*stages, edited]) is not None
 
     async def _move(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> Document | None:
@@ -240,6 +218,41 @@ class Jobs:
         if not changed:
             raise JobStateError(str(job_id), document["state"], verb, allowed)
         return document
+
+
+def cancel_stages(now: Any, reason: str) -> list[dict[str, Any]]:
+    """The update that cancels a waiting job, or asks the holder of a running one to stop."""
+    reason = cut(reason, MAX_MESSAGE)
+    ended: dict[str, Any] = {
+        **BUMP,
+        "state": CANCELLED,
+        "finished_at": now,
+        "ready": "$$REMOVE",
+        "waiting_for": "$$REMOVE",
+        "line": "$$REMOVE",
+    }
+    if reason:
+        ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
+    runs = {"$eq": ["$state", RUNNING]}
+    request = {"$ifNull": ["$cancel", {"at": now, "reason": {"$literal": reason}}]}
+    fields = {key: {"$cond": [runs, f"${key}", value]} for key, value in ended.items()}
+    return [{"$set": {**fields, "cancel": {"$cond": [runs, request, "$cancel"]}}}]
+
+
+def run_now_stages(now: Any) -> list[dict[str, Any]]:
+    """The update that makes a pending job due at once."""
+    return [{"$set": {**BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}}]
+
+
+def edited_stage(now: Any) -> dict[str, Any]:
+    """The part of an update by which a job tells when it was last changed by hand."""
+    return {"$set": {"edited_at": now}}
+
+
+def remember_stage(request: str) -> dict[str, Any]:
+    """The part of an update by which a job remembers the request, or the operation, that has changed it."""
+    requests = {"$concatArrays": [{"$ifNull": ["$requests", []]}, [{"$literal": request}]]}
+    return {"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}}
 
 
 def again_stages(now: Any) -> list[dict[str, Any]]:

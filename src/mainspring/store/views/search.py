@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 import bson
-from bson import ObjectId
+from bson import Int64, ObjectId
 
 from mainspring.clock import EPOCH
 from mainspring.errors import ConfigurationError
@@ -39,7 +39,7 @@ _LAST_ID = EPOCH + timedelta(seconds=(1 << 32) - 1)
 """The last moment that an ObjectId can have."""
 # The reasons of waiting jobs that are on no wait list.
 _HOLDERS = (NO_HANDLER, NO_KEY, OVERLAP, TOO_NEW)
-_IN_CURSORS = (str, int, datetime, ObjectId, type(None))
+_IN_CURSORS = (str, int, Int64, float, datetime, ObjectId, type(None))
 
 Place = tuple[Any, ...]
 """The key at which a walk goes on; empty at its beginning."""
@@ -100,13 +100,15 @@ class Searching:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def page(self, search: Search, limit: int, after: str | None) -> Found:
-        """The next jobs that match, at most `limit`, and the next cursor."""
+    async def page(
+        self, search: Search, limit: int, after: str | None, fields: Mapping[str, int] | None = None
+    ) -> Found:
+        """The next jobs that match, at most `limit`, and where to go on; with `fields`, only those of each."""
         walks = walks_of(search)
         number, place = (0, ()) if after is None else _read_cursor(after, search, walks)
         found: list[Document] = []
         while number < len(walks):
-            documents, rest = await self._read(walks[number], place, limit - len(found))
+            documents, rest = await self._read(walks[number], place, limit - len(found), fields)
             found += documents
             if rest is None:
                 number, place = number + 1, ()
@@ -114,11 +116,15 @@ class Searching:
                 return Found(found, _cursor(search, number, rest or ()))
         return Found(found, None)
 
-    async def _read(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
+    async def _read(
+        self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None = None
+    ) -> tuple[list[Document], Place | None]:
         """Some jobs of a walk from a place on; and the place behind them, or None when it is at its end."""
+        fields = None if fields is None else {**fields, **dict.fromkeys(walk.keys, 1)}
         if walk.index == LEASE:
-            return await self._read_running(walk, place, limit)
-        return await (self._read_tied(walk, place, limit) if walk.ties else self.read_exact(walk, place, limit))
+            return await self._read_running(walk, place, limit, fields)
+        read = self._read_tied if walk.ties else self.read_exact
+        return await read(walk, place, limit, fields)
 
     # -- walks whose index ends with the id ----------------------------------------------------------------------------
 
@@ -157,28 +163,29 @@ class Searching:
 
     # -- walks whose index does not ------------------------------------------------------------------------------------
 
-    async def _read_tied(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
-        """The same as `_read`, for a walk whose place is a key and the id of the last job seen with it; the id is None
-        where no job with the key was seen."""
-        found = await self._tie(walk, place, limit) if place else []
+    async def _read_tied(
+        self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None
+    ) -> tuple[list[Document], Place | None]:
+        """A place is a key, and the id of the last job seen of those that have it; None where none of them was."""
+        found = await self._tie(walk, place, limit, fields) if place else []
         if len(found) == limit:
             return found, (place[0], found[-1]["_id"])
         key, left = walk.keys[0], limit - len(found)
         end = await self._tied_end(walk, place) if walk.wanted else None
         bounds = both(_below(walk, place), {} if end is None else {key: {"$gt": end}})
-        documents = await self._find(both(walk.matching, bounds), walk, left, {})
+        documents = await self._find(both(walk.matching, bounds), walk, left, {}, fields)
         if len(documents) < left:
             return found + documents, None if end is None else (end, None)
         last = documents[-1].get(key)
         # Jobs with equal keys are read again in the order of their ids, so that a page may end among them.
         whole = [one for one in documents if one.get(key) != last]
-        tie = await self._tie(walk, (last, None), left - len(whole))
+        tie = await self._tie(walk, (last, None), left - len(whole), fields)
         return found + whole + tie, (last, tie[-1]["_id"] if tie else None)
 
-    async def _tie(self, walk: Walk, place: Place, limit: int) -> list[Document]:
-        """Jobs with the same key, from an id on."""
+    async def _tie(self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None) -> list[Document]:
+        """Jobs that have all the same key, from an id on."""
         wanted = both(walk.matching, {walk.keys[0]: {"$eq": place[0]}})
-        return await self._by_id(walk, wanted, place[1], limit)
+        return await self._by_id(walk, wanted, place[1], limit, fields)
 
     async def _tied_end(self, walk: Walk, place: Place) -> Any:
         """The first key that this page does not read; None where the walk ends before."""
@@ -193,30 +200,31 @@ class Searching:
         )
         return found[0].get(key) if found else None
 
-    async def _read_running(self, walk: Walk, place: Place, limit: int) -> tuple[list[Document], Place | None]:
-        """The same as `_read`, for running jobs, sorted by id: they move in their index with every renewal, and there
-        are not many."""
-        documents = await self._by_id(walk, walk.matching, place[0] if place else None, limit)
+    async def _read_running(
+        self, walk: Walk, place: Place, limit: int, fields: Mapping[str, int] | None
+    ) -> tuple[list[Document], Place | None]:
+        """Running jobs move in their index with every renewal, so that they are sorted by id: there are not many."""
+        documents = await self._by_id(walk, walk.matching, place[0] if place else None, limit, fields)
         return documents, (documents[-1]["_id"],) if len(documents) == limit else None
 
-    async def _by_id(self, walk: Walk, wanted: Document, below: Any, limit: int) -> list[Document]:
-        """The jobs below an id, the latest first; the comparison does not stop where ids of another type begin."""
+    async def _by_id(
+        self, walk: Walk, wanted: Document, below: Any, limit: int, fields: Mapping[str, int] | None
+    ) -> list[Document]:
+        """The latest ids first, from one on; the comparison does not stop where ids of another type begin."""
         if below is not None:
             wanted = both(wanted, {"$expr": {"$lt": ["$_id", {"$literal": below}]}})
-        return await self._connection.jobs.find_all(wanted, sort=[("_id", -1)], hint=walk.index, limit=limit)
+        return await self._connection.jobs.find_all(wanted, fields, sort=[("_id", -1)], hint=walk.index, limit=limit)
 
 
 def walks_of(search: Search) -> list[Walk]:
     """The parts of indexes that together have all jobs that may match, in the order in which they are read."""
-    wanted, state = _wanted(search), {} if search.state is None else {"state": {"$eq": search.state}}
+    wanted, state = wanted_of(search), {} if search.state is None else {"state": {"$eq": search.state}}
     if search.schedule_id is not None:
         fixed = {"schedule_id": search.schedule_id}
         return [Walk(SCHEDULE, fixed, ("scheduled_for",), ties=True, wanted=wanted | state)]
     if search.state in FINISHED:
-        within = {} if search.since is None else {"finished_at": {"$gte": search.since - _SKEW}}
-        return [
-            Walk(FINISHED_INDEX, {"state": search.state}, ("finished_at",), ties=True, within=within, wanted=wanted)
-        ]
+        fixed = {"state": search.state}
+        return [Walk(FINISHED_INDEX, fixed, ("finished_at",), ties=True, within=_ended_within(search), wanted=wanted)]
     if search.state == RUNNING:
         return [Walk(LEASE, {"state": RUNNING}, ("_id",), wanted=wanted)]
     if search.state == PENDING:
@@ -244,15 +252,28 @@ def _pending(search: Search, wanted: Document) -> list[Walk]:
     return [Walk(CLAIM, {"ready": True, "queue": search.queue}, order, 1, wanted=rest), *waiting]
 
 
-def _wanted(search: Search) -> Document:
-    """The conditions that only the jobs themselves can answer; every value is compared literally."""
+def _ended_within(search: Search) -> Document:
+    """When a job that matches may have ended, of a search for ended ones: what the index can tell of it."""
+    bounds: Document = {} if search.since is None else {"$gte": search.since - _SKEW}
+    bounds |= {} if search.cutoff is None else {"$lte": search.cutoff}
+    return {"finished_at": bounds} if bounds else {}
+
+
+def wanted_of(search: Search) -> Document:
+    """The conditions that only the jobs themselves can answer; every value is compared as it is."""
     fields = {"name": search.name, "queue": search.queue, "tags": search.tag, "parent_id": search.parent_id}
     wanted: Document = {key: {"$eq": value} for key, value in fields.items() if value is not None}
     for path, values in search.data:
         wanted[f"data.{path}"] = {"$in": list(values)}
     made = {key: at for key, at in (("$gte", search.since), ("$lt", search.until)) if at is not None}
+    if search.cutoff is not None:
+        made["$lte"] = search.cutoff
+        if search.state in FINISHED:
+            wanted["finished_at"] = {"$lte": search.cutoff}
     if made:
         wanted["created_at"] = made
+    if search.not_by is not None:
+        wanted["requests"] = {"$ne": search.not_by}
     if search.without:
         wanted = both(wanted, {"name": {"$nin": list(search.without)}})
     return both(wanted, reached(search.scope))

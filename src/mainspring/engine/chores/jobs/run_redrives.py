@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
 from mainspring.clock import monotonic
-from mainspring.engine.chores.chore import Chore
+from mainspring.engine.chores.jobs.carry_out_orders import LONGEST_PASS, CarryOutOrders
 from mainspring.engine.services.redriving import take_step
 from mainspring.store.connection import Document
 from mainspring.store.dead_letters.redrives import is_running, retries
 
-# The longest time that a pass spends on one redrive, in seconds; the other chores wait for it.
-_LONGEST_PASS = 0.3
-_FORGET_EVERY = 3600.0
-_BATCH = 500
 
-
-class RunRedrives(Chore):
+class RunRedrives(CarryOutOrders):
     name = "run_redrives"
-    exclusive = True
 
-    _forgot_at = float("-inf")
+    async def _under_way(self) -> Sequence[Document]:
+        return await self._context.store.redrives.under_way()
 
-    @property
-    def every(self) -> float:
-        return 10.0
-
-    async def run_once(self) -> bool:
-        redrives = await self._context.store.redrives.under_way()
-        errors = []
-        for redrive in redrives:
-            try:
-                await self._carry(redrive)
-            except Exception as error:  # a redrive that fails must not delay the others
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        if not redrives and monotonic() >= self._forgot_at + _FORGET_EVERY:
-            await self._forget()
-        return bool(redrives)
-
-    async def _carry(self, redrive: Document) -> None:
-        until = monotonic() + _LONGEST_PASS
-        while is_running(redrive) and monotonic() < until:
-            redrive = await take_step(self._context.store, self._context.archive, redrive)
-        if retries(redrive):
+    async def _carry(self, order: Document) -> bool:
+        until = monotonic() + LONGEST_PASS
+        while is_running(order) and monotonic() < until:
+            order = await take_step(self._context.store, self._context.archive, order)
+        if retries(order):
             self._context.poll_all()
+        return is_running(order)
 
-    async def _forget(self) -> None:
-        store, keep = self._context.store, self._context.settings.keep_ledger
-        if keep is None or await store.redrives.prune(store.clock.now() - timedelta(seconds=keep), _BATCH) < _BATCH:
-            self._forgot_at = monotonic()
+    async def _prune(self, before: datetime, limit: int) -> int:
+        return await self._context.store.redrives.prune(before, limit)

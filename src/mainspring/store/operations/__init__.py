@@ -1,0 +1,1 @@
+"""Operations over many jobs: previewing, storing and carrying them out."""
