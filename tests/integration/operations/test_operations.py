@@ -182,7 +182,7 @@ async def test_jobs_that_are_made_after_it_was_created_are_never_touched(
 async def test_a_job_that_fails_after_it_was_created_is_not_among_the_failed_ones_that_it_means(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
-    made = {"schedule_id": "s", "scheduled_for": NOW}
+    made: dict[str, Any] = {"schedule_id": "s", "scheduled_for": NOW}
     filters: list[OperationFilter] = [{"state": "failed"}, {"schedule_id": "s"}]
     for filter in filters:
         await fill(timed, db, job("failed", **made))
