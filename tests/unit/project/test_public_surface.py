@@ -214,8 +214,8 @@ def test_a_redrive_has_what_was_promised_in_both_faces() -> None:
 
 def test_an_operation_has_what_was_promised_in_both_faces() -> None:
     promised = (
-        "id verb state reason count capped cutoff created_at starts_at filter ids named priority queue created_by scope "
-        "started_at finished_at updated_at progress error sample"
+        "id verb state reason count capped cutoff created_at starts_at filter ids named priority queue created_by "
+        "scope started_at finished_at updated_at progress error sample"
     )
     for kind in (mainspring.Operation, mainspring.sync.Operation):
         assert promised.split() == [name for name in kind.__dataclass_fields__ if not name.startswith("_")]

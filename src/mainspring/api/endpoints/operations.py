@@ -38,6 +38,10 @@ _READS = 5
 """How often operations are read for a page, of which a key with a scope may see few."""
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
+Cursor = Annotated[
+    str | None,
+    Query(max_length=4000, pattern=r"^[A-Za-z0-9_=-]+$", description="The `next` of the previous page."),
+]
 OperationId = Annotated[str, Path(min_length=1, max_length=200, examples=["66f1c2b3a4d5e6f708192a3b"])]
 
 
@@ -68,7 +72,7 @@ async def create_operation(body: OperationIn, caller: Operator, once: Once) -> R
 async def list_operations(
     caller: Viewer,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")] = None,
+    cursor: Cursor = None,
 ) -> OperationPage:
     """The latest operations, the newest first."""
     shown: list[Operation] = []
