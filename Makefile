@@ -45,7 +45,7 @@ fix: $(READY) ## format and repair what can be repaired by itself
 docs: $(READY) ## write what is generated: the list of modules, the diagram of packages, the HTTP reference, sync.pyi
 	@PYTHONPATH=tests $(BIN)/python -m harness.sync_stub
 	@$(BIN)/python -m supply.modules
-	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md
+	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md dashboard/openapi.json
 
 bench: $(READY) ## measure against the raw MongoDB floor (about ten minutes; BENCH="--quick" for less)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)

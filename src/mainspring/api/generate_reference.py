@@ -1,8 +1,9 @@
-"""Writes the reference of the HTTP API, docs/reference/api.md, from the OpenAPI document: `python -m
-mainspring.api.generate_reference FILE`. A test compares the page with the code."""
+"""Writes the reference of the HTTP API, docs/reference/api.md, and the OpenAPI document itself, for the dashboard's
+types: `python -m mainspring.api.generate_reference PAGE DOCUMENT`. A test compares both with the code."""
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections import defaultdict
@@ -108,10 +109,26 @@ def _cell(text: str) -> str:
     return _sentence(text).replace("|", "\\|")
 
 
+def document() -> Spec:
+    """The OpenAPI document as the code has it now."""
+    return specification(make_app(Scheduler("embedded:.mainspring"), service_settings()))
+
+
+def document_text() -> str:
+    """The OpenAPI document as a file, from which the dashboard's types are made. It leaves out the answers to refused
+    requests, which are all of the one type `Problem`."""
+    spec = copy.deepcopy(document())
+    for methods in spec["paths"].values():
+        for operation in methods.values():
+            operation["responses"] = {code: one for code, one in operation["responses"].items() if code[0] == "2"}
+    return json.dumps(spec, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
 def page() -> str:
     """The reference as the code has it now."""
-    return render(specification(make_app(Scheduler("embedded:.mainspring"), service_settings())))
+    return render(document())
 
 
 if __name__ == "__main__":
     Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    Path(sys.argv[2]).write_text(document_text(), encoding="utf-8")

@@ -1,0 +1,31 @@
+// Numbers and names as text.
+
+const whole = new Intl.NumberFormat("en-GB");
+
+/** A count with separators; a count that was capped has a plus. */
+export function count(value: number | null | undefined, capped = false): string {
+  return value === null || value === undefined ? "–" : `${whole.format(value)}${capped ? "+" : ""}`;
+}
+
+/** "1 job", "12 jobs". */
+export function plural(value: number, one: string, many = `${one}s`, capped = false): string {
+  return `${count(value, capped)} ${value === 1 && !capped ? one : many}`;
+}
+
+/** Bytes as text. */
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let size = value;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
+  return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
+}
+
+/** The last part of an id, enough to recognise it. */
+export function shortId(id: string): string {
+  return id.length > 10 ? `…${id.slice(-6)}` : id;
+}

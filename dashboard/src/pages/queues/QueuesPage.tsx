@@ -1,0 +1,5 @@
+import { PageHead } from "../../app/PageHead";
+
+export default function QueuesPage() {
+  return <PageHead title="Queues and limits" />;
+}

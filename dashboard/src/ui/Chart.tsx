@@ -1,0 +1,185 @@
+// Time series by uPlot: one x-axis for all charts of a page, a shared cursor, and a range chosen by dragging.
+import { useEffect, useMemo, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import "./Chart.css";
+
+export type Line = {
+  label: string;
+  /** A colour token such as "--failed". */
+  colour: string;
+  values: (number | null)[];
+  /** Drawn as bars that stand on each other. */
+  bars?: boolean;
+  dashed?: boolean;
+};
+
+type Props = {
+  title: string;
+  /** Instants in seconds. */
+  at: number[];
+  lines: Line[];
+  format: (value: number) => string;
+  height?: number;
+  /** Charts with the same name share their cursor. */
+  sync?: string;
+  /** Vertical marks, such as the first heartbeat of a new version. */
+  marks?: { at: number; label: string }[];
+  onRange?: (start: number, end: number) => void;
+};
+
+export function Chart({ title, at, lines, format, height = 150, sync, marks = [], onRange }: Props) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef({ onRange, format, marks });
+  latest.current = { onRange, format, marks };
+  const shape = lines.map((line) => `${line.label}|${line.colour}|${line.bars}|${line.dashed}`).join(";");
+  const data = useMemo(() => stacked(at, lines), [at, lines]);
+
+  // The chart is made again when its lines or the theme change; new values only move it.
+  useEffect(() => {
+    const element = place.current;
+    if (!element || typeof window.matchMedia !== "function") return;
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(options(element, lines, height, sync, latest), data, element);
+    };
+    make();
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+    resized.observe(element);
+    const themed = new MutationObserver(make);
+    themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    return () => {
+      resized.disconnect();
+      themed.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape, height, sync]);
+
+  useEffect(() => {
+    plot.current?.setData(data);
+  }, [data]);
+
+  return (
+    <figure className="chart">
+      <figcaption>
+        <h3>{title}</h3>
+        <span className="chart-legend">
+          {lines.map((line) => (
+            <span key={line.label}>
+              <i style={{ background: `var(${line.colour})` }} aria-hidden="true" /> {line.label}{" "}
+              <b>{summary(line, format)}</b>
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <div
+        ref={place}
+        className="chart-plot"
+        role="img"
+        aria-label={`${title}: ${lines.map((line) => `${line.label} ${summary(line, format)}`).join(", ")}`}
+      />
+    </figure>
+  );
+}
+
+function summary(line: Line, format: (value: number) => string): string {
+  const last = line.values.findLast((value) => value !== null && value !== undefined);
+  return last === undefined || last === null ? "–" : format(last);
+}
+
+function css(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888";
+}
+
+/** The values with bars added up from the last line to the first: the highest bar is drawn first, the others over it. */
+function stacked(at: number[], lines: Line[]): uPlot.AlignedData {
+  const sums = at.map(() => 0);
+  const columns = lines.toReversed().map((line) => {
+    if (!line.bars) return line.values;
+    return at.map((_, index) => {
+      sums[index] = (sums[index] ?? 0) + (line.values[index] ?? 0);
+      return sums[index] ?? 0;
+    });
+  });
+  return [at, ...columns.toReversed()] as uPlot.AlignedData;
+}
+
+type Latest = {
+  current: {
+    onRange?: (start: number, end: number) => void;
+    format: (value: number) => string;
+    marks: { at: number; label: string }[];
+  };
+};
+
+function options(
+  element: HTMLElement,
+  lines: Line[],
+  height: number,
+  sync: string | undefined,
+  latest: Latest,
+): uPlot.Options {
+  const axis = {
+    stroke: css("--muted"),
+    grid: { stroke: css("--line"), width: 1 },
+    ticks: { stroke: css("--line"), width: 1 },
+    font: "11px sans-serif",
+  };
+  const bars = uPlot.paths.bars?.({ size: [0.9, 40], gap: 1 });
+  const series = lines.map((line) => ({
+    label: line.label,
+    stroke: css(line.colour),
+    fill: line.bars ? css(line.colour) : undefined,
+    width: line.bars ? 0 : 1.5,
+    dash: line.dashed ? [4, 3] : undefined,
+    paths: line.bars ? bars : undefined,
+    points: { show: false },
+  }));
+  return {
+    width: element.clientWidth || 300,
+    height,
+    legend: { show: false },
+    cursor: {
+      drag: { x: true, y: false, setScale: false },
+      sync: sync ? { key: sync, setSeries: false } : undefined,
+      points: { show: false },
+    },
+    scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+    axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) }],
+    series: [{}, ...series],
+    hooks: {
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < 4) return;
+          const start = plot.posToVal(left, "x");
+          const end = plot.posToVal(left + width, "x");
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          latest.current.onRange?.(start, end);
+        },
+      ],
+      drawAxes: [(plot) => drawMarks(plot, latest.current.marks)],
+    },
+  };
+}
+
+function drawMarks(plot: uPlot, marks: { at: number; label: string }[]): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = css("--line-strong");
+  ctx.fillStyle = css("--muted");
+  ctx.font = `${11 * devicePixelRatio}px sans-serif`;
+  ctx.setLineDash([3, 3]);
+  for (const mark of marks) {
+    const x = plot.valToPos(mark.at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(mark.label.slice(0, 24), x + 4, bbox.top + 12 * devicePixelRatio);
+  }
+  ctx.restore();
+}
