@@ -21,26 +21,46 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
 
-up: $(READY) ## run the product on the embedded MongoDB and watch it work
+# What the dashboard is built from; a change of it builds it again.
+DASHBOARD := src/mainspring/api/static/dashboard/index.html
+PAGES := $(shell find dashboard -path dashboard/node_modules -prune -o -type f -not -name schema.d.ts -print 2>/dev/null)
+PACKAGES := dashboard/node_modules/.package-lock.json
+
+$(PACKAGES): $(READY) dashboard/package-lock.json
+	@echo "Installing the dashboard's packages …"
+	@$(BIN)/python hatch_build.py ci --no-audit --no-fund --prefer-offline
+	@touch $@
+
+$(DASHBOARD): $(PACKAGES) $(PAGES)
+	@echo "Building the dashboard …"
+	@$(BIN)/python hatch_build.py run build --silent -- --logLevel warn
+	@touch $@
+
+dashboard: $(DASHBOARD) ## build the dashboard into the package
+
+up: $(READY) $(DASHBOARD) ## run the product on the embedded MongoDB and watch it work
 	@$(BIN)/mainspring up
 
 # Hundreds of processes are started; none of them needs to compile what another has compiled.
-test: $(READY) check ## check the code and run all tests (about fifteen minutes on two cores)
+test: $(READY) $(DASHBOARD) check ## check the code and run all tests (about fifteen minutes on two cores)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
 retest: $(READY) ## run the tests that failed last once more, one after another
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --last-failed --last-failed-no-failures=none
 
-check: $(READY) ## format, lint, types, import contracts, dependencies
+check: $(READY) $(PACKAGES) ## format, lint, types, import contracts, dependencies, and the same for the dashboard
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry src
+	@$(BIN)/python hatch_build.py run check --silent
+	@$(BIN)/python hatch_build.py run test --silent
 
-fix: $(READY) ## format and repair what can be repaired by itself
+fix: $(READY) $(PACKAGES) ## format and repair what can be repaired by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+	@$(BIN)/python hatch_build.py run fix --silent
 
 docs: $(READY) ## write what is generated: the list of modules, the diagram of packages, the HTTP reference, sync.pyi
 	@PYTHONPATH=tests $(BIN)/python -m harness.sync_stub
@@ -70,6 +90,6 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 	@cat constraints.head constraints.txt > constraints.new && mv constraints.new constraints.txt && rm constraints.head
 
 clean: ## remove what make has made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup up test retest check fix docs bench chaos attack dist sbom lock clean
+.PHONY: help setup dashboard up test retest check fix docs bench chaos attack dist sbom lock clean

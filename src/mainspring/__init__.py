@@ -1,5 +1,9 @@
 """Mainspring: a distributed job scheduler for Python on MongoDB."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
 from mainspring.client.namespaces.operations import Operation
@@ -72,6 +76,22 @@ from mainspring.rules.calendars.calendar import Calendar
 from mainspring.rules.cron import Cron
 from mainspring.store.jobs.transactions import Transaction
 from mainspring.store.schedules.ledger import Backfill
+
+if TYPE_CHECKING:
+    from mainspring.api.mounted import MountedService
+
+
+def asgi(scheduler: Scheduler) -> MountedService:
+    """The HTTP API and the dashboard of a scheduler as an ASGI application, to mount into another one:
+    `app.mount("/jobs", mainspring.asgi(scheduler))`. Its settings come from the environment, as those of `mainspring
+    serve` do. Every request needs an API key, or a session that was opened with one."""
+    try:
+        from mainspring.api.mounted import MountedService
+        from mainspring.api.settings import service_settings
+    except ImportError as error:
+        raise ConfigurationError(f"The service needs its extra: pip install 'mainspring[api]' ({error}).") from None
+    return MountedService(scheduler, service_settings())
+
 
 __all__ = [
     "AnyOf",
@@ -165,4 +185,5 @@ __all__ = [
     "UnsupportedServer",
     "WaitTimeout",
     "WaitingFor",
+    "asgi",
 ]

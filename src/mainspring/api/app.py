@@ -13,11 +13,13 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api import problems
+from mainspring.api.dashboard import add_dashboard
 from mainspring.api.dependencies import Service
 from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
+from mainspring.api.middleware.prefix import Prefix, path_of
 from mainspring.api.middleware.rate_limit import RateLimits, address_of
 from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxies
 from mainspring.api.pages import add_pages, is_open
@@ -42,7 +44,7 @@ class Authentication:
         self._rates = RateLimits(service.settings.requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_open(scope["method"], scope["path"]):
+        if scope["type"] != "http" or is_open(scope["method"], path_of(scope)):
             await self._app(scope, receive, send)
             return
         with ExitStack() as places:
@@ -59,7 +61,7 @@ class Authentication:
             await self._app(scope, receive, send)
 
     def _place(self, principal: Principal, request: Request) -> AbstractContextManager[None]:
-        return self._service.crowd.place(principal.actor, address_of(request), request.url.path in LIVE)
+        return self._service.crowd.place(principal.actor, address_of(request), path_of(request.scope) in LIVE)
 
     async def _recognise(self, request: Request) -> Principal:
         """The caller of a request. Only refused requests are counted by address."""
@@ -110,6 +112,7 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool =
     problems.add_handlers(app)
     app.router.routes.extend(_routes())
     add_pages(app, scheduler)
+    add_dashboard(app)
     # The last one added is the outermost.
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)
     app.add_middleware(Authentication, service=service)
@@ -117,4 +120,5 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool =
     app.add_middleware(Faults)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(TrustedProxies, trusted=read_proxies(settings.trusted_proxies))
+    app.add_middleware(Prefix, prefix=settings.prefix)
     return app

@@ -1,4 +1,4 @@
-"""The pages that need no API key: the documentation, liveness and readiness, and the start page.
+"""The pages that need no API key: the documentation, liveness and readiness, and the files of the dashboard.
 
 Probes and browsers have no key. These pages show nothing of jobs: the documentation is the same for every service of
 this version, and the probes answer whether the service is ok, and with the kind of the reason if it is not.
@@ -10,10 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
+from mainspring.api.dashboard import is_page
+from mainspring.api.middleware.prefix import prefix_of
 from mainspring.api.specification import specification
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic
@@ -21,7 +24,7 @@ from mainspring.errors import MainspringError
 
 STATIC = Path(__file__).parent / "static"
 _LIVE, _READY, _DOCS, _OPENAPI = "/livez", "/readyz", "/docs", "/openapi.json"
-_ELSEWHERE = {"/": _DOCS, "/api": _DOCS, "/health": _READY, "/healthz": _LIVE}
+_ELSEWHERE = {"/api": _DOCS, "/health": _READY, "/healthz": _LIVE}
 """Redirects for paths that clients guess."""
 _OPEN = frozenset({_LIVE, _READY, _DOCS, _OPENAPI, *_ELSEWHERE})
 _FRESH = 1.0
@@ -30,7 +33,7 @@ _FRESH = 1.0
 
 def is_open(method: str, path: str) -> bool:
     """Whether a request is answered without an API key. It can only read, so that its body is never read."""
-    return method in ("GET", "HEAD") and (path in _OPEN or path.startswith("/static/"))
+    return method in ("GET", "HEAD") and (path in _OPEN or path.startswith("/static/") or is_page(path))
 
 
 class Readiness:
@@ -59,7 +62,7 @@ class Readiness:
 def add_pages(app: FastAPI, scheduler: Scheduler) -> None:
     """Add the pages to an app."""
     readiness = Readiness(scheduler)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", GZipMiddleware(StaticFiles(directory=STATIC), minimum_size=1000), name="static")
 
     @app.get(_DOCS, include_in_schema=False)
     async def docs() -> FileResponse:
@@ -85,8 +88,8 @@ def add_pages(app: FastAPI, scheduler: Scheduler) -> None:
         app.add_api_route(path, _leader(place), include_in_schema=False)
 
 
-def _leader(place: str) -> Callable[[], Awaitable[RedirectResponse]]:
-    async def lead() -> RedirectResponse:
-        return RedirectResponse(place)
+def _leader(place: str) -> Callable[[Request], Awaitable[RedirectResponse]]:
+    async def lead(request: Request) -> RedirectResponse:
+        return RedirectResponse(prefix_of(request.scope) + place)
 
     return lead

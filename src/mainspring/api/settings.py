@@ -19,6 +19,7 @@ from mainspring.model.limits.limits import Rate
 
 _PORTS = 65_535
 _SHORTEST_SECRET = 32
+_PREFIX = r"^(/[A-Za-z0-9._~-]+)*$"
 
 
 def _named(*names: str) -> Any:
@@ -33,6 +34,7 @@ class ServiceSettings(BaseSettings):
 
     host: str = Field("127.0.0.1", validation_alias=_named("MAINSPRING_HOST"))
     port: int = Field(3000, ge=0, le=_PORTS, validation_alias=_named("MAINSPRING_PORT", "PORT"))
+    prefix: str = Field("", pattern=_PREFIX, validation_alias=_named("MAINSPRING_PREFIX"))
     timezone: str = Field("UTC", validation_alias=_named("MAINSPRING_TIMEZONE"))
     hosts: Annotated[str, Field(validation_alias=_named("MAINSPRING_HOSTS"))] = ""
     trusted_proxies: str = Field("", validation_alias=_named("MAINSPRING_TRUSTED_PROXIES"))

@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -20,6 +21,7 @@ from mainspring import ConfigurationError, Every, Retry, Scheduler, UnsupportedS
 from mainspring.api.endpoints import events
 from mainspring.api.server import Server
 from mainspring.api.settings import service_settings
+from mainspring.api.wire.events import Digest
 from mainspring.engine.services import change_feed
 from mainspring.model.access.api_keys import make_scope
 from mainspring.model.views.changes import CONTROL, JOB, SCHEDULE, Change, ChangeFilter, job_change
@@ -394,3 +396,39 @@ def test_a_scope_of_names_sees_no_controls_of_queues(name: str | None, queue: st
 async def test_a_wrong_place_is_refused_by_the_library_too(scheduler: Scheduler) -> None:
     with pytest.raises(ConfigurationError, match="not a place in the stream"):
         await anext(scheduler.monitor.follow(after="here"))
+
+
+async def test_a_digest_stands_for_the_changes_of_its_time(api: Api) -> None:
+    async with reading(api, "?digest=2s") as client:
+        await api.scheduler.schedule_bulk([{"name": "send", "data": {"n": n}, "queue": "mail"} for n in range(250)])
+        await api.scheduler.queues.pause("mail", reason="maintenance")
+        digests = client.events
+        await eventually(lambda: sum(one.data["created"] for one in digests) == 250)
+        await eventually(lambda: any(one.data["controls"] for one in digests))
+    assert {one.type for one in digests} == {"digest"} and len(digests) < 20
+    assert all(one.data["names"] in (["send"], []) and one.data["queues"] in (["mail"], []) for one in digests)
+
+
+async def test_a_stream_of_digests_is_resumed_behind_the_last_one(api: Api) -> None:
+    async with reading(api, "?digest=1s") as client:
+        await api.scheduler.schedule("one")
+        await client.until(1)
+        place = client.last_id
+    await api.scheduler.schedule("two")
+    async with reading(api, "?digest=1s", after=place) as client:
+        assert [one.data["names"] for one in await client.until(1)] == [["two"]]
+
+
+def test_a_digest_lists_few_and_says_null_for_many() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    digest = Digest(now)
+    for number in range(101):
+        digest.add(Change(JOB, "AB", now, "created", str(number), "send", "mail"))
+    out = digest.out()
+    assert (out.jobs, out.ids, out.names, out.schedules) == (101, None, ["send"], [])
+
+
+@pytest.mark.parametrize("digest", ["0s", "2h", "5", "soon"])
+async def test_a_digest_of_an_unfit_time_is_refused(api: Api, digest: str) -> None:
+    reply = await api.get(f"/api/events?digest={digest}")
+    assert reply.status == 422 and "digest" in reply.text

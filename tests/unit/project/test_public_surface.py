@@ -144,6 +144,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "UnsupportedServer",
         "WaitTimeout",
         "WaitingFor",
+        "asgi",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
     assert mainspring.sync.__all__ == ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]

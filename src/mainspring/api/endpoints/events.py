@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query
 from sse_starlette.event import ServerSentEvent
@@ -14,9 +14,13 @@ from sse_starlette.sse import EventSourceResponse
 from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.jobs.sealed_cursors import Sealing
 from mainspring.api.middleware.authentication import Lapse
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Span, span_seconds
+from mainspring.api.wire.events import Digest
 from mainspring.api.wire.observability import Event
+from mainspring.clock import monotonic
 from mainspring.model.jobs.job import JobState
-from mainspring.model.views.changes import BEAT, Change, check_place
+from mainspring.model.views.changes import BEAT, GAP, Change, check_place
 
 router = APIRouter(tags=["events"])
 
@@ -26,9 +30,12 @@ _END = "end"
 """The type of the last event of a stream whose caller is no longer valid."""
 _LONGEST_PLACE = 4000
 _PLACE = "place"
+_SHORTEST, _LONGEST, _SOON = 0.1, 60.0, 0.1
+T = TypeVar("T")
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 Place = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_PLACE)]
 After = Annotated[str | None, Query(max_length=_LONGEST_PLACE, description="The same as the header Last-Event-ID.")]
+Every = Annotated[Span | None, Query(description="Send digests, at most one in this time.", examples=["1s"])]
 _EXAMPLE = (
     "id: hZ3kq0b1Xw8…\nevent: job\n"
     'data: {"at":"2026-12-24T18:00:00.000Z","change":"completed","id":"507f1f77bcf86cd799439011","name":"send",'
@@ -52,6 +59,7 @@ async def events(
     id: Word = None,
     state: Annotated[JobState | None, Query()] = None,
     after: After = None,
+    digest: Every = None,
     last_event_id: Place = None,
 ) -> EventSourceResponse:
     """Stream server-sent events of the types `job` (created, started, progress, completed, failed, retried, released,
@@ -61,8 +69,9 @@ async def events(
     that event is too old, an event `gap` says so and the stream continues from now. A client that reads too slowly gets
     a `gap` as the last event, and continues by reconnecting. When the key was revoked, rotated or changed, or has
     expired, or the session was closed, an event `end` is the last one; its `reason` says which. The service sends a
-    comment every 15 seconds. Filters match exactly; `id` is the id of a job, or of a schedule, which includes its
-    jobs."""
+    comment every 15 seconds. With `digest`, events `digest` stand for the changes, at most one in that time: they count
+    the changes and list what has changed, for pages that read it again. Filters match exactly; `id` is the id of a
+    job, or of a schedule, which includes its jobs."""
     sealing = await caller.service.sealing()
     changes = caller.scheduler.monitor.follow(
         name=name,
@@ -74,18 +83,19 @@ async def events(
         scope=caller.principal.scope,
     )
     first = await anext(changes)  # an error here is answered as a problem, before the stream begins
-    return EventSourceResponse(_told(caller, sealing, first, changes), ping=0, send_timeout=_SEND_TIMEOUT)
+    told = changes if digest is None else _digested(changes, _seconds(digest))
+    return EventSourceResponse(_told(caller, sealing, first, told), ping=0, send_timeout=_SEND_TIMEOUT)
 
 
 async def _told(
-    caller: Caller, sealing: Sealing, first: Change, changes: AsyncIterator[Change]
+    caller: Caller, sealing: Sealing, first: Change, changes: AsyncIterator[Change | Digest]
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield changes as events until the client disconnects, its key or session ends, the server stops or no more
     changes follow."""
     service = caller.service
     closing = asyncio.ensure_future(service.closing.wait())
-    upcoming: asyncio.Future[Change | None] | None = None
-    change: Change | None = first
+    upcoming: asyncio.Future[Change | Digest | None] | None = None
+    change: Change | Digest | None = first
     with service.standing.stay(caller.principal) as stay:
         try:
             while change is not None:
@@ -108,20 +118,59 @@ def _last(lapse: Lapse, now: datetime) -> ServerSentEvent:
     return ServerSentEvent(ended.as_json(), event=_END)
 
 
-async def _next(changes: AsyncIterator[Change]) -> Change | None:
+async def _next(changes: AsyncIterator[T]) -> T | None:
     return await anext(changes, None)
 
 
-async def _end(changes: Any, upcoming: asyncio.Future[Change | None] | None) -> None:
+async def _digested(changes: AsyncIterator[Change], every: float) -> AsyncIterator[Change | Digest]:
+    """Yield digests of changes: the first soon after a quiet time, further ones `every` seconds apart."""
+    upcoming: asyncio.Future[Change | None] | None = None
+    digest: Digest | None = None
+    sent_at, due = float("-inf"), 0.0
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(_next(changes))
+            await asyncio.wait({upcoming}, timeout=None if digest is None else max(0.0, due - monotonic()))
+            change = None
+            if upcoming.done():
+                change, upcoming = upcoming.result(), None
+                if change is not None and change.type not in (GAP, BEAT):
+                    if digest is None:
+                        digest, due = Digest(change.at), max(monotonic() + min(every, _SOON), sent_at + every)
+                    digest.add(change)
+                    if monotonic() < due:
+                        continue
+            if digest is not None:
+                yield digest
+                digest, sent_at = None, monotonic()
+            if upcoming is None and change is None:
+                return
+            if change is not None and change.type in (GAP, BEAT):
+                yield change
+    finally:
+        await _end(changes, upcoming)
+
+
+def _seconds(digest: str) -> float:
+    seconds = span_seconds(digest)
+    if not _SHORTEST <= seconds <= _LONGEST:
+        raise Problem(422, f"digest must be from {_SHORTEST:g}s to {_LONGEST:g}s.", field="digest")
+    return seconds
+
+
+async def _end(changes: Any, upcoming: asyncio.Future[Any] | None) -> None:
     if upcoming is not None and not upcoming.done():
         upcoming.cancel()
         await asyncio.wait({upcoming})
     await changes.aclose()
 
 
-def _event(sealing: Sealing, change: Change) -> ServerSentEvent:
+def _event(sealing: Sealing, change: Change | Digest) -> ServerSentEvent:
     # Sealed, since the resume token of the database names the document that was changed last, in reach or not.
-    place = None if change.id is None else sealing.seal(_PLACE, bytes.fromhex(change.id))
+    found = change.place if isinstance(change, Digest) else change.id
+    place = None if found is None else sealing.seal(_PLACE, bytes.fromhex(found))
+    if isinstance(change, Digest):
+        return ServerSentEvent(change.out().as_json(), event="digest", id=place)
     if change.type == BEAT:
         # A comment is no event, but the client keeps its id and so reconnects from a recent place.
         return ServerSentEvent(comment="beat", id=place)

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.api.middleware.faults import log_fault, route_of
+from mainspring.api.middleware.prefix import path_of
 from mainspring.api.problems import Problem, answer
 
 MOST_HEADERS = 16 * 1024
@@ -30,6 +31,8 @@ PROTECTING = {
 }
 # The bytes of a header beside its name and value: the colon, the space and the end of the line.
 _BETWEEN = 4
+BUILT = "/static/dashboard/assets/"
+"""The path of the dashboard's built files."""
 _WITH_BODY = ("POST", "PUT", "PATCH")
 # Content types that a page may send to another site without a preflight request.
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
@@ -46,16 +49,24 @@ class SecurityHeaders:
             await self._app(scope, receive, send)
             return
 
+        path = path_of(scope)  # a mounted application changes the scope
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in PROTECTING.items():
                     headers[name] = value
-                if not scope["path"].startswith("/static/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("Cache-Control", _cache(path))
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+def _cache(path: str) -> str:
+    """How long browsers may keep an answer. The names of built files have a hash of their content."""
+    if path.startswith(BUILT):
+        return "public, max-age=31536000, immutable"
+    return "no-cache" if path.startswith("/static/") else "no-store"
 
 
 class Faults:
@@ -134,7 +145,7 @@ class BoundedBodies:
         if problem is not None:
             await answer(problem)(scope, receive, send)
             return
-        if scope["path"] in self._streams:
+        if path_of(scope) in self._streams:
             await self._app(scope, receive, send)
             return
         await self._bounded(scope, receive, send)
@@ -145,7 +156,7 @@ class BoundedBodies:
         empty = length == "0" and "transfer-encoding" not in headers
         if kind not in self._types and (kind in _FORMS or not empty):
             return Problem(415, f"Send the body as {self._types[0]}: Content-Type says {kind or 'nothing'}.")
-        if scope["path"] not in self._streams and length.isdecimal() and int(length) > self._limit:
+        if path_of(scope) not in self._streams and length.isdecimal() and int(length) > self._limit:
             return self._too_large()
         return None
 

@@ -1,6 +1,9 @@
 "use strict";
 // The page to try the API: reads /openapi.json and makes a form of each operation. Everything is put in as text.
 
+// The prefix under which the service is mounted.
+const prefix = location.pathname.replace(/\/docs$/, "");
+
 const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -42,7 +45,7 @@ const bodyOf = (spec, operation) => {
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 const curl = (method, url, headers, body) =>
-  [`curl -X ${method} ${quoted(location.origin + url)}`]
+  [`curl -X ${method} ${quoted(location.origin + prefix + url)}`]
     .concat(Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${name === "Authorization" ? "Bearer $KEY" : value}`)}`))
     .concat(body ? [`-d ${quoted(body)}`] : [])
     .join(" \\\n  ");
@@ -67,7 +70,7 @@ const send = async (method, path, fields, body, area, shown) => {
   const text = body ? area.value : undefined;
   shown.textContent = `${curl(method, url, headers, text)}\n\n…`;
   try {
-    const answer = await fetch(url, { method, headers, body: text });
+    const answer = await fetch(prefix + url, { method, headers, body: text });
     const said = await answer.text();
     let pretty = said;
     try { pretty = JSON.stringify(JSON.parse(said), null, 2); } catch { /* no JSON: shown as it is */ }
@@ -134,7 +137,7 @@ const show = (spec) => {
 
 const load = async () => {
   const key = document.getElementById("key").value.trim();
-  const answer = await fetch("/openapi.json", key ? { headers: { Authorization: `Bearer ${key}` } } : {});
+  const answer = await fetch(`${prefix}/openapi.json`, key ? { headers: { Authorization: `Bearer ${key}` } } : {});
   if (answer.ok) show(await answer.json());
   else document.getElementById("operations").replaceChildren(make("p", { textContent: (await answer.json()).detail }));
 };
