@@ -1,0 +1,92 @@
+"""The frame of every page: navigation, login, the palette, the help, the pause, themes, and what a role may not do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from api.conftest import serving
+from dashboard.conftest import Board, opened
+from mainspring import Scheduler
+
+Make = Callable[..., Scheduler]
+PAGES = ["Overview", "Jobs", "Schedules", "Queues and limits", "Dead letters", "Workers", "Operations", "Audit"]
+
+
+async def test_the_navigation_leads_to_every_page(board: Board) -> None:
+    page = await board.open()
+    for title in PAGES:
+        await page.get_by_role("navigation").get_by_role("link", name=title, exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        await expect(page.get_by_role("navigation").locator("[aria-current=page]")).to_have_text(title)
+
+
+async def test_the_palette_leads_to_pages_and_ids(board: Board) -> None:
+    page = await board.open()
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox").fill("dead l")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/dead-letters")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox").fill("Job 507f1f77bcf86cd799439011")
+    await expect(page.get_by_role("option").first).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_the_help_lists_the_shortcuts_and_they_work(board: Board) -> None:
+    page = await board.open()
+    await page.get_by_role("button", name="Keyboard shortcuts and help").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("g j")
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("g")
+    await page.keyboard.press("w")
+    await page.wait_for_url("**/workers")
+
+
+async def test_live_updates_can_be_paused(board: Board) -> None:
+    page = await board.open()
+    await expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+    await page.keyboard.press("p")
+    await expect(page.get_by_role("button", name=re.compile("Paused"))).to_be_visible()
+
+
+async def test_the_theme_is_chosen_and_kept(board: Board) -> None:
+    page = await board.open()
+    await page.get_by_role("button", name=re.compile("^Theme")).click()
+    await page.get_by_role("menuitem", name="Dark").click()
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    await page.reload()
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_a_browser_logs_in_with_a_key_and_returns_to_its_place(browser: Browser, make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    key = await scheduler.api_keys.create("looker", "viewer")
+    async with serving(scheduler, keyless=False) as api:
+        async with opened(browser, api) as board:
+            board.expected = ("401",)
+            page = await board.open("/workers")
+            await page.get_by_label("API key").fill("ms_wrong")
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("alert")).to_be_visible()
+            await page.get_by_label("API key").fill(key.text)
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+            # A viewer has no pages of admins.
+            await expect(page.get_by_role("link", name="Settings and keys")).to_have_count(0)
+            await page.get_by_role("button", name=re.compile("looker")).click()
+            await page.get_by_role("menuitem", name="Log out").click()
+            await expect(page.get_by_label("API key")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_the_frame_is_accessible_and_fits_a_phone(board: Board, looks: Callable[..., Any], theme: str) -> None:
+    async with looks(board, theme=theme, phone=True) as other:
+        await other.open()
+        await other.check_accessibility()
+        await other.check_width()
