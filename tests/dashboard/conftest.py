@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from api.conftest import Api, serving
 from harness.pages import ROOT
@@ -29,6 +29,8 @@ _QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
+# A busy machine is slow; nothing here is about speed.
+expect.set_options(timeout=30_000)
 _SERIOUS = ("serious", "critical")
 
 

@@ -1,5 +1,5 @@
 // The caller of this browser: its name, role and scope; what it may not do is absent from the pages.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useQuery, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext } from "react";
 import { api, Problem, type Schemas, setCsrf, unwrap } from "./client";
 
@@ -54,13 +54,18 @@ export async function logIn(key: string): Promise<Session> {
   return answer.data;
 }
 
+/** Show the pages of another caller, or the login: nothing that the one before has read is kept. */
+export function become(client: QueryClient, session: Session | null): void {
+  client.removeQueries({ predicate: (query) => query.queryKey[0] !== SESSION_KEY[0] });
+  client.setQueryData(SESSION_KEY, session);
+}
+
 /** End the session in every process of the service. */
 export function useLogOut(): () => Promise<void> {
   const client = useQueryClient();
   return async () => {
     await unwrap(api.DELETE("/api/session"));
     setCsrf(null);
-    client.clear();
-    client.setQueryData(SESSION_KEY, null);
+    become(client, null);
   };
 }

@@ -1,7 +1,7 @@
 // The login: an API key is exchanged for a session; the key itself is not kept by the browser.
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { logIn, SESSION_KEY } from "../api/session";
+import { become, logIn } from "../api/session";
 import { Button } from "../ui/Button";
 import { TextField } from "../ui/Field";
 import "./Login.css";
@@ -17,8 +17,7 @@ export function Login() {
     setError("");
     try {
       const session = await logIn(key.trim());
-      client.clear();
-      client.setQueryData(SESSION_KEY, session);
+      become(client, session);
     } catch (problem) {
       setError(problem instanceof Error ? problem.message : String(problem));
     } finally {
