@@ -70,3 +70,13 @@ class WorkerStatus:
 def able_workers(workers: Iterable[WorkerStatus], job: Job) -> list[WorkerStatus]:
     """The workers that can run a job."""
     return [worker for worker in workers if worker.can_run(job)]
+
+
+def versions_among(workers: Iterable[WorkerStatus]) -> list[str]:
+    """The versions of Mainspring and of handlers that workers have, as texts: "Mainspring 0.3.0", "charge v2"."""
+    found: dict[str, None] = {}
+    for worker in workers:
+        if worker.version is not None:
+            found[f"Mainspring {worker.version}"] = None
+        found |= dict.fromkeys(f"{name} v{version}" for name, version in worker.versions.items())
+    return sorted(found)

@@ -45,6 +45,7 @@ from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
 from mainspring.store.views.health import Progress
 from mainspring.store.views.overview import Overview
+from mainspring.store.views.problem_facts import ProblemReads
 from mainspring.store.views.search import Searching
 from mainspring.store.views.statistics import Statistics
 from mainspring.store.workers import Workers
@@ -103,6 +104,7 @@ class Store:
         self.secrets = Secrets(connection, self.cipher)
         self.statistics = Statistics(connection)
         self.health = Progress(connection, self.claims)
+        self.problems = ProblemReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())
 
     def renewals(self) -> Renewals:

@@ -43,6 +43,7 @@ from mainspring.store.indexes import Indexes
 from mainspring.store.locks import Locks
 from mainspring.store.schema import (
     AUDIT_INDEXES,
+    CONTROL_INDEXES,
     GATE_INDEXES,
     JOB_INDEXES,
     KEY_INDEXES,
@@ -132,6 +133,7 @@ class Connection:
             (self.schedules, SCHEDULE_INDEXES),
             (self.ledger, LEDGER_INDEXES),
             (self.gates, GATE_INDEXES),
+            (self.controls, CONTROL_INDEXES),
             (self.redrives, REDRIVE_INDEXES),
             (self.operations, OPERATION_INDEXES),
             (self.stats, STAT_INDEXES),

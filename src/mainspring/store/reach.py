@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.model.access.api_keys import Scope
 from mainspring.store.connection import Document
 
-_ABOVE_ALL_NAMES = "\U0010ffff"
+ABOVE_ALL_NAMES = "\U0010ffff"
 
 
 def reached(scope: Scope, queue: str = "queue", name: str = "name") -> Document:
@@ -15,7 +15,7 @@ def reached(scope: Scope, queue: str = "queue", name: str = "name") -> Document:
     if scope.queues is not None:
         wanted[queue] = {"$in": list(scope.queues)}
     if scope.prefixes is not None:
-        ranges: list[Document] = [{name: {"$gte": one, "$lt": one + _ABOVE_ALL_NAMES}} for one in scope.prefixes]
+        ranges: list[Document] = [{name: {"$gte": one, "$lt": one + ABOVE_ALL_NAMES}} for one in scope.prefixes]
         wanted["$or"] = ranges or [{name: {"$in": []}}]
     return wanted
 

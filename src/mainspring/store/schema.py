@@ -275,15 +275,21 @@ Each line of a bulk that was stored has one too: _id is the bulk's seed, a colon
 
 ## jobs.audit.head: one document, "head": n, hash and at of the last row; with a key, key (its id) and mac
 
-## jobs.stats: how many attempts began and ended, one document per minute, queue, name and worker; later per hour
+## jobs.stats: how many attempts began and ended, one document per minute and worker; later per span of time
 
-| _id | per, "minute" or "hour"; at, its beginning; queue, name; of a minute: worker |
-| started, completed, failed, retried, cancelled, snoozed, lost | how many |
-| duration_ms, lateness_ms | in sum: of those that ended, and of those that began |
-| bins | how many took how long, by the place of their bin |
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | document | per: worker (a minute of one), minute, part (five minutes), hour or day; at; worker |
+| total         | document | the counts of all attempts, see below |
+| kinds         | document | by a hash of both: queue, name, and the counts of their attempts |
+| oldest        | document | by a hash of it: queue, and for how many ms a job of it was seen to have been due |
 
-One document is an exception: per is "marks", and it has the instants up to which minutes have become hours (rolled) and
-were deleted (pruned).
+Counts are started, completed, failed, retried, cancelled, snoozed, lost; duration_ms and lateness_ms, in sum of those
+that ended and of those that began; bins and waits, how many took and waited how long, by the place of their bin.
+
+Two kinds of documents are exceptions. Where per is "marks", there is only one: it has the instants up to which the
+spans of each length are complete (minute, part, hour, day) and minutes were deleted (pruned), and the versions of
+workers that were seen. Where per is "version", the id has at, when a version of workers was first seen, and version.
 """
 
 from __future__ import annotations
@@ -328,6 +334,7 @@ OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
 COUNTED = "counted"
+PAUSED_SCHEDULES, BROKEN = "paused", "broken"
 BEAT_AT, HANDLERS = "beat_at", "handlers"
 
 
@@ -407,7 +414,11 @@ SCHEDULE_INDEXES = [
     _partial(ZONES, {"zones": {"$exists": True}}, "zones"),
     _partial(DECLARED, {"declared.app": {"$exists": True}}, "declared.app"),
     IndexModel([("created_at", ASCENDING), ("_id", ASCENDING)], name=CREATED),
+    # The overview lists paused schedules without reading the others.
+    _partial(PAUSED_SCHEDULES, {"paused.at": {"$exists": True}}, "paused.at"),
 ]
+# A breaker with a key has a document for each value; the overview reads those that hold jobs back, not the closed ones.
+CONTROL_INDEXES = [_partial(BROKEN, {"state": {"$in": ["open", "half_open"]}}, "state", "since")]
 # An answer is kept for a day after the request.
 REPLIES_KEPT = 86_400
 REPLY_INDEXES = [IndexModel([("at", ASCENDING)], name="at", expireAfterSeconds=REPLIES_KEPT)]

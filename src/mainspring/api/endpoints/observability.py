@@ -15,6 +15,7 @@ from mainspring.api.wire.observability import (
     Executions,
     HealthReport,
     Movement,
+    NamesOut,
     PollingScheduler,
     SchedulerFacts,
     Series,
@@ -24,6 +25,7 @@ from mainspring.api.wire.observability import (
 from mainspring.clock import EPOCH
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.views.health import UNHEALTHY, Health
+from mainspring.model.views.name_statistics import NameOrder
 from mainspring.model.workers import WorkerStatus
 
 router = APIRouter(tags=["observability"])
@@ -85,13 +87,16 @@ async def series(
     caller: Viewer,
     start: InstantIn | None = None,
     end: InstantIn | None = None,
-    step: Annotated[Span, Query(description="Whole minutes, such as 15m or 1h.")] = "1h",
+    step: Annotated[
+        Span | None, Query(description="Whole minutes, such as 15m or 1h; without it, one that suits the length.")
+    ] = None,
     name: Word = None,
     queue: Word = None,
 ) -> Answer[Series]:
-    """Return the attempts that began, their outcomes, run times and delays, for each `step` from `start` to `end`; by
-    default for the last 24 hours. Minutes are kept for two days, hours for as long as statistics are kept. Steps begin
-    at whole multiples of their length since 1970, in UTC; an answer has 2,000 steps at most."""
+    """Return the attempts that began, their outcomes, run times and delays, and how long the oldest due job had waited,
+    for each `step` from `start` to `end`; by default for the last 24 hours. Minutes are kept for two days, hours for as
+    long as statistics are kept. Steps begin at whole multiples of their length since 1970, in UTC; an answer has 2,000
+    steps at most. Beyond 33 hours, steps are multiples of five minutes."""
     until = caller.service.now() if end is None else end
     found = await caller.scheduler.monitor.statistics(
         until - _DAY if start is None else start,
@@ -102,6 +107,30 @@ async def series(
         scope=caller.principal.scope,
     )
     return Answer(data=Series.of(found))
+
+
+@router.get("/api/stats/names", summary="Compare job names with a week before")
+async def names(
+    caller: Viewer,
+    start: InstantIn | None = None,
+    end: InstantIn | None = None,
+    order: NameOrder = "failing",
+    limit: Annotated[int, Query(ge=1, le=200)] = 10,
+    queue: Word = None,
+) -> Answer[NamesOut]:
+    """Return the counts of job names from `start` to `end`, by default for the last 24 hours, and of the same time a
+    week before: the most failing names, the slowest (by the 95th percentile of their run times) or the busiest first.
+    Names that never failed are not among the failing ones."""
+    until = caller.service.now() if end is None else end
+    found = await caller.scheduler.monitor.name_statistics(
+        until - _DAY if start is None else start,
+        until,
+        order=order,
+        limit=limit,
+        queue=queue,
+        scope=caller.principal.scope,
+    )
+    return Answer(data=NamesOut.of(found))
 
 
 def _report(caller: Caller, found: Health) -> HealthReport:

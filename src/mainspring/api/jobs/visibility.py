@@ -10,7 +10,7 @@ from mainspring.api.dependencies import Caller
 from mainspring.model.access.api_keys import KEY_ACTOR
 from mainspring.model.access.reach import job_within, with_parent_among
 from mainspring.model.jobs.job import Job
-from mainspring.store.schedules.decisions import SYSTEM
+from mainspring.model.schedules.schedule import SYSTEM
 
 
 class Signed(Protocol):

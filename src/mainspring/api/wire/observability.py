@@ -9,7 +9,8 @@ from pydantic import Field, JsonValue
 from mainspring.api.wire.base import Instant, Out, span_text, to_ms
 from mainspring.model.views.changes import CONTROL, GAP, JOB, Change
 from mainspring.model.views.health import Health
-from mainspring.model.views.statistics import BOUNDS, Counts, Point, Statistics
+from mainspring.model.views.name_statistics import NameCounts, NameStatistics
+from mainspring.model.views.statistics import BOUNDS, WAIT_BOUNDS, Counts, Point, Statistics
 from mainspring.model.workers import WorkerStatus
 
 
@@ -118,6 +119,9 @@ class CountsOut(Out):
     p50_ms: int | None = None
     p95_ms: int | None = None
     p99_ms: int | None = None
+    wait_p50_ms: int | None = Field(None, description="How long started attempts had been due, as a percentile.")
+    wait_p95_ms: int | None = None
+    wait_p99_ms: int | None = None
 
     @classmethod
     def of(cls, counts: Counts) -> Self:
@@ -126,14 +130,27 @@ class CountsOut(Out):
 
 class StatsPoint(CountsOut):
     at: Instant
+    oldest_waiting_ms: int | None = Field(
+        None,
+        description="The longest time for which a ready job was seen to have been due; the queues are looked at once a "
+        "minute. Null where none was due, with a filter by name, and for a key that reaches only some names.",
+    )
 
     @classmethod
     def at_point(cls, point: Point) -> Self:
-        return cls.model_validate({"at": point.at, **_figures(point.counts)})
+        oldest = to_ms(point.oldest)
+        return cls.model_validate({"at": point.at, "oldest_waiting_ms": oldest, **_figures(point.counts)})
+
+
+class DeployOut(Out):
+    """A version of Mainspring or of a handler, and when a worker first had it."""
+
+    at: Instant
+    version: str
 
 
 class Histogram(Out):
-    """The durations of attempts: `counts[n]` attempts took at most `boundsMs[n]`, the last ones longer."""
+    """Lengths of time: `counts[n]` attempts took at most `boundsMs[n]`, the last ones longer."""
 
     bounds_ms: list[int]
     counts: list[int]
@@ -146,6 +163,10 @@ class Series(Out):
     points: list[StatsPoint]
     total: CountsOut
     durations: Histogram
+    waits: Histogram = Field(description="How long started attempts had been due.")
+    deploys: list[DeployOut] = Field(
+        description="The versions of workers that appeared first in this time; none for a key with a scope."
+    )
 
     @classmethod
     def of(cls, found: Statistics) -> Self:
@@ -156,6 +177,37 @@ class Series(Out):
             points=[StatsPoint.at_point(point) for point in found.points],
             total=CountsOut.of(found.total),
             durations=Histogram(bounds_ms=list(BOUNDS), counts=found.total.bins),
+            waits=Histogram(bounds_ms=list(WAIT_BOUNDS), counts=found.total.waits),
+            deploys=[DeployOut(at=one.at, version=one.version) for one in found.deploys],
+        )
+
+
+class NameCountsOut(CountsOut):
+    name: str
+    before: CountsOut = Field(description="The same name a week before.")
+
+    @classmethod
+    def of_name(cls, found: NameCounts) -> Self:
+        return cls.model_validate({"name": found.name, "before": CountsOut.of(found.before), **_figures(found.counts)})
+
+
+class NamesOut(Out):
+    """Job names with their counts, and those of the same time a week before, which consists of whole hours."""
+
+    start: Instant
+    end: Instant
+    before_start: Instant
+    before_end: Instant
+    names: list[NameCountsOut]
+
+    @classmethod
+    def of(cls, found: NameStatistics) -> Self:
+        return cls(
+            start=found.start,
+            end=found.end,
+            before_start=found.before_start,
+            before_end=found.before_end,
+            names=[NameCountsOut.of_name(one) for one in found.names],
         )
 
 
@@ -167,6 +219,9 @@ def _figures(counts: Counts) -> dict[str, int | None]:
         "p50_ms": to_ms(counts.percentile(0.5)),
         "p95_ms": to_ms(counts.percentile(0.95)),
         "p99_ms": to_ms(counts.percentile(0.99)),
+        "wait_p50_ms": to_ms(counts.wait_percentile(0.5)),
+        "wait_p95_ms": to_ms(counts.wait_percentile(0.95)),
+        "wait_p99_ms": to_ms(counts.wait_percentile(0.99)),
     }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.client.per_store import PerStore
+from mainspring.client.problem_facts import read_facts
 from mainspring.engine.limits.controls import read_view
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import Unavailable
@@ -18,8 +19,18 @@ from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.views.changes import Change, check_place, make_change_filter
 from mainspring.model.views.health import Health, judge, unreachable
+from mainspring.model.views.judging import make_report
+from mainspring.model.views.name_statistics import (
+    NameOrder,
+    NameStatistics,
+    check_order,
+    make_name_statistics,
+    make_windows,
+)
+from mainspring.model.views.problems import OverviewReport
 from mainspring.model.views.search import check_limit
-from mainspring.model.views.statistics import Statistics, make_statistics, make_window
+from mainspring.model.views.statistics import Statistics, make_statistics
+from mainspring.model.views.windows import make_window
 from mainspring.spelling import spelled_verbs
 from mainspring.store import Store
 
@@ -48,20 +59,54 @@ class Monitor:
         start: datetime,
         end: datetime | None = None,
         *,
-        step: Seconds = timedelta(hours=1),
+        step: Seconds | None = None,
         name: str | None = None,
         queue: str | None = None,
         scope: Scope = EVERYTHING,
     ) -> Statistics:
-        """Return the numbers of attempts that began and of their outcomes, their durations and delays: a series, and
-        sums.
+        """Return the numbers of attempts that began and of their outcomes, their durations and delays, and how long the
+        oldest due job had waited: a series, and sums.
 
-        Steps are whole minutes, which are kept for two days; older numbers are kept per hour, from its beginning. A
-        worker stores its counts each second.
+        Steps are whole minutes, which are kept for two days; older numbers are kept per hour, from its beginning.
+        Without `step`, it is chosen by the length of the window. A worker stores its counts each second.
         """
         store = await self._core.store()
         window = make_window(start, store.clock.now() if end is None else end, step)
-        return make_statistics(window, await store.statistics.read(window, name, queue, scope))
+        deploys = await store.statistics.deploys(window) if scope.everything else []
+        return make_statistics(window, await store.statistics.read(window, name, queue, scope), deploys)
+
+    async def name_statistics(
+        self,
+        start: datetime,
+        end: datetime | None = None,
+        *,
+        order: NameOrder = "failing",
+        limit: int = 10,
+        queue: str | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> NameStatistics:
+        """Return the counts of each job name between two instants, and those of the same time a week before: the most
+        `failing` names, the `slowest` or the `busiest` first.
+
+        The time before is widened to whole hours, since minutes are kept for two days.
+        """
+        limit, order = check_limit(limit), check_order(order)
+        store = await self._core.store()
+        window, before = make_windows(start, store.clock.now() if end is None else end)
+        return make_name_statistics(
+            (window, await store.statistics.kinds(window, queue, scope)),
+            (before, await store.statistics.kinds(before, queue, scope)),
+            order,
+            limit,
+        )
+
+    async def overview(self, *, scope: Scope = EVERYTHING) -> OverviewReport:
+        """List the problems, the worst first, each in a sentence with its target and its cures: what fails, is late,
+        stuck, paused, limited, broken or without workers. The cost is bounded, however many jobs are stored; what is
+        counted up to a bound says so."""
+        store = await self._core.store()
+        await store.connection.keep_clock(max_age=5.0)
+        return make_report(await read_facts(store, scope))
 
     async def health(self) -> Health:
         """Check whether due jobs are run, and if not, why. If MongoDB is unavailable, the answer says so."""

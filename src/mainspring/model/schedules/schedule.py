@@ -27,6 +27,8 @@ from mainspring.spelling import suggestion
 ACTIVE, PAUSED, ENDED = "active", "paused", "ended"
 ScheduleState = Literal["active", "paused", "ended"]
 SCHEDULE_STATES = (ACTIVE, PAUSED, ENDED)
+SYSTEM = "mainspring"
+"""The actor of a pause that a schedule got by itself."""
 _MOST_CAUGHT_UP = 1000
 
 

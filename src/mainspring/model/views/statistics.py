@@ -1,7 +1,8 @@
 """Counting attempts: their starts and outcomes, their durations and their lateness. Pure.
 
 A worker counts in a `Tally` and stores its counts once a second; `Statistics` has the stored counts, as a series in
-time and in sum. Durations are also counted by their length in a few fixed bins, from which percentiles are computed.
+time and in sum. Durations and lateness are also counted by their length in a few fixed bins, from which percentiles are
+computed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainspring.errors import ConfigurationError
-from mainspring.model.jobs.draft import check_instant
-from mainspring.model.jobs.retry import Seconds, seconds
+from mainspring.model.views.windows import MINUTE, Window, floored
 
 OUTCOMES = ("completed", "failed", "retried", "cancelled", "snoozed", "lost")
 EXECUTED = ("completed", "failed", "retried", "cancelled", "lost")
@@ -23,10 +22,11 @@ UNSUCCESSFUL = ("failed", "retried", "lost")
 BOUNDS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 1_800_000)
 """The longest duration of each bin in milliseconds; the last bin has no end."""
 BINS = len(BOUNDS) + 1
+WAIT_BOUNDS = (*BOUNDS[1:], 7_200_000, 28_800_000, 86_400_000)
+"""The longest lateness of each bin in milliseconds; the last bin has no end. Jobs may wait longer than they run."""
+WAIT_BINS = len(WAIT_BOUNDS) + 1
 OTHERS = "(others)"
 """The name under which names and queues are counted when there are too many."""
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-MOST_POINTS = 2000
 _MOST_KINDS = 500
 # The rounding error of a share times a count.
 _TINY = 1e-6
@@ -52,6 +52,8 @@ class Counts:
     """The times for which started attempts had been due, in sum."""
     bins: list[int] = field(default_factory=lambda: [0] * BINS)
     """The number of attempts by duration: see `BOUNDS`."""
+    waits: list[int] = field(default_factory=lambda: [0] * WAIT_BINS)
+    """The number of started attempts by lateness: see `WAIT_BOUNDS`."""
 
     @property
     def executions(self) -> int:
@@ -73,19 +75,17 @@ class Counts:
 
     def percentile(self, share: float) -> timedelta | None:
         """The longest duration of this share of the attempts, from 0 to 1, as far as the bins tell."""
-        timed = sum(self.bins)
-        if not timed:
-            return None
-        wanted, below = share * timed - _TINY, 0
-        for place, count in enumerate(self.bins):
-            if count and below + count >= wanted:
-                return timedelta(milliseconds=_between(place, (wanted - below) / count))
-            below += count
-        return timedelta(milliseconds=BOUNDS[-1])
+        return _percentile(self.bins, BOUNDS, share)
+
+    def wait_percentile(self, share: float) -> timedelta | None:
+        """The longest time for which this share of the started attempts had been due, as far as the bins tell."""
+        return _percentile(self.waits, WAIT_BOUNDS, share)
 
     def began(self, lateness_ms: int) -> None:
+        waited = max(0, lateness_ms)
         self.started += 1
-        self.lateness_ms += max(0, lateness_ms)
+        self.lateness_ms += waited
+        self.waits[bisect_left(WAIT_BOUNDS, waited)] += 1
 
     def ended(self, outcome: str, duration_ms: int | None) -> None:
         setattr(self, outcome, getattr(self, outcome) + 1)
@@ -97,16 +97,29 @@ class Counts:
         for name in FIGURES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.bins = [mine + theirs for mine, theirs in zip(self.bins, other.bins, strict=True)]
+        self.waits = [mine + theirs for mine, theirs in zip(self.waits, other.waits, strict=True)]
 
 
 FIGURES = ("started", *OUTCOMES, "duration_ms", "lateness_ms")
 """The counts of a span of time that are single numbers."""
 
 
-def _between(place: int, share: float) -> float:
-    """A duration within a bin. The last bin has no end, so that its beginning is used."""
-    low = BOUNDS[place - 1] if place else 0
-    return low if place == len(BOUNDS) else low + (BOUNDS[place] - low) * max(0.0, share)
+def _percentile(bins: Sequence[int], bounds: Sequence[int], share: float) -> timedelta | None:
+    counted = sum(bins)
+    if not counted:
+        return None
+    wanted, below = share * counted - _TINY, 0
+    for place, count in enumerate(bins):
+        if count and below + count >= wanted:
+            return timedelta(milliseconds=_between(bounds, place, (wanted - below) / count))
+        below += count
+    return timedelta(milliseconds=bounds[-1])
+
+
+def _between(bounds: Sequence[int], place: int, share: float) -> float:
+    """A length within a bin. The last bin has no end, so that its beginning is used."""
+    low = bounds[place - 1] if place else 0
+    return low if place == len(bounds) else low + (bounds[place] - low) * max(0.0, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +164,31 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """The stored counts of one span of time. `oldest` is the longest time for which a job was seen to have been due."""
+
+    at: datetime
+    counts: Counts
+    oldest: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """The counts of one step."""
 
     at: datetime
     counts: Counts
+    oldest: timedelta | None = None
+    """The longest time for which a ready job was seen to have been due; None where none was, or with a filter by name.
+    The queues are looked at once a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """The first appearance of a version of workers."""
+
+    at: datetime
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,66 +200,29 @@ class Statistics:
     step: timedelta
     points: tuple[Point, ...]
     total: Counts
+    deploys: tuple[Deploy, ...] = ()
+    """The versions of workers that appeared first between the two instants."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The instants between which counts are requested, on the grid of the steps."""
-
-    start: datetime
-    end: datetime
-    step: timedelta
-
-    @property
-    def starts(self) -> list[datetime]:
-        return [self.start + place * self.step for place in range((self.end - self.start) // self.step)]
-
-
-def make_window(start: object, end: object, step: Seconds) -> Window:
-    """The requested window, widened to whole steps; steps count from 1970 on, in UTC."""
-    length = timedelta(seconds=seconds(step, "step"))
-    if length < MINUTE or length % MINUTE:
-        raise ConfigurationError(f"step must be a whole number of minutes, not {length.total_seconds():g} s.")
-    try:
-        return _widened(check_instant(start, "start"), check_instant(end, "end"), length)
-    except OverflowError:
-        raise ConfigurationError("start or end is beyond the years that can be counted.") from None
-
-
-def _widened(start: datetime, end: datetime, step: timedelta) -> Window:
-    first = _floored(start, step)
-    if end <= start:
-        raise ConfigurationError("end must be after start.")
-    count = -(-(end - first) // step)
-    if count > MOST_POINTS:
-        raise ConfigurationError(
-            f"From start to end there are {count:,} steps; {MOST_POINTS:,} at most are in one answer. Use longer steps."
-        )
-    return Window(first, first + count * step, step)
-
-
-def make_statistics(window: Window, found: Iterable[tuple[datetime, Counts]]) -> Statistics:
+def make_statistics(window: Window, found: Iterable[Counted], deploys: Iterable[Deploy] = ()) -> Statistics:
     """A whole series from the steps that have counts."""
-    points = {at: Counts() for at in window.starts}
+    counts = {at: Counts() for at in window.starts}
+    oldest: dict[datetime, timedelta] = {}
     total = Counts()
-    for at, counts in found:
-        place = max(_floored(at, window.step), window.start)
-        if place in points:
-            points[place].add(counts)
-            total.add(counts)
-    return Statistics(
-        window.start, window.end, window.step, tuple(Point(at, counts) for at, counts in points.items()), total
-    )
+    for one in found:
+        place = max(floored(one.at, window.step), window.start)
+        if place in counts:
+            counts[place].add(one.counts)
+            total.add(one.counts)
+            if one.oldest is not None:
+                oldest[place] = max(one.oldest, oldest.get(place, one.oldest))
+    points = tuple(Point(at, step, oldest.get(at)) for at, step in counts.items())
+    return Statistics(window.start, window.end, window.step, points, total, tuple(deploys))
 
 
-def summed(counts: Sequence[Counts]) -> Counts:
+def summed(counts: Iterable[Counts]) -> Counts:
     """The sum of several counts."""
     total = Counts()
     for one in counts:
         total.add(one)
     return total
-
-
-def _floored(instant: datetime, step: timedelta) -> datetime:
-    instant = instant.astimezone(UTC)
-    return instant - (instant - _EPOCH) % step

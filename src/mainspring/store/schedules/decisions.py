@@ -18,6 +18,7 @@ from pymongo import UpdateMany
 from mainspring.model.jobs.job import FAILED
 from mainspring.model.schedules.firing_plan import Make, Plan, Runs, late_row, plan, plan_after_end
 from mainspring.model.schedules.ledger import MISSED, Row
+from mainspring.model.schedules.schedule import SYSTEM
 from mainspring.model.schedules.times import Times
 from mainspring.rules.every import Every
 from mainspring.store.connection import Document
@@ -32,8 +33,6 @@ from mainspring.store.schedules.codec import (
 )
 from mainspring.store.schema import BY_ID
 
-SYSTEM = "mainspring"
-"""The actor where Mainspring itself has paused a schedule."""
 REVISIT = timedelta(seconds=1)
 """The time until a schedule is read again while a decision is not carried out, or a run is waited for."""
 # The most schedules, jobs and rows that one statement stores: it must fit into a command.
