@@ -70,7 +70,9 @@ from mainspring.model.schedules.ledger import Notice
 from mainspring.model.schedules.schedule import Firing, Pause
 from mainspring.model.views.changes import Change
 from mainspring.model.views.health import Health
-from mainspring.model.views.statistics import Counts, Statistics
+from mainspring.model.views.name_statistics import NameCounts, NameStatistics
+from mainspring.model.views.problems import Cure, NextFiring, OverviewReport, Problem, ProblemTarget
+from mainspring.model.views.statistics import Counts, Deploy, Statistics
 from mainspring.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.rules.calendars.calendar import Calendar
 from mainspring.rules.cron import Cron
@@ -117,7 +119,9 @@ __all__ = [
     "ConfigurationError",
     "Counts",
     "Cron",
+    "Cure",
     "DeadLetterGroup",
+    "Deploy",
     "EmbeddedError",
     "EncryptedValue",
     "Every",
@@ -151,14 +155,20 @@ __all__ = [
     "LimitStatus",
     "MainspringError",
     "MalformedDocument",
+    "NameCounts",
+    "NameStatistics",
     "NewApiKey",
+    "NextFiring",
     "Notice",
     "Operation",
     "OperationNotFound",
     "OperationPreview",
     "OperationProgress",
+    "OverviewReport",
     "Pause",
     "Paused",
+    "Problem",
+    "ProblemTarget",
     "Progress",
     "QueueFull",
     "RRule",

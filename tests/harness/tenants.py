@@ -161,8 +161,13 @@ async def _records(scheduler: Scheduler, one: Party) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     worker = {"queues": [one.queue], "handlers": [one.name], "beat_at": now + timedelta(days=36500), "limits": []}
     await _db(scheduler)["jobs.workers"].insert_one({"_id": f"{one.word}-worker", "host": one.word, "pid": 1, **worker})
-    minute = {"per": "minute", "at": now, "queue": one.queue, "name": one.name, "worker": f"{one.word}-worker"}
-    await _db(scheduler)["jobs.stats"].insert_one({"_id": minute, "started": 5, "completed": 4, "failed": 1})
+    minute = {"per": "worker", "at": now, "worker": f"{one.word}-worker"}
+    counts = {"started": 5, "completed": 1, "failed": 4}
+    kinds = {one.word: {"queue": one.queue, "name": one.name, **counts}}
+    oldest = {one.word: {"queue": one.queue, "ms": 1000}}
+    await _db(scheduler)["jobs.stats"].insert_one({"_id": minute, "total": counts, "kinds": kinds, "oldest": oldest})
+    version = {"per": "version", "at": now, "version": f"{one.word} v2"}
+    await _db(scheduler)["jobs.stats"].insert_one({"_id": version})
 
 
 async def documents_with(scheduler: Scheduler, marks: set[str]) -> Mapping[tuple[str, str], str]:

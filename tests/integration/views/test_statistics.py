@@ -13,7 +13,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from harness.inside import inside
 from harness.waiting import eventually
-from mainspring import Retry, Scheduler, Snooze, Unavailable
+from mainspring import ConfigurationError, Retry, Scheduler, Snooze, Unavailable
 from mainspring.clock import ManualClock
 from mainspring.engine.services.counting import Counting
 from mainspring.model.access.api_keys import make_scope
@@ -69,7 +69,8 @@ async def test_the_counts_are_the_truth_after_a_thousand_jobs_over_two_workers(
     assert {"completed": total.completed, "failed": total.failed, "retried": total.retried} == dict(truth)
     assert total.started == total.executions == sum(total.bins) == truth.total()
     assert total.lost == total.cancelled == total.snoozed == 0
-    assert {one["_id"]["worker"] async for one in db["jobs.stats"].find({"_id.per": "minute"}, hint="counted")} != set()
+    stored = [one async for one in db["jobs.stats"].find({"_id.per": "worker"}, hint="counted")]
+    assert {one["_id"]["worker"] for one in stored} != set()
 
 
 async def test_counts_are_told_by_name_queue_and_scope(make_scheduler: Make) -> None:
@@ -180,7 +181,8 @@ async def test_hours_take_the_place_of_minutes_and_tell_the_same(
     clock.advance(timedelta(days=3))
     while await store.statistics.prune(None):
         pass
-    assert await db["jobs.stats"].count_documents({"_id.per": "minute"}, hint="counted") == 0
+    for per in ("worker", "minute", "part"):
+        assert await db["jobs.stats"].count_documents({"_id.per": per}, hint="counted") == 0
     after = await timed.monitor.statistics(start, start + 4 * HOUR, step=HOUR)
     assert [point.counts for point in after.points] == [point.counts for point in before.points]
     assert (await timed.monitor.statistics(start, start + HOUR, step=timedelta(minutes=5))).points[
@@ -196,8 +198,8 @@ async def test_an_hour_that_is_made_twice_counts_once_even_when_its_minutes_are_
     store = await inside(timed).store()
     clock.advance(2 * HOUR)
     await store.statistics.roll_up()
-    await db["jobs.stats"].delete_one({"_id.per": "minute"}, hint="counted")
-    await store.statistics._make_hour(start)
+    await db["jobs.stats"].delete_one({"_id.per": "part"}, hint="counted")
+    await store.statistics.make_spans("hour", start, start + HOUR)
     assert (await timed.monitor.statistics(start, start + HOUR, step=HOUR)).total.completed == 120
 
 
@@ -230,4 +232,131 @@ async def test_an_idle_worker_stores_no_counts(make_scheduler: Make, db: Databas
     scheduler = make_scheduler()
     await scheduler.start()
     await scheduler.stop()
-    assert await db["jobs.stats"].count_documents({}, hint="_id_") == 0
+    counts = {"_id.per": {"$in": ["worker", "minute", "part", "hour", "day"]}}
+    assert await db["jobs.stats"].count_documents(counts, hint="counted") == 0
+
+
+async def test_days_tell_the_same_as_their_hours(timed: Scheduler, clock: ManualClock) -> None:
+    start = clock.now().replace(hour=0, minute=0)
+    clock.advance(start + timedelta(days=1) - clock.now())
+    store = await inside(timed).store()
+    first = start + timedelta(days=1)
+    for hour in (0, 5, 23):
+        await fill(timed, first + hour * HOUR, 3)
+    clock.advance(timedelta(days=3))
+    before = await timed.monitor.statistics(first, first + timedelta(days=2), step=timedelta(days=1))
+    while await store.statistics.roll_up():
+        pass
+    after = await timed.monitor.statistics(first, first + timedelta(days=2), step=timedelta(days=1))
+    assert after == before
+    assert [point.counts.completed for point in after.points] == [18, 0]
+
+
+async def test_a_reader_that_knows_old_marks_still_finds_what_was_summed_up(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    start = clock.now()
+    await fill(timed, start, 3)
+    store = await inside(timed).store()
+    clock.advance(8 * MINUTE)
+    await store.statistics.roll_up()
+    await store.statistics.prune(None)
+    assert await db["jobs.stats"].count_documents({"_id.per": "worker"}, hint="counted") == 6
+    clock.advance(20 * MINUTE)
+    await store.statistics.prune(None)
+    assert await db["jobs.stats"].count_documents({"_id.per": "worker"}, hint="counted") == 0
+    assert (await timed.monitor.statistics(start, step=MINUTE)).total.completed == 6
+
+
+async def test_malformed_counts_of_other_programs_count_as_nothing(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    start = clock.now()
+    await fill(timed, start, 1)
+    for number, bad in enumerate(({"total": float("nan"), "kinds": 7}, {"total": {"started": "x", "bins": []}}, {})):
+        await db["jobs.stats"].insert_one({"_id": {"per": "worker", "at": start, "worker": f"bad{number}"}, **bad})
+    for filters in ({}, {"name": "work"}, {"scope": make_scope(None, ["wo"])}):
+        assert (await timed.monitor.statistics(start, start + MINUTE, step=MINUTE, **filters)).total.started == 2
+
+
+# -- waiting, versions, names ----------------------------------------------------------------------------------------
+
+
+async def test_the_chore_notes_for_how_long_the_oldest_job_of_each_queue_has_been_due(
+    timed: Scheduler, clock: ManualClock
+) -> None:
+    start = clock.now()
+    await timed.schedule("mail.send", queue="mail", priority=9)
+    clock.advance(90)
+    await timed.schedule("mail.send", queue="mail", priority=1)
+    await timed.schedule("report", queue="slow", delay=3600)
+    store = await inside(timed).store()
+    oldest = {due.queue: clock.now() - due.since for due in await store.health.oldest_due()}
+    assert oldest == {"mail": timedelta(seconds=90)}
+    await store.statistics.note_oldest(clock.now(), oldest)
+    clock.advance(30 * MINUTE)
+    for _ in range(2):
+        for filters, seen in (
+            ({}, 90),
+            ({"queue": "mail"}, 90),
+            ({"queue": "slow"}, None),
+            ({"name": "mail.send"}, None),
+            ({"scope": make_scope(["slow"], None)}, None),
+            ({"scope": make_scope(["mail"], None)}, 90),
+            ({"scope": make_scope(["mail"], ["mail."])}, None),
+        ):
+            points = (await timed.monitor.statistics(start, step=HOUR, **filters)).points
+            assert max((p.oldest for p in points if p.oldest), default=None) == (seen and timedelta(seconds=seen))
+        await store.statistics.roll_up()
+
+
+async def test_a_version_of_workers_is_marked_when_it_appears_and_not_before_there_was_another(
+    timed: Scheduler, clock: ManualClock
+) -> None:
+    start = clock.now()
+    store = await inside(timed).store()
+    assert await store.statistics.note_versions(["Mainspring 1"], clock.now()) == ["Mainspring 1"]
+    clock.advance(60)
+    assert await store.statistics.note_versions(["Mainspring 1"], clock.now()) == []
+    clock.advance(60)
+    assert await store.statistics.note_versions(["Mainspring 1", "charge v2"], clock.now()) == ["charge v2"]
+    clock.advance(60)
+    deploys = (await timed.monitor.statistics(start)).deploys
+    assert [(one.version, one.at - start) for one in deploys] == [("charge v2", timedelta(seconds=120))]
+    assert (await timed.monitor.statistics(start, scope=make_scope(["mail"], None))).deploys == ()
+
+
+async def test_names_are_compared_with_the_same_time_a_week_before(timed: Scheduler, clock: ManualClock) -> None:
+    store = await inside(timed).store()
+
+    async def note(name: str, failed: int, took: int, queue: str = "default") -> None:
+        counts = Counts()
+        for number in range(10):
+            counts.ended("failed" if number < failed else "completed", took)
+        await store.statistics.add("w", [(Kind(clock.now(), queue, name), counts)])
+
+    await note("charge", 1, 40)
+    while await store.statistics.roll_up():
+        pass
+    clock.advance(timedelta(days=7))
+    for _ in range(2):
+        await store.statistics.roll_up()
+    await note("charge", 5, 400)
+    await note("mail", 2, 20)
+    await note("mail", 2, 20, queue="other")
+    await note("report", 0, 4000)
+    clock.advance(60)
+    start = clock.now() - HOUR
+    failing = await timed.monitor.name_statistics(start)
+    assert [(one.name, one.counts.unsuccessful, one.before.unsuccessful) for one in failing.names] == [
+        ("charge", 5, 1),
+        ("mail", 4, 0),
+    ]
+    slowest = await timed.monitor.name_statistics(start, order="slowest", limit=2)
+    assert [one.name for one in slowest.names] == ["report", "charge"]
+    busiest = await timed.monitor.name_statistics(start, order="busiest", queue="other")
+    assert [(one.name, one.counts.executions) for one in busiest.names] == [("mail", 10)]
+    mine = await timed.monitor.name_statistics(start, scope=make_scope(None, ["ma"]))
+    assert [one.name for one in mine.names] == ["mail"]
+    with pytest.raises(ConfigurationError, match="Did you mean 'slowest'"):
+        await timed.monitor.name_statistics(start, order="slowes")  # type: ignore[arg-type]

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from mainspring import ConfigurationError
 from mainspring.model.views.statistics import (
     BOUNDS,
-    MOST_POINTS,
     OTHERS,
     OUTCOMES,
+    WAIT_BOUNDS,
+    Counted,
     Counts,
     Tally,
     make_statistics,
-    make_window,
     summed,
 )
+from mainspring.model.views.windows import MOST_POINTS, make_window
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -95,6 +96,7 @@ def test_a_window_is_widened_to_whole_steps() -> None:
         (NOON, NOON + HOUR, 90, "step must be a whole number of minutes"),
         (NOON, NOON + HOUR, "1", "step='1' lacks a unit"),
         (NOON, NOON + (MOST_POINTS + 1) * MINUTE, MINUTE, "Use longer steps"),
+        (NOON, NOON + (MOST_POINTS + 1) * MINUTE, 2 * MINUTE, "use steps of 5 minutes"),
         (NOON.replace(tzinfo=None), NOON, HOUR, "has no time zone"),
         ("noon", NOON, HOUR, "must be an aware datetime"),
     ],
@@ -109,7 +111,53 @@ def test_a_wrong_window_is_refused_with_what_would_be_right(
 def test_a_series_has_the_steps_in_which_nothing_happened() -> None:
     one, other = Counts(completed=2), Counts(failed=1)
     series = make_statistics(
-        make_window(NOON, NOON + 3 * HOUR, HOUR), [(NOON, one), (NOON + 2 * HOUR, other), (NOON + 9 * HOUR, other)]
+        make_window(NOON, NOON + 3 * HOUR, HOUR),
+        [Counted(NOON, one), Counted(NOON + 2 * HOUR, other), Counted(NOON + 9 * HOUR, other)],
     )
     assert [(point.counts.completed, point.counts.failed) for point in series.points] == [(2, 0), (0, 0), (0, 1)]
     assert (series.total.completed, series.total.failed, one.completed) == (2, 1, 2)
+
+
+def test_the_step_of_a_series_suits_its_length() -> None:
+    lengths = {
+        "15 minutes": (15 * MINUTE, MINUTE),
+        "an hour": (HOUR, MINUTE),
+        "six hours": (6 * HOUR, 5 * MINUTE),
+        "a day": (24 * HOUR, 10 * MINUTE),
+        "a week": (7 * 24 * HOUR, HOUR),
+        "thirty days": (30 * 24 * HOUR, 6 * HOUR),
+        "a year": (365 * 24 * HOUR, 48 * HOUR),
+    }
+    assert {words: make_window(NOON, NOON + length).step for words, (length, _) in lengths.items()} == {
+        words: step for words, (_, step) in lengths.items()
+    }
+
+
+@given(st.integers(min_value=1, max_value=5 * 365 * 24 * 60))
+def test_a_window_without_a_step_has_neither_few_nor_many_steps(minutes: int) -> None:
+    window = make_window(NOON, NOON + minutes * MINUTE)
+    assert min(minutes, 20) <= len(window.starts) <= 260
+
+
+@given(st.lists(st.integers(min_value=0, max_value=200_000_000), min_size=1, max_size=200), st.integers(1, 100))
+def test_a_percentile_of_the_waits_lies_within_the_bin_of_the_true_one(waits: list[int], percent: int) -> None:
+    counts = Counts()
+    for wait in waits:
+        counts.began(wait)
+    true = sorted(waits)[-(-percent * len(waits) // 100) - 1]
+    place = bisect_left(WAIT_BOUNDS, true)
+    told = counts.wait_percentile(percent / 100)
+    assert told is not None
+    low, high = (0, *WAIT_BOUNDS)[place], (*WAIT_BOUNDS, WAIT_BOUNDS[-1])[place]
+    assert timedelta(milliseconds=low) <= told <= timedelta(milliseconds=high)
+    assert sum(counts.waits) == counts.started == len(waits)
+
+
+def test_the_oldest_of_a_step_is_the_oldest_of_its_minutes() -> None:
+    found = [
+        Counted(NOON, Counts(), timedelta(seconds=5)),
+        Counted(NOON + MINUTE, Counts(), timedelta(seconds=50)),
+        Counted(NOON + 2 * MINUTE, Counts(), None),
+    ]
+    series = make_statistics(make_window(NOON, NOON + 2 * HOUR, HOUR), found)
+    assert [point.oldest for point in series.points] == [timedelta(seconds=50), None]
