@@ -44,7 +44,11 @@ async def test_a_pause_is_told_with_actor_and_reason_to_a_caller_that_may_know_t
     assert (await api.post("/api/pauses", body)).status == 201
     problem = await told(api, "paused")
     assert problem["target"] | {"name": None} == {
-        **{"kind": "queue", "id": "mail", "scope": "queue", "queue": None, "name": None},
+        "kind": "queue",
+        "id": "mail",
+        "scope": "queue",
+        "queue": None,
+        "name": None,
         "key": {"tenant": "acme"},
     }
     assert problem["reason"] == "a dispute" and problem["actor"]

@@ -1,4 +1,4 @@
-"""The overview of problems, and the lists of queues and workers."""
+"""The lists of queues and workers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,13 @@ from fastapi import APIRouter
 
 from mainspring.api.dependencies import Viewer
 from mainspring.api.endpoints.limits import is_reached
-from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.jobs.visibility import with_signed
 from mainspring.api.wire.base import Answer
 from mainspring.api.wire.limits import QueueOut
 from mainspring.api.wire.observability import WorkerOut
-from mainspring.api.wire.overview import OverviewOut
 from mainspring.model.limits.limits import QUEUE
 
 router = APIRouter(prefix="/api")
-
-
-@router.get("/overview", tags=["observability"], summary="List problems")
-async def overview(caller: Viewer) -> Answer[OverviewOut]:
-    """List the problems, the worst first, each in a sentence with its target and its cures: what fails, is late, stuck,
-    paused, limited, broken or without workers. Where there is none, `checks` says what was looked at. The cost is
-    bounded, however many jobs are stored: numbers that may be larger are `capped`."""
-    report = await caller.scheduler.monitor.overview(scope=caller.scope)
-    return Answer(data=OverviewOut.of(report, await signed(caller, report.problems)))
 
 
 @router.get("/queues", tags=["queues"], summary="List queues")

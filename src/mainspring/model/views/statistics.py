@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainspring.model.views.windows import MINUTE, Window, floored
+from mainspring.model.views.windows import HOUR as HOUR
+from mainspring.model.views.windows import MINUTE as MINUTE
+from mainspring.model.views.windows import Window, floored
 
 OUTCOMES = ("completed", "failed", "retried", "cancelled", "snoozed", "lost")
 EXECUTED = ("completed", "failed", "retried", "cancelled", "lost")

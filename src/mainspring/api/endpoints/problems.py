@@ -1,0 +1,21 @@
+"""The overview: problems in sentences, the worst first."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from mainspring.api.dependencies import Viewer
+from mainspring.api.jobs.visibility import signed
+from mainspring.api.wire.base import Answer
+from mainspring.api.wire.overview import OverviewOut
+
+router = APIRouter(prefix="/api")
+
+
+@router.get("/overview", tags=["observability"], summary="List problems")
+async def overview(caller: Viewer) -> Answer[OverviewOut]:
+    """List the problems, the worst first, each in a sentence with its target and its cures: what fails, is late, stuck,
+    paused, limited, broken or without workers. Where there is none, `checks` says what was looked at. The cost is
+    bounded, however many jobs are stored: numbers that may be larger are `capped`."""
+    report = await caller.scheduler.monitor.overview(scope=caller.scope)
+    return Answer(data=OverviewOut.of(report, await signed(caller, report.problems)))
