@@ -130,6 +130,7 @@ async def test_the_database_is_the_uris_or_the_one_that_is_named(uri: str, make_
     assert [job["name"] async for job in other["work.items"].find({}, hint="_id_")] == ["two"]
     parts = (
         "audit",
+        "controls",
         "gates",
         "keys",
         "ledger",

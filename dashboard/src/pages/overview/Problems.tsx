@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useAct } from "../../api/act";
-import { prefix, Problem as Refused, request } from "../../api/client";
+import { api, Problem as Refused, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
@@ -128,7 +128,18 @@ function CureView({ cure, allowed }: { cure: Cure; allowed: boolean }) {
   );
 }
 
-async function send(cure: Cure, reason: string): Promise<unknown> {
-  const { method = "POST", path, body } = callOf(cure, reason);
-  return request(method, prefix + path, body);
+/** The same request as `callOf` shows. */
+function send(cure: Cure, reason: string): Promise<unknown> {
+  const { target } = cure;
+  const body = (callOf(cure, reason).body ?? {}) as never;
+  if (cure.verb === "close_breaker") {
+    const path = { scope: target.scope === "queue" ? ("queue" as const) : ("name" as const), target: target.id };
+    return unwrap(api.POST("/api/breakers/{scope}/{target}/close", { params: { path }, body }));
+  }
+  if (cure.verb === "retry_dead_letters") return unwrap(api.POST("/api/dead-letters/retry", { body }));
+  if (target.kind === "schedule") {
+    const path = { schedule_id: target.id };
+    return unwrap(api.POST("/api/schedules/{schedule_id}/resume", { params: { path } }));
+  }
+  return unwrap(api.POST("/api/pauses/resume", { body }));
 }
