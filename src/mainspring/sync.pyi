@@ -84,7 +84,10 @@ from mainspring.model.schedules.schedule import ScheduleState as ScheduleState
 from mainspring.model.unreadable import Listed as Listed
 from mainspring.model.views.changes import Change as Change
 from mainspring.model.views.health import Health as Health
+from mainspring.model.views.name_statistics import NameOrder as NameOrder
+from mainspring.model.views.name_statistics import NameStatistics as NameStatistics
 from mainspring.model.views.overview import QueueStatus as QueueStatus
+from mainspring.model.views.problems import OverviewReport as OverviewReport
 from mainspring.model.views.search import SearchPage as SearchPage
 from mainspring.model.views.statistics import Statistics as Statistics
 from mainspring.model.workers import WorkerStatus as WorkerStatus
@@ -375,12 +378,23 @@ class Monitor:
     ) -> Iterator[Change]: ...
     def foreign_documents(self, limit: int = ...) -> ForeignDocuments: ...
     def health(self) -> Health: ...
+    def name_statistics(
+        self,
+        start: datetime,
+        end: datetime | None = ...,
+        *,
+        order: NameOrder = ...,
+        limit: int = ...,
+        queue: str | None = ...,
+        scope: Scope = ...,
+    ) -> NameStatistics: ...
+    def overview(self, *, scope: Scope = ...) -> OverviewReport: ...
     def statistics(
         self,
         start: datetime,
         end: datetime | None = ...,
         *,
-        step: Seconds = ...,
+        step: Seconds | None = ...,
         name: str | None = ...,
         queue: str | None = ...,
         scope: Scope = ...,

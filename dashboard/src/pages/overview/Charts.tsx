@@ -11,7 +11,12 @@ import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { chartsOf, isQuiet, type Series, stepWords, tick } from "./series";
 import { partOf, refreshOf, spanOf, type View } from "./view";
 
-type Props = { view: View; onPart: (part: { from: string; to: string }) => void; onZoom: () => void; onClear: () => void };
+type Props = {
+  view: View;
+  onPart: (part: { from: string; to: string }) => void;
+  onZoom: () => void;
+  onClear: () => void;
+};
 
 export function Charts({ view, onPart, onZoom, onClear }: Props) {
   const { paused } = usePause();
@@ -76,8 +81,8 @@ function Drawn({ series, view, onPart }: { series: Series; view: View; onPart: P
       <Chart {...common} title="Waiting, from due to start" lines={charts.waits} format={tick} />
       <Chart {...common} title="Run time" lines={charts.runs} format={tick} />
       <p className="muted charts-note">
-        Times in {viewerZone}. Percentiles of each step; “oldest waiting” is the due job that has waited for longest, by a
-        look once a minute.{series.deploys.length > 0 && " Dashed marks: a version of workers appeared."}
+        Times in {viewerZone}. Percentiles of each step; “oldest waiting” is the due job that has waited for longest, by
+        a look once a minute.{series.deploys.length > 0 && " Dashed marks: a version of workers appeared."}
       </p>
     </>
   );

@@ -16,7 +16,10 @@ export function Firings({ firings }: { firings: readonly Firing[] }) {
         rows={firings}
         id={(firing) => firing.scheduleId}
         empty={
-          <Empty title="No schedule is about to fire" command={'@scheduler.cron("0 3 * * *")\nasync def nightly(): ...'}>
+          <Empty
+            title="No schedule is about to fire"
+            command={'@scheduler.cron("0 3 * * *")\nasync def nightly(): ...'}
+          >
             A schedule makes a job at each of its firings.
           </Empty>
         }

@@ -58,7 +58,12 @@ function failed(window: Window): Column<NameRow>[] {
     },
     { key: "share", title: "Share", align: "right", cell: (row) => share(failing(row)) },
     { key: "before", title: "Last week", align: "right", minor: true, cell: (row) => share(failing(row.before)) },
-    { key: "change", title: "Change", align: "right", cell: (row) => <Changed now={failing(row)} before={failing(row.before)} /> },
+    {
+      key: "change",
+      title: "Change",
+      align: "right",
+      cell: (row) => <Changed now={failing(row)} before={failing(row.before)} />,
+    },
   ];
 }
 
@@ -68,7 +73,12 @@ function slow(window: Window): Column<NameRow>[] {
     { key: "p50", title: "p50", align: "right", minor: true, cell: (row) => duration(row.p50Ms) },
     { key: "p95", title: "p95", align: "right", cell: (row) => duration(row.p95Ms) },
     { key: "before", title: "Last week", align: "right", minor: true, cell: (row) => duration(row.before.p95Ms) },
-    { key: "change", title: "Change", align: "right", cell: (row) => <Changed now={row.p95Ms} before={row.before.p95Ms} /> },
+    {
+      key: "change",
+      title: "Change",
+      align: "right",
+      cell: (row) => <Changed now={row.p95Ms} before={row.before.p95Ms} />,
+    },
   ];
 }
 

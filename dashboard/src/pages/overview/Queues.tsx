@@ -109,7 +109,12 @@ function Drain({ queues }: { queues: readonly Queue[] }) {
         : queues.some((queue) => backlogOf(queue) > 0)
           ? "No rate is known yet by which the backlog could be worked off."
           : "No queue has a backlog."}
-      {slowest && stuck.length > 0 && ` No job leaves ${stuck.map((queue) => queue.name).slice(0, 3).join(", ")}.`}
+      {slowest &&
+        stuck.length > 0 &&
+        ` No job leaves ${stuck
+          .map((queue) => queue.name)
+          .slice(0, 3)
+          .join(", ")}.`}
     </p>
   );
 }

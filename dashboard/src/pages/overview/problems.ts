@@ -71,7 +71,11 @@ export function callOf(cure: Cure, reason = ""): Call {
   const told = reason ? { reason } : {};
   if (cure.verb === "close_breaker") {
     const scope = target.scope ?? "name";
-    const body = { ...(target.key ? { key: target.key } : {}), ...(target.queue ? { queue: target.queue } : {}), ...told };
+    const body = {
+      ...(target.key ? { key: target.key } : {}),
+      ...(target.queue ? { queue: target.queue } : {}),
+      ...told,
+    };
     return {
       method: "POST",
       path: `/api/breakers/${scope}/${encodeURIComponent(target.id)}/close`,

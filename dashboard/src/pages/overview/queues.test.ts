@@ -20,7 +20,12 @@ describe("queues", () => {
   });
 
   it("come with the worst first", () => {
-    const found = worstFirst([queue("b"), queue("a"), queue("full", { due: 9 }), queue("lost", { due: 1, noWorker: true })]);
+    const found = worstFirst([
+      queue("b"),
+      queue("a"),
+      queue("full", { due: 9 }),
+      queue("lost", { due: 1, noWorker: true }),
+    ]);
     expect(found.map((one) => one.name)).toEqual(["lost", "full", "a", "b"]);
   });
 });

@@ -33,7 +33,6 @@ export function drainOf(queue: Queue): string {
 export function worstFirst(queues: readonly Queue[]): Queue[] {
   const rank = (queue: Queue) => (queue.noWorker ? 1 : 0);
   return queues.toSorted(
-    (one, other) =>
-      rank(other) - rank(one) || backlogOf(other) - backlogOf(one) || one.name.localeCompare(other.name),
+    (one, other) => rank(other) - rank(one) || backlogOf(other) - backlogOf(one) || one.name.localeCompare(other.name),
   );
 }

@@ -55,7 +55,14 @@ describe("against last week", () => {
 
 describe("words", () => {
   it("has steps and ticks as people write them", () => {
-    expect(["1m", "10m", "1h", "6h", "1d", "odd"].map(stepWords)).toEqual(["minute", "10 min", "hour", "6 h", "day", "odd"]);
+    expect(["1m", "10m", "1h", "6h", "1d", "odd"].map(stepWords)).toEqual([
+      "minute",
+      "10 min",
+      "hour",
+      "6 h",
+      "day",
+      "odd",
+    ]);
     expect([0, 250, 1500, 2000, 90_000].map(tick)).toEqual(["0 ms", "250 ms", "1.5 s", "2 s", "1 min 30 s"]);
   });
 });

@@ -13,7 +13,12 @@ export type Charts = { at: number[]; ended: Line[]; waits: Line[]; runs: Line[] 
 /** The three charts of a series, on one x-axis. */
 export function chartsOf(series: Series): Charts {
   const { points } = series;
-  const line = (label: string, colour: string, value: (point: Point) => number | null | undefined, more = {}): Line => ({
+  const line = (
+    label: string,
+    colour: string,
+    value: (point: Point) => number | null | undefined,
+    more = {},
+  ): Line => ({
     label,
     colour,
     values: points.map((point) => value(point) ?? null),
