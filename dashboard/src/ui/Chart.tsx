@@ -135,7 +135,7 @@ function options(
     width: line.bars ? 0 : 1.5,
     dash: line.dashed ? [4, 3] : undefined,
     paths: line.bars ? bars : undefined,
-    points: { show: false },
+    points: line.bars ? { show: false } : { show: true, size: 4, fill: css(line.colour), filter: lonely },
   }));
   return {
     width: element.clientWidth || 300,
@@ -163,6 +163,13 @@ function options(
       drawAxes: [(plot) => drawMarks(plot, latest.current.marks)],
     },
   };
+}
+
+/** The values between two gaps, which no line would show. */
+function lonely(plot: uPlot, series: number): number[] {
+  const values = plot.data[series] ?? [];
+  const there = (index: number) => values[index] !== null && values[index] !== undefined;
+  return Array.from(values.keys()).filter((index) => there(index) && !there(index - 1) && !there(index + 1));
 }
 
 function drawMarks(plot: uPlot, marks: { at: number; label: string }[]): void {
