@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from dashboard.conftest import Board, opened, picture
 from playwright.async_api import Page, expect
 
+from dashboard.conftest import Board, opened, picture
 from harness.inside import inside
 from harness.profiling import profiled
 from mainspring import Cron, Fail, Scheduler
