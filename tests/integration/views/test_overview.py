@@ -144,6 +144,37 @@ async def test_a_scope_sees_only_its_own_problems(timed: Scheduler, clock: Manua
         assert "other" not in repr(report)
 
 
+async def test_malformed_documents_of_other_programs_spoil_nothing(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    """Arrays are found by the ranges of their elements, so that they reach what expects a date."""
+    await timed.queues.pause("mail", reason="a deploy", actor="ops")
+    now, odd = clock.now(), {"v": 1, "name": 7, "queue": ["q"], "rev": "x", "attempts": [3], "error": "no"}
+    await db.jobs.insert_many(
+        [
+            {**odd, "state": "failed", "finished_at": [now], "fingerprint": {"a": 1}},
+            {**odd, "state": "pending", "last_failure_at": [now], "ready": True, "priority": 5, "run_at": [now]},
+            {**odd, "state": "running", "lease_until": [now - timedelta(hours=1)]},
+            {**odd, "state": "pending", "waiting_for": {"by": "handler"}, "line": 5},
+        ]
+    )
+    await db["jobs.schedules"].insert_one(
+        {"_id": "odd", "paused": {"at": "noon", "actor": 7}, "job": [], "fire_at": now}
+    )
+    await db["jobs.controls"].insert_one({"_id": "pause:queue:odd", "kind": "pause", "scope": 5, "at": "noon"})
+    await db["jobs.controls"].insert_one({"_id": "breaker:odd", "kind": "breaker", "state": "open", "since": []})
+    await db["jobs.workers"].insert_one({"_id": "odd", "beat_at": now, "queues": 7, "versions": [1], "handlers": "x"})
+    for per in ("worker", "minute", "version"):
+        await db["jobs.stats"].insert_one({"_id": {"per": per, "at": [now], "x": per}, "kinds": {"a": 1}, "oldest": 3})
+    clock.advance(60)
+    report = await timed.monitor.overview()
+    assert "The queue 'mail' is paused." in [problem.text for problem in report.problems]
+    store = await inside(timed).store()
+    clock.advance(600)
+    assert await store.statistics.roll_up() is False
+    assert (await timed.monitor.statistics(now - timedelta(hours=1))).total.started == 0
+
+
 @pytest.mark.fresh_database
 async def test_an_overview_of_many_jobs_examines_few_keys(timed: Scheduler, clock: ManualClock, db: Database) -> None:
     """Everything that the overview looks for is there in large numbers."""

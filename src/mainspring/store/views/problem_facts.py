@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from mainspring.clock import truncate
+from mainspring.clock import EPOCH, truncate
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.jobs.job import FAILED, RUNNING
 from mainspring.model.limits.breaker import HALF_OPEN, OPEN, BreakerStatus
@@ -69,7 +69,8 @@ class ProblemReads:
         )
         jobs = [fit(one, JOB).document for one in found]
         leases = [
-            LostLease(str(one["_id"]), one.get("queue", ""), one.get("name", ""), one["lease_until"]) for one in jobs
+            LostLease(str(one["_id"]), one.get("queue", ""), one.get("name", ""), one.get("lease_until", now))
+            for one in jobs
         ]
         return [one for one in leases if scope.allows(one.queue, one.name)]
 
@@ -212,12 +213,12 @@ def _reaches(scope: Scope, kind: str, target: str, queue: str | None = None) -> 
 
 def _dead(job: Document) -> RecentFailure:
     error = job.get("error") or {}
-    return _failure(job, error, job["finished_at"], str(job.get("fingerprint") or "unknown"))
+    return _failure(job, error, job.get("finished_at", EPOCH), str(job.get("fingerprint") or "unknown"))
 
 
 def _retried(job: Document) -> RecentFailure:
     attempts: list[Any] = job.get("attempts") or [{}]
-    return _failure(job, attempts[-1].get("error") or {}, job["last_failure_at"], None)
+    return _failure(job, attempts[-1].get("error") or {}, job.get("last_failure_at", EPOCH), None)
 
 
 def _failure(job: Document, error: Document, at: datetime, fingerprint: str | None) -> RecentFailure:
@@ -229,5 +230,5 @@ def _schedule(document: Document) -> ScheduleFact:
     job, paused = document.get("job") or {}, document.get("paused")
     at = document.get("next_at")
     due = document.get("due_at") or at
-    pause = None if not paused else Pause(paused["at"], paused.get("reason", ""), paused.get("actor"))
+    pause = None if not paused else Pause(paused.get("at", EPOCH), paused.get("reason", ""), paused.get("actor"))
     return ScheduleFact(str(document["_id"]), job.get("name") or "", job.get("queue") or "", at, due, pause)

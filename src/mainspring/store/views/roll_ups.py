@@ -80,7 +80,8 @@ class RollUps:
         for document in await self._connection.stats.find_all(
             {"_id.per": source, "_id.at": {"$gte": truncate(start), "$lt": truncate(end)}}, hint=COUNTED
         ):
-            spans[floored(document["_id"]["at"], length)].append(document)
+            if isinstance(at := document["_id"].get("at"), datetime):
+                spans[floored(at, length)].append(document)
         await self._insert(
             [
                 UpdateOne({"_id": span_id(per, at)}, {"$setOnInsert": summed_document(parts)}, upsert=True)

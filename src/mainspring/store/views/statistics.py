@@ -96,14 +96,15 @@ class Statistics(RollUps):
             hint=COUNTED,
             limit=_DEPLOYS_READ,
         )
-        return [Deploy(one["_id"]["at"], str(one["_id"].get("version", ""))) for one in reversed(found)]
+        sound = [one["_id"] for one in reversed(found) if isinstance(one["_id"].get("at"), datetime)]
+        return [Deploy(id["at"], str(id.get("version", ""))) for id in sound]
 
     async def _within(self, window: Window, stage: Document) -> list[Document]:
         """One document per span within a window: long spans where they are complete, then shorter ones."""
         found: list[Document] = []
         for per, start, end in _pieces(window, await self._marks()):
             found += await self._connection.stats.aggregate([{"$match": _span(per, start, end)}, stage], hint=COUNTED)
-        return found
+        return [one for one in found if isinstance(one["_id"].get("at"), datetime)]
 
 
 def _pieces(window: Window, marks: Mapping[str, datetime]) -> Iterator[tuple[str, datetime, datetime]]:
