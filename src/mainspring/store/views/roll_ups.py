@@ -135,7 +135,7 @@ class RollUps:
     async def _first(self, per: str, since: datetime) -> datetime | None:
         """The beginning of the first stored span from an instant on."""
         first = await self._connection.stats.find_one(
-            {"_id.per": per, "_id.at": {"$gte": since}},
+            {"_id.per": per, "_id.at": {"$gte": since, "$not": {"$type": "array"}}},
             {"_id": 1},
             sort=[("_id.per", 1), ("_id.at", 1)],
             hint=COUNTED,
