@@ -17,6 +17,7 @@ from harness.profiling import profiled
 from mainspring import Cron, Fail, Scheduler
 from mainspring.model.views.statistics import Counts, Kind
 
+expect.set_options(timeout=30_000)
 HOSTILE = '<img src=x onerror="alert(1)">' + "\u202e" + "n" * 200
 MINUTE = timedelta(minutes=1)
 NAMES = (
@@ -58,8 +59,8 @@ async def trouble(scheduler: Scheduler) -> None:
     await scheduler.schedule("report", repeat=Cron("0 3 * * *"), schedule_id="nightly")
     await scheduler.schedule("report", repeat=Cron("0 4 * * 1"), schedule_id="weekly")
     await scheduler.schedules.pause("weekly", "waits for the new template", actor="ana")
+    await scheduler.start()
     for job in [await scheduler.schedule("billing.charge") for _ in range(4)]:
-        await scheduler.start()
         await scheduler.wait(job.id, timeout=20)
     await scheduler.schedule("video.encode")
 
