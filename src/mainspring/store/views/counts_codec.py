@@ -30,7 +30,7 @@ def span_id(per: str, at: datetime, worker: str | None = None) -> Document:
 
 def increments(counted: Iterable[tuple[QueueName, Counts]]) -> tuple[Document, Document]:
     """The increments that add counts to a document, and the names that it must have."""
-    total, added, names = Counts(), {}, {}
+    total, added, names = Counts(), Document(), Document()
     for (queue, name), counts in counted:
         place = f"kinds.{_hash(queue, name)}"
         total.add(counts)
