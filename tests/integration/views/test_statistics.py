@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
@@ -273,9 +273,10 @@ async def test_malformed_counts_of_other_programs_count_as_nothing(
 ) -> None:
     start = clock.now()
     await fill(timed, start, 1)
-    for number, bad in enumerate(({"total": float("nan"), "kinds": 7}, {"total": {"started": "x", "bins": []}}, {})):
+    malformed: list[dict[str, Any]] = [{"total": float("nan"), "kinds": 7}, {"total": {"started": "x", "bins": []}}, {}]
+    for number, bad in enumerate(malformed):
         await db["jobs.stats"].insert_one({"_id": {"per": "worker", "at": start, "worker": f"bad{number}"}, **bad})
-    for filters in ({}, {"name": "work"}, {"scope": make_scope(None, ["wo"])}):
+    for filters in cast("list[dict[str, Any]]", [{}, {"name": "work"}, {"scope": make_scope(None, ["wo"])}]):
         assert (await timed.monitor.statistics(start, start + MINUTE, step=MINUTE, **filters)).total.started == 2
 
 
