@@ -15,7 +15,7 @@ const ROWS = 12;
 
 export function useQueues() {
   return useQuery({
-    queryKey: ["queues"],
+    queryKey: ["queues", "overview"],
     queryFn: async () => (await unwrap(api.GET("/api/queues"))).data as Queue[],
   });
 }

@@ -12,7 +12,7 @@ const ROWS = 8;
 
 export function Workers() {
   const found = useQuery({
-    queryKey: ["workers"],
+    queryKey: ["workers", "overview"],
     queryFn: async () => (await unwrap(api.GET("/api/workers"))).data,
   });
   return (
