@@ -53,10 +53,6 @@ class ScheduleViews:
         complete = following is None or len(schedules) == limit
         return SchedulePage(schedules, following, complete, found.last_states)
 
-    async def last_states(self, jobs: Mapping[str, str | None], scope: Scope) -> dict[str, str]:
-        """The states of the last jobs of schedules, by the schedules' ids."""
-        return await (await self._core.store()).schedule_views.states_of(jobs, scope)
-
     async def recent(self, ids: Sequence[str], count: int, scope: Scope) -> dict[str, list[RecentFiring]]:
         """The last firings of some schedules, by id."""
         check_whole(count, "count", 1, MOST_RECENT)

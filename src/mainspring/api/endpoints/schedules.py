@@ -344,7 +344,7 @@ async def _changed(caller: Caller, action: str, before: Schedule | None, after: 
 
 
 async def _answer(caller: Caller, schedule: Schedule) -> Answer[ScheduleOut]:
-    states = await caller.scheduler.schedules.last_states([schedule], scope=caller.scope)
+    states = await caller.backend.last_states([schedule], caller.scope)
     return Answer(data=(await _shown(caller, [schedule], states))[0])
 
 

@@ -175,10 +175,6 @@ class Schedules:
         given = {"state": state, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
         return await self._views.page(self._stored.decode, given, scope, limit, after)
 
-    async def last_states(self, schedules: Sequence[Schedule], *, scope: Scope = EVERYTHING) -> dict[str, str]:
-        """Return the state of the last firing's job of each schedule, by the schedule's id, as far as it is stored."""
-        return await self._views.last_states({one.id: one.last_job_id for one in schedules}, scope)
-
     async def recent(
         self, ids: Sequence[str], count: int = 20, *, scope: Scope = EVERYTHING
     ) -> dict[str, list[RecentFiring]]:
