@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.firing import DAY, HOUR, T0, end_run, fire, fire_until
+from harness.firing import DAY, HOUR, T0, brief, end_run, fire, fire_until
 from harness.looking import Database
 from mainspring import Calendar, ConfigurationError, Cron, Every, Except, InvalidSchedule, Scheduler
 from mainspring.clock import ManualClock
@@ -204,6 +204,22 @@ async def test_days_that_a_calendar_leaves_out_are_no_last_firings(timed: Schedu
     await timed.schedule("work", repeat=Except(Every("12h", anchor=T0), "second"), schedule_id="s")
     await fire_until(timed, clock, T0 + 3 * DAY, 12 * HOUR)
     assert [at for at, _, _ in await recent(timed)] == [12, 48, 60, 72]
+
+
+async def test_the_ledger_is_read_backwards_page_by_page(timed: Scheduler, clock: ManualClock) -> None:
+    schedule = await timed.schedule("work", repeat=Every("1h"), schedule_id="s")
+    await fire_until(timed, clock, T0 + 3 * HOUR, HOUR)
+    await timed.schedules.skip_next("s", "why")
+    await fire_until(timed, clock, T0 + 5 * HOUR, HOUR)
+    await schedule.edit(repeat=Every("30m", anchor=T0))
+    await timed.schedules.pause("s")
+    clock.advance(HOUR)
+    await timed.schedules.resume("s")
+    seen, end = list[tuple[float, str, str]](), T0 + DAY
+    while page := await schedule.ledger(T0, end, limit=2, latest=True):
+        seen, end = [*brief(page), *seen], page[0].at
+    assert seen == brief(await schedule.ledger(T0, clock.now() + timedelta(milliseconds=1)))
+    assert [outcome for _, outcome, _ in seen] == [*["on_time"] * 3, "skipped", "on_time", "skipped", "skipped"]
 
 
 # -- what is to come ---------------------------------------------------------------------------------------------------

@@ -234,10 +234,11 @@ async def upcoming(
 
 @router.get("/{schedule_id:path}/ledger", summary="List firings and their outcomes")
 async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]) -> Answer[list[EntryOut]]:
-    """List every firing between two instants, past and future, with its outcome; the first `limit` of them."""
+    """List every firing between two instants, past and future, with its outcome; the first `limit` of them, or with
+    `latest` the last ones up to now."""
     await caller.schedule(schedule_id)
     start, end = window.between(caller.service.now())
-    entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit)
+    entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit, latest=window.latest)
     return Answer(data=await _entries(caller, entries))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
@@ -22,6 +22,7 @@ from mainspring.store.schedules.calendars import StoredCalendar
 from mainspring.store.schedules.ledger import Backfill
 
 Count = Annotated[int, Field(ge=1, le=2**31)]
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 Day = Annotated[str, Field(max_length=20, examples=["2030-12-24"])]
 
 
@@ -377,7 +378,12 @@ class Window(In):
     start: InstantIn | None = Field(None, description="A day ago by default.")
     end: InstantIn | None = Field(None, description="A day from now by default.")
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    latest: bool = Field(
+        False,
+        description="The last `limit` firings up to now instead of the first, without those that a calendar has left "
+        "out. Then `start` is open by default, and for the page before, `end` is the first firing of this one.",
+    )
 
     def between(self, now: datetime) -> tuple[datetime, datetime]:
         day = timedelta(days=1)
-        return self.start or now - day, self.end or now + day
+        return self.start or (_LONG_AGO if self.latest else now - day), self.end or now + day

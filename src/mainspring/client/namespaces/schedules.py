@@ -102,9 +102,9 @@ class Schedule(ScheduleFacts):
         """Delete it, and its ledger. Its jobs stay."""
         await self._face().delete(self.id)
 
-    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False) -> list[Entry]:
         """List every firing from `start` on and before `end`, with its outcome."""
-        return await self._face().ledger(self.id, start, end, limit=limit)
+        return await self._face().ledger(self.id, start, end, limit=limit, latest=latest)
 
     async def upcoming(self, count: int = 10) -> list[Firing]:
         """List the next firings, each with notes on what moved it."""
@@ -238,12 +238,16 @@ class Schedules:
         waits = document.get("due_at") is not None and document["due_at"] > now  # maybe only for its jitter
         return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
 
-    async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
-        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them."""
+    async def ledger(
+        self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False
+    ) -> list[Entry]:
+        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them. With
+        `latest`, the last `limit` up to now, without those that a calendar has left out."""
         check_whole(limit, "limit", 1, _LEDGER_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
-        return await store.ledger.entries(document, _instant(start, "start"), _instant(end, "end"), limit)
+        read = store.ledger.latest if latest else store.ledger.entries
+        return await read(document, _instant(start, "start"), _instant(end, "end"), limit)
 
     # -- changing --------------------------------------------------------------------------------------------------
 

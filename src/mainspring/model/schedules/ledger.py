@@ -119,28 +119,29 @@ def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entr
     return list(islice(merged, limit))
 
 
-def recent(book: Book, count: int, floor: datetime) -> list[Entry]:
-    """The last `count` firings up to now and not before `floor`, in order, each with its outcome.
+def recent(book: Book, count: int, start: datetime, end: datetime | None = None) -> list[Entry]:
+    """The last `count` firings from `start` on, up to now and before `end`, in order, each with its outcome.
 
     Days that a calendar leaves out are no firings here: a rule of every minute has thousands of them over a weekend.
+    The book needs the last `count` rows of this time, and the spans that reach into it.
     """
-    found = [one for one in _kept(book, floor, book.now + _MOMENT) if one.at <= book.now]
+    end = book.now + _MOMENT if end is None else min(end, book.now + _MOMENT)
+    found = list(_kept(book, start, end))
     rows = [row for row in book.rows if row.outcome != TRIGGERED]
     single = {row.at: row for row in rows if row.at == row.until}
     spans = [row for row in rows if row.at != row.until]
     left = count
     for era in reversed(book.eras):
-        for at in islice(_backwards(era, book.now, floor) if era.computed else (), left):
+        for at in islice(_backwards(era, start, end) if era.computed else (), left):
             found.append(_judge(book, era, at, single, spans))
             left -= 1
     return sorted(found, key=lambda entry: entry.at)[-count:]
 
 
-def _backwards(era: Era, now: datetime, floor: datetime) -> Iterator[datetime]:
-    """The firings of an era up to now, the last one first."""
-    last = now if era.until is None else min(now, era.until)
-    at = era.times.previous(last + _MOMENT)
-    while at is not None and at > era.since and at >= floor:
+def _backwards(era: Era, start: datetime, end: datetime) -> Iterator[datetime]:
+    """The firings of an era before an instant, the last one first."""
+    at = era.times.previous(end if era.until is None else min(end, era.until + _MOMENT))
+    while at is not None and at > era.since and at >= start:
         yield at
         at = era.times.previous(at)
 
