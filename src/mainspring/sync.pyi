@@ -73,14 +73,19 @@ from mainspring.model.operations.operations import OperationFilter as OperationF
 from mainspring.model.operations.operations import OperationPreview as OperationPreview
 from mainspring.model.operations.operations import Verb as Verb
 from mainspring.model.privacy.secrets import Secret as Secret
+from mainspring.model.schedules.coming import Coming as Coming
 from mainspring.model.schedules.firing_plan import Overlap as Overlap
 from mainspring.model.schedules.ledger import Entry as Entry
+from mainspring.model.schedules.ledger import RecentFiring as RecentFiring
 from mainspring.model.schedules.schedule import DeclaredOptions as DeclaredOptions
 from mainspring.model.schedules.schedule import EditOptions as EditOptions
 from mainspring.model.schedules.schedule import Firing as Firing
 from mainspring.model.schedules.schedule import RepeatOptions as RepeatOptions
 from mainspring.model.schedules.schedule import ScheduleFacts as ScheduleFacts
 from mainspring.model.schedules.schedule import ScheduleState as ScheduleState
+from mainspring.model.schedules.search import ScheduleFilterState as ScheduleFilterState
+from mainspring.model.schedules.search import ScheduleOrder as ScheduleOrder
+from mainspring.model.schedules.search import SchedulePage as SchedulePage
 from mainspring.model.unreadable import Listed as Listed
 from mainspring.model.views.changes import Change as Change
 from mainspring.model.views.health import Health as Health
@@ -113,6 +118,15 @@ class Schedules:
         actor: str | None = ...,
         backfill_id: str | None = ...,
     ) -> Backfill: ...
+    def coming(
+        self,
+        start: datetime | None = ...,
+        end: datetime | None = ...,
+        step: Duration = ...,
+        *,
+        heaviest: int = ...,
+        scope: Scope = ...,
+    ) -> Coming: ...
     def delete(self, schedule_id: str) -> None: ...
     def edit(
         self,
@@ -132,7 +146,9 @@ class Schedules:
         after: str | None = ...,
     ) -> Iterator[Schedule]: ...
     def get(self, schedule_id: str, *, scope: Scope = ...) -> Schedule: ...
-    def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = ...) -> list[Entry]: ...
+    def ledger(
+        self, schedule_id: str, start: datetime, end: datetime, *, limit: int = ..., latest: bool = ...
+    ) -> list[Entry]: ...
     def pause(self, schedule_id: str, reason: str = ..., *, actor: str | None = ...) -> Schedule: ...
     def preview(
         self,
@@ -143,12 +159,27 @@ class Schedules:
         schedule_id: str = ...,
         start_at: datetime | None = ...,
         end_at: datetime | None = ...,
+        max_runs: int | None = ...,
         jitter: Seconds = ...,
     ) -> list[Firing]: ...
     def preview_backfill(
         self, schedule_id: str, start: datetime, end: datetime, *, which: Which = ..., limit: int = ...
     ) -> list[Entry]: ...
+    def recent(self, ids: Sequence[str], count: int = ..., *, scope: Scope = ...) -> dict[str, list[RecentFiring]]: ...
     def resume(self, schedule_id: str) -> Schedule: ...
+    def search(
+        self,
+        *,
+        state: ScheduleFilterState | None = ...,
+        name: str | None = ...,
+        queue: str | None = ...,
+        tag: str | None = ...,
+        text: str | None = ...,
+        order: ScheduleOrder = ...,
+        scope: Scope | None = ...,
+        limit: int = ...,
+        after: str | None = ...,
+    ) -> SchedulePage[Schedule]: ...
     def skip_next(
         self, schedule_id: str, reason: str = ..., *, actor: str | None = ..., request_id: str | None = ...
     ) -> Schedule: ...
@@ -420,7 +451,7 @@ class Schedule(ScheduleFacts):
     def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill: ...
     def delete(self) -> None: ...
     def edit(self, /, **changes: Any) -> Schedule: ...
-    def ledger(self, start: datetime, end: datetime, *, limit: int = ...) -> list[Entry]: ...
+    def ledger(self, start: datetime, end: datetime, *, limit: int = ..., latest: bool = ...) -> list[Entry]: ...
     def pause(self, reason: str = ..., *, actor: str | None = ...) -> Schedule: ...
     def preview_backfill(self, start: datetime, end: datetime, *, which: Which = ...) -> list[Entry]: ...
     def refresh(self) -> Schedule: ...

@@ -26,6 +26,9 @@ test("a mark says why in a sentence", () => {
   expect(whyOf({ ...overlap, reason: "by hand: holidays", actor: "key:1" })).toBe(
     "Skipped: by hand: holidays. By key:1.",
   );
+  expect(whyOf({ ...overlap, reason: "overlap: s@1 is going" })).toContain("leaves this one out: s@1 is going");
+  const missed = firing({ outcome: "missed", reason: "the latest run stands for it" });
+  expect(whyOf(missed)).toBe("Missed: no worker was there in time (the latest run stands for it).");
   expect(whyOf(firing({ jobState: null }))).toContain("not stored any more");
 });
 

@@ -49,7 +49,7 @@ const OUTCOMES: Record<string, string> = {
   triggered: "Triggered by hand",
   due: "Due, and no worker has decided it yet: is a worker running?",
   expected: "Expected",
-  missed: "Missed: no worker was there in time, and the misfire policy makes no job for it",
+  missed: "Missed: no worker was there in time",
 };
 
 const JOBS: Record<string, string> = {
@@ -69,14 +69,14 @@ export function whyOf(firing: Firing): string {
   if (firing.outcome === "late") text = `Fired ${duration(firing.lateByMs)} late`;
   if (firing.outcome === "skipped") text = `Skipped: ${skipReason(firing.reason)}`;
   else if (firing.reason) text += ` (${firing.reason})`;
-  if (firing.jobId)
+  if (firing.jobId && firing.outcome !== "missed")
     text += `; ${firing.jobState ? (JOBS[firing.jobState] ?? firing.jobState) : "its job is not stored any more"}`;
   if (firing.actor) text += `. By ${firing.actor}`;
   return `${text}.`;
 }
 
 const SKIPS: Record<string, string> = {
-  overlap: "an earlier run was still going, and the overlap policy leaves it out",
+  overlap: "an earlier run was still going, and the overlap policy leaves this one out",
   paused: "the schedule was paused",
   misfire: "the misfire policy leaves it out",
   expired: "it was older than the start deadline",
@@ -85,7 +85,9 @@ const SKIPS: Record<string, string> = {
 
 function skipReason(reason: string): string {
   if (reason.startsWith("calendar")) return `its day is in the ${reason}`;
-  return SKIPS[reason] ?? (reason || "no reason was noted");
+  const [kind = "", ...rest] = reason.split(": ");
+  const words = SKIPS[kind] ?? kind;
+  return [words, ...rest].filter(Boolean).join(": ") || "no reason was noted";
 }
 
 /** A strip in a sentence, for those who do not see it. */
