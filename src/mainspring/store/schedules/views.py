@@ -6,10 +6,9 @@ ended.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainspring.clock import truncate
@@ -29,27 +28,18 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.fitting import fit, readable
 from mainspring.store.reach import reached
 from mainspring.store.schedules.calendars import Calendars
-from mainspring.store.schedules.codec import calendar_keys, decode_row, eras_of, malformed
+from mainspring.store.schedules.codec import CalendarsInForce, calendar_keys, decode_row, eras_of, malformed
 from mainspring.store.schema import BY_ID, DUE
 from mainspring.store.shapes import LEDGER_ROW, SCHEDULE
-
-logger = logging.getLogger("mainspring")
 
 SCANNED, SCANNED_WITH_JOBS = 1500, 700
 """How many schedules are looked at for a page; the second where the job of each is read, too."""
 WINDOW = 900
 """How many schedules are read at once for counting what is to come; each may need a calendar, too."""
 _FIRST_BATCH = 100
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARED = (
-    "job.name",
-    "job.queue",
-    "job.tags",
-    "paused",
-    "next_at",
-    "fire_at",
-    "failures",
-    "last",
-    "rule.after",
+    *("job.name", "job.queue", "job.tags", "paused", "next_at", "fire_at", "failures", "last", "rule.after"),
     "live",
 )
 _TIMING = (
@@ -162,46 +152,41 @@ class ScheduleViews:
 
     async def recent(self, ids: Sequence[str], count: int, scope: Scope) -> dict[str, Recent]:
         """The last firings of some schedules within the scope, by id."""
-        now, keep = truncate(self._connection.clock.now()), self._connection.settings.keep_ledger
+        now = truncate(self._connection.clock.now())
+        found = await self._with_rows(ids, count, scope, now)
+        sound = [one for one in found if malformed(one) is None]
+        keys = {key for one in sound for era in (one, *one.get("eras", ())) for key in calendar_keys(era)}
+        calendars = await self._calendars.in_force(keys)
+        entries = {one["_id"]: self._entries(one, count, calendars, now) for one in sound}
+        jobs = [entry.job_id for some in entries.values() for entry in some if entry.job_id is not None]
+        states = await self._run_states(jobs, scope)
+        return {one["_id"]: Recent(entries.get(one["_id"], []), states, malformed(one)) for one in found}
+
+    async def _with_rows(self, ids: Sequence[str], count: int, scope: Scope, now: datetime) -> list[Document]:
+        """Schedules, each with the newest rows of its ledger. One read for all of them: a read of each would cost a
+        round trip per row of a list."""
         rows = [
             {"$match": {"until": {"$lte": now}, "at": {"$type": "date"}}},
             {"$sort": {"until": -1}},
             {"$limit": count},
         ]
         lookup = {"from": self._connection.ledger.name, "localField": "_id", "foreignField": "schedule_id"}
-        found = await self._connection.schedules.aggregate(
-            [
-                {"$match": {"_id": {"$in": list(ids)}, **reached(scope, "job.queue", "job.name")}},
-                {"$lookup": {**lookup, "pipeline": rows, "as": "rows"}},
-            ],
-            hint=BY_ID,
+        wanted = {"_id": {"$in": list(ids)}, **reached(scope, "job.queue", "job.name")}
+        return await self._connection.schedules.aggregate(
+            [{"$match": wanted}, {"$lookup": {**lookup, "pipeline": rows, "as": "rows"}}], hint=BY_ID
         )
-        keys = {key for one in found if malformed(one) is None for era in _eras(one) for key in calendar_keys(era)}
-        calendars = await self._calendars.in_force(keys)
-        entries: dict[str, list[Entry] | str] = {}
-        for document in found:
-            error = malformed(document)
-            if error is None:
-                paused = document.get("paused")
-                book = Book(
-                    eras_of(document, calendars),
-                    readable(document.pop("rows"), LEDGER_ROW, decode_row),
-                    document["cursor"],
-                    None if paused is None else paused["at"],
-                    now,
-                )
-                floor = document["created_at"] if keep is None else now - timedelta(seconds=keep)
-                entries[document["_id"]] = recent(book, count, floor)
-            else:
-                entries[document["_id"]] = error
-        jobs = [one.job_id for some in entries.values() if isinstance(some, list) for one in some if one.job_id]
-        states = await self._run_states(jobs, scope)
-        return {
-            schedule_id: Recent([], {}, some)
-            if isinstance(some, str)
-            else Recent(some, {one.job_id: states[one.job_id] for one in some if one.job_id in states})
-            for schedule_id, some in entries.items()
-        }
+
+    def _entries(self, document: Document, count: int, calendars: CalendarsInForce, now: datetime) -> list[Entry]:
+        keep, paused = self._connection.settings.keep_ledger, document.get("paused")
+        start = _LONG_AGO if keep is None else now - timedelta(seconds=keep)
+        book = Book(
+            eras_of(document, calendars),
+            readable(document["rows"], LEDGER_ROW, decode_row),
+            document["cursor"],
+            None if paused is None else paused["at"],
+            now,
+        )
+        return recent(book, count, start)
 
     # -- what is to come -------------------------------------------------------------------------------------------
 
@@ -239,7 +224,3 @@ def _last_job(document: Document) -> str | None:
     last = document.get("last")
     job = last.get("job") if isinstance(last, Mapping) else None
     return job if isinstance(job, str) else None
-
-
-def _eras(document: Document) -> Iterable[Document]:
-    return (document, *document.get("eras", ()))
