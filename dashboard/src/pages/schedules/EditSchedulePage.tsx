@@ -182,7 +182,7 @@ function faultsOf(
   const faults: Faults = {};
   const told = errors.flatMap((error) => (error instanceof Problem ? error.errors : []));
   for (const { field, detail } of [...told, ...(problems ?? [])]) {
-    const place = fieldOf(field, form);
+    const place = fieldOf(field, form, detail);
     if (place) faults[place] ??= detail;
   }
   Object.assign(faults, own);
@@ -201,17 +201,13 @@ function callOf(stored: Schedule | null, body: Record<string, unknown>): Call {
       : `await scheduler.schedule(\n    ${[
           pythonLiteral(name),
           data === undefined ? "" : pythonLiteral(data),
-          `repeat=${pythonLiteral(pythonRule(repeat as Record<string, unknown>))}`,
+          `repeat=${pythonLiteral(repeat)}`,
           id ? `schedule_id=${pythonLiteral(id)}` : "",
           ...Object.entries(rest).map(([key, value]) => `${snake(key)}=${pythonLiteral(value)}`),
         ]
           .filter(Boolean)
           .join(",\n    ")},\n)`;
   return { method: "POST", path: "/api/jobs", body, python };
-}
-
-function pythonRule(repeat: Record<string, unknown>): Record<string, unknown> {
-  return repeat;
 }
 
 function snake(key: string): string {
@@ -236,8 +232,22 @@ function Templates({ onChoose }: { onChoose: (change: Partial<Form>) => void }) 
   );
 }
 
+/** The names of handlers that workers have, to be offered; a key with a scope does not see workers. */
+function useHandlerNames(): string[] {
+  const role = useRole();
+  const workers = useQuery({
+    queryKey: ["workers", "names"],
+    enabled: role.everything,
+    retry: false,
+    queryFn: async () => (await unwrap(api.GET("/api/workers"))).data,
+  });
+  const names = (workers.data ?? []).flatMap((one) => one.handlers ?? []);
+  return [...new Set(names)].filter((name) => !name.startsWith("mainspring:")).sort();
+}
+
 function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean }) {
   const text = textOf(form, set, faults);
+  const names = useHandlerNames();
   return (
     <div className="stack">
       {!stored && (
@@ -281,6 +291,7 @@ function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean })
         <>
           <TextField
             {...text("name")}
+            options={names}
             label="Handler"
             placeholder="sync-orders"
             disabled={stored}

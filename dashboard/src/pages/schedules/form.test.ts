@@ -61,6 +61,8 @@ test("a rule that the form cannot show is kept", () => {
 test("an error of the service is shown at the field that it means", () => {
   expect(fieldOf("repeat", BLANK)).toBe("cron");
   expect(fieldOf("repeat.timezone", BLANK)).toBe("timezone");
+  expect(fieldOf("repeat", BLANK, "There is no time zone 'X'.")).toBe("timezone");
+  expect(fieldOf("repeat", { ...BLANK, kind: "every" })).toBe("every");
   expect(fieldOf("data.to", BLANK)).toBe("data");
   expect(fieldOf("unknown", BLANK)).toBeNull();
 });

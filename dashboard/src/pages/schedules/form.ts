@@ -258,11 +258,11 @@ export function changesOf(before: Form, after: Form): { body: Body; faults: Faul
 }
 
 /** The form's field that the service means by a field of the request. */
-export function fieldOf(field: string | null | undefined, form: Form): keyof Form | null {
+export function fieldOf(field: string | null | undefined, form: Form, detail = ""): keyof Form | null {
   if (!field) return null;
   if (field === "schedule" || field === "repeat" || field === "every" || field.startsWith("repeat.")) {
-    if (field.endsWith("timezone")) return "timezone";
-    if (field.endsWith("except")) return "calendars";
+    if (field.endsWith("timezone") || /time ?zone/i.test(detail)) return "timezone";
+    if (field.endsWith("except") || /calendar/i.test(detail)) return "calendars";
     return form.kind === "kept" ? null : form.kind;
   }
   const first = field.split(".")[0] ?? field;
