@@ -9,10 +9,10 @@ import { Button } from "../../ui/Button";
 import { ReasonDialog } from "../../ui/Dialog";
 import { Menu } from "../../ui/Menu";
 import { BackfillDialog } from "./BackfillDialog";
-import { ROOT, type Schedule } from "./queries";
+import { ROOT, type Schedule, STRIPS } from "./queries";
 
 type Verb = "pause" | "trigger" | "skip" | "delete" | "backfill";
-const TOUCHES = [ROOT, ["jobs"], ["job"], ["overview"]];
+const TOUCHES = [ROOT, STRIPS, ["jobs"], ["job"], ["overview"]];
 
 export function useScheduleVerbs(id: string, onDone?: () => void) {
   const params = { path: { schedule_id: id } };

@@ -6,7 +6,6 @@ import { useParameters } from "../../app/search";
 import { api, unwrap } from "../../api/client";
 import { count, plural } from "../../lib/text";
 import { absolute, serverNow, viewerZone } from "../../lib/time";
-import { useLive } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
 import { Segments, Select } from "../../ui/Field";
@@ -24,7 +23,7 @@ function useComing(start: number, end: number, step: string, heaviest: number, l
   return useQuery({
     queryKey: [...ROOT, "coming", start, end, step, heaviest],
     placeholderData: keepPreviousData,
-    refetchInterval: (query) => (query.state.data?.complete === false ? 400 : live ? 60_000 : false),
+    refetchInterval: (query) => (query.state.data?.complete === false ? 400 : live ? 15_000 : false),
     queryFn: async () =>
       (await unwrap(api.GET("/api/schedules/coming", { params: { query: comingQuery(start, end, step, heaviest) } })))
         .data,
@@ -43,7 +42,6 @@ export default function CalendarPage() {
   // One more hour than days have, since a day may have 25.
   const end = start + (days * 24 + 1) * HOUR;
   const coming = useComing(start, end, "1h", 0);
-  useLive({ kind: "schedules" }, [[...ROOT, "coming"]]);
   const chosen = search.hour && !Number.isNaN(Date.parse(search.hour)) ? Date.parse(search.hour) : null;
   const query = comingQuery(start, end, "1h", 5);
   return (

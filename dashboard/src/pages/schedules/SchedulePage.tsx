@@ -18,7 +18,7 @@ import { Actions } from "./Actions";
 import { KINDS, kindOf, whyOf } from "./health";
 import { Firings, LastFiring, NextFiring, ScheduleState } from "./parts";
 import { misfireWords, overlapWords } from "./policies";
-import { ROOT, type Schedule, schedulePath, useSchedule, useStrips } from "./queries";
+import { ROOT, type Schedule, schedulePath, STRIPS, useSchedule, useStrips } from "./queries";
 import { Strip } from "./Strip";
 import "./Schedules.css";
 import "./Strip.css";
@@ -29,7 +29,7 @@ export default function SchedulePage() {
   const { id } = useParams({ strict: false }) as { id: string };
   const schedule = useSchedule(id);
   const strips = useStrips([[id]]);
-  useLive({ schedule: id }, [ROOT, ["jobs", "schedule", id]]);
+  useLive({ schedule: id }, [ROOT, STRIPS, ["jobs", "schedule", id]]);
   const python = JSON.stringify(id);
   return (
     <>

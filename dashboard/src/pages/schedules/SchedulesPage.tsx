@@ -30,7 +30,7 @@ export default function SchedulesPage() {
   const list = useSchedules(filter);
   const pages = list.data?.pages ?? [];
   const strips = useStrips(pages.map((page) => page.rows.map((row) => row.id)));
-  useLive({}, [ROOT]);
+  useLive({ kind: "schedules" }, [[...ROOT, "list"]]);
   const rows = pages.flatMap((page) => page.rows);
   const narrowed = Object.keys(filter).some((key) => key !== "order");
   const columns: Column<Schedule>[] = [

@@ -7,6 +7,8 @@ export type Schedule = Schemas["ScheduleOut"];
 export type ListFilter = { text?: string; state?: string; name?: string; queue?: string; tag?: string; order?: string };
 
 export const ROOT = ["schedules"];
+/** The last firings, which cost more than a list: they are read again every few seconds, not at every event. */
+export const STRIPS = ["schedule-strips"];
 /** The last firings are read for a whole page at once, and for no more than this. */
 export const PAGE = 40;
 const STRIP = 20;
@@ -40,7 +42,8 @@ export function useStrips(pages: readonly (readonly string[])[]): Map<string, Sc
     queries: pages
       .filter((ids) => ids.length > 0)
       .map((ids) => ({
-        queryKey: [...ROOT, "recent", ids],
+        queryKey: [...STRIPS, ids],
+        refetchInterval: 10_000,
         queryFn: async () =>
           (await unwrap(api.POST("/api/schedules/recent", { body: { ids: [...ids], count: STRIP } }))).data,
         placeholderData: keepPreviousData,

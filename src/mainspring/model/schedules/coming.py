@@ -225,8 +225,9 @@ def _counts_of(one: Timed, window: Window, now: datetime) -> tuple[Counts, int]:
         known = [one.only] if one.only is not None and window.start <= one.only < window.end else []
         return _one_by_one(known, window), 1
     times = one.times
-    if one.decided is not None:
-        times = replace(times, start_at=max(one.decided + _MOMENT, times.start_at or one.decided))
+    decided = now if one.decided is None else one.decided
+    if one.key != one.group:
+        times = replace(times, start_at=max(decided + _MOMENT, times.start_at or decided))
     counts, cost = _counted(times, window)
     if one.left is None:
         return counts, cost

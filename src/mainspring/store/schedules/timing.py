@@ -34,9 +34,8 @@ MOST_KEPT = 100_000
 
 @dataclass(slots=True)
 class _Kept:
-    """A schedule as it was read: by which walk, at which instant, and what its times were made of."""
+    """A schedule as it was read: at which instant, and what its times were made of."""
 
-    walk: int
     at: datetime
     timing: Mapping[str, Any]
     timed: Timed
@@ -50,7 +49,6 @@ class TimingSnapshot:
         self._views = views
         self._calendars = calendars
         self._kept: dict[str, _Kept] = {}
-        self._walk = 0
         self._after: str | None = None
         self._whole = False
         self._reading = asyncio.Lock()
@@ -62,11 +60,11 @@ class TimingSnapshot:
             found = await self._views.window(self._after)
             keys = {key for one in found for key in _calendar_keys(one)}
             calendars = await self._calendars.in_force(keys)
+            last = found[-1]["_id"] if len(found) == WINDOW else None
+            self._forget({document["_id"] for document in found}, last)
             for document in found:
                 self._keep(document, calendars, now)
-            self._after = found[-1]["_id"] if len(found) == WINDOW else None
-            if self._after is None:
-                self._finish()
+            self._after, self._whole = last, self._whole or last is None
 
     @property
     def schedules(self) -> list[Timed]:
@@ -82,11 +80,12 @@ class TimingSnapshot:
         """The instant of the oldest reading."""
         return min((one.at for one in self._kept.values()), default=truncate(self._connection.clock.now()))
 
-    def _finish(self) -> None:
-        """End a walk: schedules that it has not seen are gone."""
-        self._kept = {id: one for id, one in self._kept.items() if one.walk == self._walk}
-        self._walk += 1
-        self._whole = True
+    def _forget(self, found: set[str], last: str | None) -> None:
+        """Forget the schedules of the window that are gone. Texts have the same order here as in the database."""
+        after = self._after or ""
+        gone = [id for id in self._kept if id not in found and after < id and (last is None or id <= last)]
+        for id in gone:
+            del self._kept[id]
 
     def _keep(self, document: Document, calendars: CalendarsInForce, now: datetime) -> None:
         id, before = document["_id"], self._kept.get(document["_id"])
@@ -95,7 +94,7 @@ class TimingSnapshot:
         timing = {key: document[key] for key in TIMING if key in document}
         known = None if before is None or before.timing != timing else before.timed
         timed = _timed(fit(document, SCHEDULE).document, calendars, known, now)
-        self._kept[id] = _Kept(self._walk, now, timing, timed)
+        self._kept[id] = _Kept(now, timing, timed)
 
 
 def _calendar_keys(document: Document) -> list[tuple[str, int]]:
