@@ -65,9 +65,11 @@ from mainspring.model.limits.limits import Limit, Rate, Sequence
 from mainspring.model.operations.operations import OperationPreview, OperationProgress
 from mainspring.model.privacy.encrypted_values import EncryptedValue
 from mainspring.model.privacy.secrets import Secret
+from mainspring.model.schedules.coming import Coming, ComingBucket
 from mainspring.model.schedules.ledger import Entry as LedgerEntry
-from mainspring.model.schedules.ledger import Notice
+from mainspring.model.schedules.ledger import Notice, RecentFiring
 from mainspring.model.schedules.schedule import Firing, Pause
+from mainspring.model.schedules.search import SchedulePage
 from mainspring.model.views.changes import Change
 from mainspring.model.views.health import Health
 from mainspring.model.views.name_statistics import NameCounts, NameStatistics
@@ -76,6 +78,7 @@ from mainspring.model.views.statistics import Counts, Deploy, Statistics
 from mainspring.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.rules.calendars.calendar import Calendar
 from mainspring.rules.cron import Cron
+from mainspring.rules.zones.changes import ClockChange
 from mainspring.store.jobs.transactions import Transaction
 from mainspring.store.schedules.ledger import Backfill
 
@@ -116,6 +119,9 @@ __all__ = [
     "Cancel",
     "Change",
     "ClaimLost",
+    "ClockChange",
+    "Coming",
+    "ComingBucket",
     "ConfigurationError",
     "Counts",
     "Cron",
@@ -173,6 +179,7 @@ __all__ = [
     "QueueFull",
     "RRule",
     "Rate",
+    "RecentFiring",
     "Redrive",
     "RedriveNotFound",
     "Retry",
@@ -180,6 +187,7 @@ __all__ = [
     "Rule",
     "Schedule",
     "ScheduleNotFound",
+    "SchedulePage",
     "ScheduleStateError",
     "Scheduler",
     "Secret",

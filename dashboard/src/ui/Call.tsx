@@ -9,7 +9,7 @@ import { curl } from "./commands";
 
 export type Call = {
   title?: string;
-  method?: "GET" | "POST" | "PUT" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path with its query, from /api on. */
   path: string;
   body?: unknown;

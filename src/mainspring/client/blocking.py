@@ -35,6 +35,7 @@ from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.operations.operations import OperationFacts, OperationPreview
 from mainspring.model.schedules.schedule import ScheduleFacts
+from mainspring.model.schedules.search import SchedulePage
 from mainspring.model.unreadable import Listed
 from mainspring.model.views.search import SearchPage
 from mainspring.store.blocking import Blocking, unwrap
@@ -310,6 +311,8 @@ class Scheduler:
             return list(map(self._wrap, value))
         if isinstance(value, SearchPage):
             return replace(value, jobs=tuple(map(self._wrap, value.jobs)))
+        if isinstance(value, SchedulePage):
+            return replace(value, schedules=tuple(map(self._wrap, value.schedules)))
         if isinstance(value, OperationPreview | OperationFacts):
             value = replace(value, sample=tuple(map(self._wrap, value.sample)))
         kind = _BLOCKING.get(type(value))

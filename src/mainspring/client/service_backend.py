@@ -54,6 +54,13 @@ class ServiceBackend:
         self._operations = scheduler.operations
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
+    # -- schedules ---------------------------------------------------------------------------------------------------
+
+    async def last_states(self, schedules: Iterable[Schedule], scope: Scope) -> dict[str, str]:
+        """The state of the job of each schedule's last firing, by the schedule's id, as far as it is stored."""
+        jobs = {one.id: one.last_job_id for one in schedules}
+        return await (await self._core.store()).schedule_views.states_of(jobs, scope)
+
     # -- created jobs and schedules ----------------------------------------------------------------------------------
 
     async def created(

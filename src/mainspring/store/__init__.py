@@ -40,6 +40,8 @@ from mainspring.store.schedules.calendars import Calendars
 from mainspring.store.schedules.firing import Firing
 from mainspring.store.schedules.ledger import Ledger
 from mainspring.store.schedules.schedules import Schedules
+from mainspring.store.schedules.timing import TimingSnapshot
+from mainspring.store.schedules.views import ScheduleViews
 from mainspring.store.views.change_stream import ChangeStream
 from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
@@ -89,6 +91,8 @@ class Store:
         self.firing = Firing(connection, self.inserts, self.jobs, self.upkeep, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.upkeep, self.calendars, self.cipher)
         self.ledger = Ledger(connection, self.inserts, self.calendars)
+        self.schedule_views = ScheduleViews(connection, self.calendars)
+        self.timing = TimingSnapshot(connection, self.schedule_views, self.calendars)
         self.hints = Hints(connection)
         self.change_stream = ChangeStream(connection)
         self.transactions = Transactions(connection)

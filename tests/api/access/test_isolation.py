@@ -75,6 +75,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("fingerprint", "error", "text"), "{text}"),
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
+    **dict.fromkeys(("order", "heaviest", "latest")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
@@ -113,6 +114,8 @@ BODIES: dict[str, list[Any]] = {
     "POST /api/jobs/bulk": [[one] for one in CREATIONS],
     "PUT /api/jobs/{id}": [{"priority": 2}, {"queue": "{queue}"}, {**EXCEPT}],
     "POST /api/v1/create-job": [{"type": "{name}", "data": {}}],
+    "POST /api/schedules/recent": [{"ids": ["{schedule}"]}],
+    "PATCH /api/schedules/{schedule_id}": [{"priority": 2}, {"queue": "{queue}"}, {**EXCEPT}],
     "POST /api/schedules/preview": [EXCEPT, {"schedule": YEARLY, "id": "{schedule}"}],
     "POST /api/schedules/{schedule_id}/backfill": [WINDOW, {**WINDOW, "preview": True}],
     "PUT /api/schedules/{schedule_id}": [{**JOB, "schedule": YEARLY}, TIMES, {**TIMES, **EXCEPT, "schedule": None}],
@@ -430,6 +433,7 @@ ABOUT_NAMES = {
     "POST /api/schedules/preview",
     "PUT /api/jobs/{id}",
     "PUT /api/schedules/{schedule_id}",
+    "PATCH /api/schedules/{schedule_id}",
     "POST /api/dead-letters/retry",
     "POST /api/dead-letters/discard",
 }

@@ -30,7 +30,8 @@ NAMESPACES = {
     "privacy": "hidden_texts keys_in_use reencrypt set_keys shown",
     "queues": "all limit pause resume",
     "schedules": (
-        "backfill delete edit find get ledger pause preview preview_backfill resume skip_next trigger upcoming"
+        "backfill coming delete edit find get ledger pause preview preview_backfill recent resume search "
+        "skip_next trigger upcoming"
     ),
     "secrets": "all delete get put value values",
     "workers": "all handler_names own_id rescue",
@@ -73,6 +74,9 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Cancel",
         "Change",
         "ClaimLost",
+        "ClockChange",
+        "Coming",
+        "ComingBucket",
         "ConfigurationError",
         "Counts",
         "Cron",
@@ -130,6 +134,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "QueueFull",
         "RRule",
         "Rate",
+        "RecentFiring",
         "Redrive",
         "RedriveNotFound",
         "Retry",
@@ -137,6 +142,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Rule",
         "Schedule",
         "ScheduleNotFound",
+        "SchedulePage",
         "ScheduleStateError",
         "Scheduler",
         "Secret",

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.jobs.create import check_calendars, make_plan, refusing, store_plan
+from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, refusing, store_plan
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.rule_fields import rule_field, rule_of
+from mainspring.api.jobs.update import change_schedule
 from mainspring.api.jobs.visibility import seen_job, signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In, Nothing
-from mainspring.api.wire.job_requests import Creation, Text
+from mainspring.api.wire.job_requests import Change, Creation, Text
 from mainspring.api.wire.jobs import JobOut
 from mainspring.api.wire.schedules import (
     BackfillIn,
     BackfillOut,
+    ComingIn,
+    ComingOut,
     EntryOut,
+    FieldProblem,
     FiringOut,
     PauseIn,
     PreviewIn,
+    PreviewOut,
+    RecentFiringOut,
+    RecentIn,
+    RecentOut,
     ScheduleOut,
     TriggerIn,
     Window,
 )
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.errors import ScheduleNotFound
-from mainspring.model.schedules.ledger import Entry
+from mainspring.model.schedules.ledger import Entry, RecentFiring
+from mainspring.model.schedules.search import ScheduleFilterState, ScheduleOrder
 from mainspring.rules import Rule
+from mainspring.rules.text import rule_text, rule_zone
 
 _LIST = "schedules"
-_LOOKED_AT = 2_000
-"""How many schedules are read for a page, if few of them match."""
+F = TypeVar("F", Entry, RecentFiring)
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"])
 ScheduleId = Annotated[str, Path(min_length=1, max_length=200, examples=["nightly-report"])]
@@ -44,10 +53,16 @@ ScheduleId = Annotated[str, Path(min_length=1, max_length=200, examples=["nightl
 class Listing(In):
     """The filter of a list of schedules."""
 
-    state: Literal["active", "paused", "ended"] | None = None
+    state: ScheduleFilterState | None = None
     name: Text | None = None
     tag: Text | None = None
     queue: Text | None = None
+    text: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="A part of the id or the name, in any case."
+    )
+    order: ScheduleOrder = Field(
+        "id", description="`next` lists the schedules that have a next firing, the earliest first."
+    )
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     cursor: Annotated[str, Field(max_length=4000)] | None = Field(None, description="The `next` of the previous page.")
 
@@ -60,34 +75,91 @@ class Listed(Answer[list[ScheduleOut]]):
 
 @router.get("", summary="List schedules")
 async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> Listed:
-    """List the schedules that match, in the order of their ids."""
-    found: list[Schedule] = []
-    looked_at, last = 0, None
-    after = await caller.open_cursor(_LIST, query.cursor)
-    async for schedule in caller.scheduler.schedules.find(name=query.name, tag=query.tag, after=after):
-        looked_at, last = looked_at + 1, schedule.id
-        if _is_wanted(caller, query, schedule):
-            found.append(schedule)
-        if len(found) == query.limit or looked_at == _LOOKED_AT:
-            break
-    else:
-        last = None
-    data = await _shown(caller, found)
-    complete = last is None or len(found) == query.limit
-    return Listed(data=data, next=await caller.seal_cursor(_LIST, last), complete=complete)
+    """List the schedules that match all given filters, in the order of their ids or of their next firings. A schedule
+    is `failing` if its last job has failed or is tried again, or if failures in a row are counted. The cost of a page
+    is bounded: if few schedules match, it may be short, with `next` and `complete: false`."""
+    list_name = f"{_LIST}-{query.order}"
+    with refusing():
+        found = await caller.scheduler.schedules.search(
+            state=query.state,
+            name=query.name,
+            tag=query.tag,
+            queue=query.queue,
+            text=query.text,
+            order=query.order,
+            scope=caller.scope,
+            limit=query.limit,
+            after=await caller.open_cursor(list_name, query.cursor),
+        )
+    data = await _shown(caller, found.schedules, found.last_states)
+    return Listed(data=data, next=await caller.seal_cursor(list_name, found.next), complete=found.complete)
+
+
+@router.get("/coming", summary="Count the coming firings of all schedules")
+async def coming(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[ComingOut]:
+    """Count the coming firings of all schedules in buckets, and name the schedules that fire most in each. Firings
+    count at their nominal times; the bucket of now counts from its beginning, and buckets before it are left out. The
+    cost of a request is bounded: with thousands of schedules the first answers are not `complete`, and the next request
+    continues. A schedule with the id `coming` is shown by the list alone."""
+    with refusing():
+        found = await caller.scheduler.schedules.coming(
+            query.start, query.end, query.step, heaviest=query.heaviest, scope=caller.scope
+        )
+    return Answer(data=ComingOut.of(found))
+
+
+@router.post("/recent", summary="List the last firings of schedules")
+async def recent(body: RecentIn, caller: Viewer) -> Answer[list[RecentOut]]:
+    """List the last firings of some schedules up to now, each with its outcome and the state of its job. Schedules that
+    do not exist are left out. Days that a calendar leaves out are in the ledger alone."""
+    found = await caller.scheduler.schedules.recent(body.ids, body.count, scope=caller.scope)
+    return Answer(
+        data=[
+            RecentOut(id=id, firings=[RecentFiringOut.of_recent(one) for one in await _signed(caller, found[id])])
+            for id in dict.fromkeys(body.ids)
+            if id in found
+        ]
+    )
 
 
 @router.post("/preview", summary="Show the firings of a rule")
-async def preview_rule(body: PreviewIn, caller: Viewer) -> Answer[list[FiringOut]]:
+async def preview_rule(body: PreviewIn, caller: Viewer) -> PreviewOut:
     """List the next firings of the schedule that `POST /api/jobs` would create from the same fields, each with the
-    reason if it was moved. `H` and `jitter` depend on the `id` that the schedule will have. Nothing is stored."""
+    reason if it was moved, and describe its rule in words. `H` and `jitter` depend on the `id` that the schedule will
+    have. If the body has an `endpoint`, a `name` or a `type`, the other fields are checked too, and those that would be
+    refused are listed in `problems`. Nothing is stored."""
     with refusing(rule_field(body)):
         rule = _needed(rule_of(body, caller.service.settings.timezone))
         check_calendars(caller, rule)
+    with refusing():
         firings = await caller.scheduler.schedules.preview(
-            rule, body.count, start=body.start, schedule_id=body.id or "preview", jitter=body.jitter or 0
+            rule,
+            body.count,
+            start=body.start,
+            schedule_id=body.id or "preview",
+            start_at=body.start_at,
+            end_at=body.end_at,
+            max_runs=body.max_runs,
+            jitter=body.jitter or 0,
         )
-    return Answer(data=[FiringOut.of(firing) for firing in firings])
+    return PreviewOut(
+        data=[FiringOut.of(firing) for firing in firings],
+        description=rule.describe(),
+        text=rule_text(rule),
+        zone=rule_zone(rule),
+        problems=_problems(caller, body),
+    )
+
+
+def _problems(caller: Caller, body: PreviewIn) -> list[FieldProblem]:
+    """The refusal that storing the schedule would meet, if the body says what the schedule does."""
+    if body.endpoint is None and body.name is None and body.type is None:
+        return []
+    try:
+        check_plan(caller, make_plan(body, caller.service.settings))
+    except Problem as problem:
+        return [FieldProblem(field=problem.field, detail=problem.detail)]
+    return []
 
 
 @router.post("/{schedule_id:path}/pause", summary="Pause a schedule")
@@ -162,10 +234,11 @@ async def upcoming(
 
 @router.get("/{schedule_id:path}/ledger", summary="List firings and their outcomes")
 async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]) -> Answer[list[EntryOut]]:
-    """List every firing between two instants, past and future, with its outcome; the first `limit` of them."""
+    """List every firing between two instants, past and future, with its outcome; the first `limit` of them, or with
+    `latest` the last ones up to now."""
     await caller.schedule(schedule_id)
     start, end = window.between(caller.service.now())
-    entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit)
+    entries = await caller.scheduler.schedules.ledger(schedule_id, start, end, limit=window.limit, latest=window.latest)
     return Answer(data=await _entries(caller, entries))
 
 
@@ -225,6 +298,15 @@ def _needed(rule: Rule | None) -> Rule:
     return rule
 
 
+@router.patch("/{schedule_id:path}", summary="Change a schedule")
+async def change(schedule_id: ScheduleId, body: Change, caller: Operator) -> Answer[ScheduleOut]:
+    """Change the given fields and leave the others as they are. `enabled` pauses and resumes the schedule, a new rule
+    applies from now on, and null removes startAt, endAt, maxRuns or jitter."""
+    before = await caller.schedule(schedule_id)
+    after = await change_schedule(caller, before, body)
+    return await _changed(caller, "schedule.update", before, after)
+
+
 @router.delete("/{schedule_id:path}", summary="Delete a schedule")
 async def delete_schedule(schedule_id: ScheduleId, caller: Operator) -> Answer[ScheduleOut]:
     """Delete a schedule and its ledger, and return it. Its jobs stay."""
@@ -256,11 +338,6 @@ async def _previewed(caller: Caller, schedule_id: str, body: BackfillIn) -> Back
     )
 
 
-def _is_wanted(caller: Caller, query: Listing, schedule: Schedule) -> bool:
-    fits = query.state in (None, schedule.state) and query.queue in (None, schedule.queue)
-    return fits and caller.principal.scope.allows(schedule.queue, schedule.name)
-
-
 async def _changed(caller: Caller, action: str, before: Schedule | None, after: Schedule) -> Answer[ScheduleOut]:
     told = None if before is None else _told(caller, before)
     await caller.note(action, after.id, before=told, after=_told(caller, after))
@@ -268,19 +345,27 @@ async def _changed(caller: Caller, action: str, before: Schedule | None, after: 
 
 
 async def _answer(caller: Caller, schedule: Schedule) -> Answer[ScheduleOut]:
-    return Answer(data=(await _shown(caller, [schedule]))[0])
+    states = await caller.backend.last_states([schedule], caller.scope)
+    return Answer(data=(await _shown(caller, [schedule], states))[0])
 
 
-async def _shown(caller: Caller, schedules: Sequence[Schedule]) -> list[ScheduleOut]:
-    """Schedules as the caller may see them: the reason of a pause is shown only if the caller may know its actor."""
+async def _shown(caller: Caller, schedules: Sequence[Schedule], states: Mapping[str, str]) -> list[ScheduleOut]:
+    """Schedules as the caller may see them, with the states of their last jobs: the reason of a pause is shown only if
+    the caller may know its actor."""
     seen = await with_signed(caller, schedules, "paused")
-    return [ScheduleOut.of(caller.scheduler.privacy.shown(schedule)) for schedule in seen]
+    return [ScheduleOut.of(caller.scheduler.privacy.shown(one), states.get(one.id)) for one in seen]
 
 
 async def _entries(caller: Caller, entries: Sequence[Entry]) -> list[EntryOut]:
-    """Firings as the caller may see them. Entries without an actor, such as an overlap, are Mainspring's own."""
-    by_hand = iter(await signed(caller, [one for one in entries if one.actor is not None]))
-    return [EntryOut.of(one if one.actor is None else next(by_hand)) for one in entries]
+    """Firings as the caller may see them."""
+    return [EntryOut.of(one) for one in await _signed(caller, entries)]
+
+
+async def _signed(caller: Caller, firings: Sequence[F]) -> list[F]:
+    """Firings with the actors and reasons that the caller may see. Those without an actor, such as an overlap, are
+    Mainspring's own."""
+    by_hand = iter(await signed(caller, [one for one in firings if one.actor is not None]))
+    return [one if one.actor is None else next(by_hand) for one in firings]
 
 
 def _told(caller: Caller, schedule: Schedule) -> dict[str, Any]:

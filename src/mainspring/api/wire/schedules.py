@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from mainspring.api.wire.base import In, Instant, InstantIn, Out, jsonable, span_text, to_ms
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span, jsonable, span_text, to_ms
 from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import Reason, shown_data
+from mainspring.client.schedule_views import MOST_RECENT, MOST_SHOWN
+from mainspring.model.schedules.coming import MOST_BUCKETS, MOST_HEAVIEST, Coming
 from mainspring.model.schedules.firing_plan import Overlap
-from mainspring.model.schedules.ledger import Entry
+from mainspring.model.schedules.ledger import Entry, RecentFiring
 from mainspring.model.schedules.schedule import Firing, ScheduleFacts
+from mainspring.model.schedules.search import is_failing
 from mainspring.rules.calendars.calendar import Calendar
+from mainspring.rules.text import rule_text, rule_zone
 from mainspring.store.schedules.calendars import StoredCalendar
 from mainspring.store.schedules.ledger import Backfill
 
 Count = Annotated[int, Field(ge=1, le=2**31)]
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 Day = Annotated[str, Field(max_length=20, examples=["2030-12-24"])]
 
 
@@ -30,6 +35,24 @@ class PreviewIn(Creation):
 
     count: Annotated[int, Field(ge=1, le=1000)] = 10
     start: InstantIn | None = None
+
+
+class RecentIn(In):
+    """The schedules whose last firings to show, and how many firings of each."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["nightly-report"], "count": 20}]})
+
+    ids: Annotated[list[Text], Field(min_length=1, max_length=MOST_SHOWN)]
+    count: Annotated[int, Field(ge=1, le=MOST_RECENT)] = MOST_RECENT
+
+
+class ComingIn(In):
+    """The window in which the firings of all schedules are counted."""
+
+    start: InstantIn | None = Field(None, description="The beginning of the first bucket; by default that of now.")
+    end: InstantIn | None = Field(None, description="A day after the start by default.")
+    step: Span = Field("1h", description=f"The length of a bucket, from 1m to 7d; at most {MOST_BUCKETS:,} buckets.")
+    heaviest: Annotated[int, Field(ge=0, le=MOST_HEAVIEST)] = Field(5, description="How many schedules to name.")
 
 
 class PauseIn(In):
@@ -82,12 +105,20 @@ class ScheduleOut(Out):
     name: str
     data: dict[str, Any]
     rule: dict[str, Any]
-    description: str
+    description: str = Field(description="The rule in words.")
+    text: str = Field(description="The rule as a cron expression, an RRULE or an interval.")
+    zone: str | None = Field(description="The time zone of the rule; null if it counts real time.")
     state: str
     next_at: Instant | None
     due_at: Instant | None
     last_at: Instant | None
     last_job_id: str | None
+    last_state: str | None = Field(
+        None, description="The state of the last firing's job; null if it is not stored any more."
+    )
+    failing: bool = Field(
+        False, description="Whether the last job has failed or is tried again, or failures in a row are counted."
+    )
     runs: int
     failures: int
     paused: PauseOut | None
@@ -105,14 +136,18 @@ class ScheduleOut(Out):
     error: str | None = Field(None, description="The unreadable fields of its document.")
 
     @classmethod
-    def of(cls, schedule: ScheduleFacts) -> Self:
-        """A schedule that has been through `scheduler.privacy.shown`."""
+    def of(cls, schedule: ScheduleFacts, last_state: str | None = None) -> Self:
+        """A schedule that has been through `scheduler.privacy.shown`, and the state of its last job."""
         paused, policy = schedule.paused, schedule.policy
         return cls(
             **{key: getattr(schedule, key) for key in _SAME},
             data=shown_data(schedule.data),
             rule=jsonable(schedule.rule.to_document()),
             description=schedule.rule.describe(),
+            text=rule_text(schedule.rule),
+            zone=rule_zone(schedule.rule),
+            last_state=last_state,
+            failing=is_failing(schedule.failures, last_state),
             tags=list(schedule.tags),
             jitter=span_text(schedule.jitter),
             paused=None if paused is None else PauseOut(at=paused.at, reason=paused.reason, actor=paused.actor),
@@ -146,6 +181,22 @@ class FiringOut(Out):
         return cls(at=firing.at, local=firing.at.isoformat(), due=firing.due, notes=list(firing.notes))
 
 
+class FieldProblem(Out):
+    """A field of a request that would be refused, and the cure."""
+
+    field: str | None
+    detail: str
+
+
+class PreviewOut(Answer[list[FiringOut]]):
+    """The next firings of a rule, and the rule in words. `problems` lists the other fields that would be refused."""
+
+    description: str
+    text: str
+    zone: str | None
+    problems: list[FieldProblem] = Field(default_factory=list)
+
+
 class EntryOut(Out):
     """A firing and its outcome."""
 
@@ -165,6 +216,89 @@ class EntryOut(Out):
             late_by_ms=to_ms(entry.late_by),
             job_id=entry.job_id,
             actor=entry.actor,
+        )
+
+
+class RecentFiringOut(EntryOut):
+    """A firing up to now, its outcome, and the state of its job."""
+
+    job_state: str | None = Field(description="Null without a job, and if the job is not stored any more.")
+
+    @classmethod
+    def of_recent(cls, firing: RecentFiring) -> Self:
+        return cls(
+            **{key: getattr(firing, key) for key in ("at", "outcome", "reason", "job_id", "job_state", "actor")},
+            late_by_ms=to_ms(firing.late_by),
+        )
+
+
+class RecentOut(Out):
+    """The last firings of a schedule, the latest one last."""
+
+    id: str
+    firings: list[RecentFiringOut]
+
+
+class HeavyOut(Out):
+    """A schedule and the number of its firings in a bucket."""
+
+    id: str
+    name: str
+    firings: int
+
+
+class BucketOut(Out):
+    """The firings of one bucket."""
+
+    at: Instant
+    firings: int
+    herd: int = Field(description="Firings in the first minute of the bucket that no jitter spreads.")
+    schedules: int = Field(description="The number of schedules that fire.")
+    heaviest: list[HeavyOut]
+
+
+class ClockChangeOut(Out):
+    """An instant at which the clocks of a zone are set forward or back."""
+
+    at: Instant
+    zone: str
+    by_ms: int
+    words: str
+    schedules: int = Field(description="The number of schedules in this zone.")
+
+
+class ComingOut(Out):
+    """The coming firings of all schedules, in buckets; buckets without a firing are left out."""
+
+    start: Instant
+    end: Instant
+    step: str
+    buckets: list[BucketOut]
+    schedules: int = Field(description="The number of schedules that were counted.")
+    paused: int = Field(description="The number of paused ones among them, which do not fire.")
+    clock_changes: list[ClockChangeOut]
+    complete: bool = Field(description="False as long as schedules have not been counted yet: ask again.")
+    read_since: Instant = Field(description="Every schedule is counted as it was at this instant or later.")
+
+    @classmethod
+    def of(cls, coming: Coming) -> Self:
+        return cls(
+            **{key: getattr(coming, key) for key in ("start", "end", "schedules", "paused", "complete", "read_since")},
+            step=span_text(coming.step) or "",
+            buckets=[
+                BucketOut(
+                    at=one.at,
+                    firings=one.firings,
+                    herd=one.herd,
+                    schedules=one.schedules,
+                    heaviest=[HeavyOut(id=heavy.id, name=heavy.name, firings=heavy.firings) for heavy in one.heaviest],
+                )
+                for one in coming.buckets
+            ],
+            clock_changes=[
+                ClockChangeOut(at=one.at, zone=one.zone, by_ms=to_ms(one.by) or 0, words=one.words, schedules=number)
+                for one, number in coming.clock_changes
+            ],
         )
 
 
@@ -244,7 +378,12 @@ class Window(In):
     start: InstantIn | None = Field(None, description="A day ago by default.")
     end: InstantIn | None = Field(None, description="A day from now by default.")
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    latest: bool = Field(
+        False,
+        description="The last `limit` firings up to now instead of the first, without those that a calendar has left "
+        "out. Then `start` is open by default, and for the page before, `end` is the first firing of this one.",
+    )
 
     def between(self, now: datetime) -> tuple[datetime, datetime]:
         day = timedelta(days=1)
-        return self.start or now - day, self.end or now + day
+        return self.start or (_LONG_AGO if self.latest else now - day), self.end or now + day

@@ -14,9 +14,11 @@ from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
+from mainspring.client.schedule_views import ScheduleViews
 from mainspring.clock import truncate
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name, check_reason
+from mainspring.durations import Duration
 from mainspring.engine.handlers import check_data, stored_version
 from mainspring.engine.services.timekeeper import announce_fired
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
@@ -26,8 +28,9 @@ from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.options import TemplateChanges
 from mainspring.model.jobs.retry import Seconds
 from mainspring.model.privacy.encrypted_values import encrypt_like
+from mainspring.model.schedules.coming import Coming
 from mainspring.model.schedules.firing_plan import OVERLAPS, Overlap
-from mainspring.model.schedules.ledger import Entry
+from mainspring.model.schedules.ledger import Entry, RecentFiring
 from mainspring.model.schedules.schedule import (
     SCHEDULE_STATES,
     EditOptions,
@@ -38,6 +41,7 @@ from mainspring.model.schedules.schedule import (
     check_removed,
     make_spec,
 )
+from mainspring.model.schedules.search import ScheduleFilterState, ScheduleOrder, SchedulePage
 from mainspring.model.schedules.times import Times, is_after_end
 from mainspring.rules import Rule, rule_from_document
 from mainspring.rules.calendars.calendar import Calendar
@@ -98,9 +102,9 @@ class Schedule(ScheduleFacts):
         """Delete it, and its ledger. Its jobs stay."""
         await self._face().delete(self.id)
 
-    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
+    async def ledger(self, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False) -> list[Entry]:
         """List every firing from `start` on and before `end`, with its outcome."""
-        return await self._face().ledger(self.id, start, end, limit=limit)
+        return await self._face().ledger(self.id, start, end, limit=limit, latest=latest)
 
     async def upcoming(self, count: int = 10) -> list[Firing]:
         """List the next firings, each with notes on what moved it."""
@@ -123,6 +127,7 @@ class Schedules:
         self._core = core
         self._jobs = jobs
         self._stored = StoredSchedules(core, self)
+        self._views = ScheduleViews(core)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -147,6 +152,55 @@ class Schedules:
             if state is None or schedule.state == state:
                 yield schedule
 
+    async def search(
+        self,
+        *,
+        state: ScheduleFilterState | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        order: ScheduleOrder = "id",
+        scope: Scope | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SchedulePage[Schedule]:
+        """Return a page of the schedules that match all given filters. `after` is the `next` of the previous page.
+
+        `text` is a part of the id or the name, in any case. A schedule is "failing" if its last job has failed or is
+        tried again, or if failures in a row are counted. `order` is "id", or "next" for the schedules that have a next
+        firing, the earliest first. The cost of a page is bounded, however many schedules there are: if few of them
+        match, it may be short, and not `complete`.
+        """
+        given = {"state": state, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
+        return await self._views.page(self._stored.decode, given, scope, limit, after)
+
+    async def recent(
+        self, ids: Sequence[str], count: int = 20, *, scope: Scope = EVERYTHING
+    ) -> dict[str, list[RecentFiring]]:
+        """List the last `count` firings of up to 40 schedules, by id, each with its outcome and the state of its job.
+
+        Firings on days that a calendar leaves out are not among them; `ledger` has these.
+        """
+        return await self._views.recent(ids, count, scope)
+
+    async def coming(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        step: Duration = "1h",
+        *,
+        heaviest: int = 5,
+        scope: Scope = EVERYTHING,
+    ) -> Coming:
+        """Count the coming firings of all schedules in buckets of `step`, with the `heaviest` schedules of each.
+
+        Without a `start`, the first bucket is that of now; without an `end`, the buckets cover a day. Firings count at
+        their nominal times. Each call reads and computes a bounded part: with thousands of schedules, the first
+        answers are not `complete`, and a later call continues.
+        """
+        return await self._views.coming(start, end, step, scope, heaviest)
+
     async def preview(
         self,
         rule: Rule,
@@ -156,6 +210,7 @@ class Schedules:
         schedule_id: str = "preview",
         start_at: datetime | None = None,
         end_at: datetime | None = None,
+        max_runs: int | None = None,
         jitter: Seconds = 0.0,
     ) -> list[Firing]:
         """List the next firings of a rule after `start` (now), each with notes on what moved it. Nothing is stored.
@@ -164,12 +219,13 @@ class Schedules:
         """
         store = await self._core.store()
         after = truncate(store.clock.now() if start is None else _instant(start, "start"))
-        options = {"start_at": start_at, "end_at": end_at, "jitter": jitter}
+        options = {"start_at": start_at, "end_at": end_at, "max_runs": max_runs, "jitter": jitter}
         spec = make_spec(schedule_id, make_draft("preview", None), rule, options)
         rule = anchored(spec.rule, spec.start_at or after)
         calendars = {name: await self._calendar_of(store, name) for name in rule.calendars}
         times = Times(spec.id, rule.bind(spec.id, calendars), spec.start_at, spec.end_at, spec.jitter)
-        return _firings(times, after, count)
+        check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
+        return _firings(times, after, min(count, spec.policy.max_runs or count))
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
         """List the next firings of a stored schedule, paused or not, each with notes on what moved it."""
@@ -182,12 +238,16 @@ class Schedules:
         waits = document.get("due_at") is not None and document["due_at"] > now  # maybe only for its jitter
         return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
 
-    async def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000) -> list[Entry]:
-        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them."""
+    async def ledger(
+        self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False
+    ) -> list[Entry]:
+        """List every firing from `start` on and before `end`, with its outcome; the first `limit` of them. With
+        `latest`, the last `limit` up to now, without those that a calendar has left out."""
         check_whole(limit, "limit", 1, _LEDGER_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
-        return await store.ledger.entries(document, _instant(start, "start"), _instant(end, "end"), limit)
+        read = store.ledger.latest if latest else store.ledger.entries
+        return await read(document, _instant(start, "start"), _instant(end, "end"), limit)
 
     # -- changing --------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentFiring:
+    """A firing up to now, its outcome, and the state of its job: None if it has none, or if that is not stored any
+    more. "retrying" is the state of a pending job after a failed attempt."""
+
+    at: datetime
+    outcome: str
+    reason: str = ""
+    late_by: timedelta | None = None
+    job_id: str | None = None
+    job_state: str | None = None
+    actor: str | None = None
+
+    @classmethod
+    def of(cls, entry: Entry, job_state: str | None) -> RecentFiring:
+        return cls(entry.at, entry.outcome, entry.reason, entry.late_by, entry.job_id, job_state, entry.actor)
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Firings that were late, missed or skipped, as the events of schedules carry them: `count` of them, from `at` to
     `until`."""
@@ -99,6 +117,33 @@ def entries(book: Book, start: datetime, end: datetime, limit: int) -> list[Entr
     """The first `limit` firings from `start` on and before `end`, each with its outcome."""
     merged = heapq.merge(_computed(book, start, end), _kept(book, start, end), key=lambda entry: entry.at)
     return list(islice(merged, limit))
+
+
+def recent(book: Book, count: int, start: datetime, end: datetime | None = None) -> list[Entry]:
+    """The last `count` firings from `start` on, up to now and before `end`, in order, each with its outcome.
+
+    Days that a calendar leaves out are no firings here: a rule of every minute has thousands of them over a weekend.
+    The book needs the last `count` rows of this time, and the spans that reach into it.
+    """
+    end = book.now + _MOMENT if end is None else min(end, book.now + _MOMENT)
+    found = list(_kept(book, start, end))
+    rows = [row for row in book.rows if row.outcome != TRIGGERED]
+    single = {row.at: row for row in rows if row.at == row.until}
+    spans = [row for row in rows if row.at != row.until]
+    left = count
+    for era in reversed(book.eras):
+        for at in islice(_backwards(era, start, end) if era.computed else (), left):
+            found.append(_judge(book, era, at, single, spans))
+            left -= 1
+    return sorted(found, key=lambda entry: entry.at)[-count:]
+
+
+def _backwards(era: Era, start: datetime, end: datetime) -> Iterator[datetime]:
+    """The firings of an era before an instant, the last one first."""
+    at = era.times.previous(end if era.until is None else min(end, era.until + _MOMENT))
+    while at is not None and at > era.since and at >= start:
+        yield at
+        at = era.times.previous(at)
 
 
 def _kept(book: Book, start: datetime, end: datetime) -> Iterator[Entry]:

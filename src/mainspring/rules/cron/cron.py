@@ -67,6 +67,11 @@ class Cron(WallClockRule):
         """The text that H is a hash of; None as long as the rule belongs to no schedule."""
         return self._key[4]
 
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """Equal for rules with the same firings: an H counts as the value that it stands for."""
+        return self._pattern.resolved, self.timezone, self.gap, self.fold
+
     def describe(self) -> str:
         """The meaning of the rule, in English."""
         return describe(self._pattern, self.timezone, self.seed is not None)

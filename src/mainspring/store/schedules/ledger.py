@@ -17,7 +17,18 @@ from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import truncate
 from mainspring.errors import InvalidSchedule
-from mainspring.model.schedules.ledger import BACKFILLED, LATE, MISSED, ON_TIME, SKIPPED, Book, Entry, Row, entries
+from mainspring.model.schedules.ledger import (
+    BACKFILLED,
+    LATE,
+    MISSED,
+    ON_TIME,
+    SKIPPED,
+    Book,
+    Entry,
+    Row,
+    entries,
+    recent,
+)
 from mainspring.rules.instants import instant_text
 from mainspring.store.connection import Connection, Document
 from mainspring.store.fitting import readable
@@ -65,27 +76,42 @@ class Ledger:
 
         Times whose rows may have been pruned are left out: a firing without a row would be taken as on time.
         """
-        now, keep = truncate(self._connection.clock.now()), self._connection.settings.keep_ledger
-        start = start if keep is None else max(start, now - timedelta(seconds=keep))
+        start = self._kept_since(start)
+        book = await self._book(schedule, await self._rows(schedule["_id"], start, end, limit))
+        return entries(book, start, end, limit)
+
+    async def latest(self, schedule: Document, start: datetime, end: datetime, limit: int) -> list[Entry]:
+        """The last firings from `start` on, up to now and before `end`, with their outcomes and without those that a
+        calendar has left out."""
+        start = self._kept_since(start)
+        book = await self._book(schedule, await self._rows(schedule["_id"], start, end, limit, newest=True))
+        return recent(book, limit, start, end)
+
+    def _kept_since(self, start: datetime) -> datetime:
+        keep = self._connection.settings.keep_ledger
+        return start if keep is None else max(start, self._now() - timedelta(seconds=keep))
+
+    def _now(self) -> datetime:
+        return truncate(self._connection.clock.now())
+
+    async def _book(self, schedule: Document, rows: Sequence[Row]) -> Book:
         keys = {key for era in (schedule, *schedule.get("eras", ())) for key in calendar_keys(era)}
         calendars = await self._calendars.in_force(keys)
         paused = schedule.get("paused")
-        book = Book(
-            eras_of(schedule, calendars),
-            await self._rows(schedule["_id"], start, end, limit),
-            schedule["cursor"],
-            None if paused is None else paused["at"],
-            now,
-        )
-        return entries(book, start, end, limit)
+        paused_at = None if paused is None else paused["at"]
+        return Book(eras_of(schedule, calendars), rows, schedule["cursor"], paused_at, self._now())
 
-    async def _rows(self, schedule_id: str, start: datetime, end: datetime, limit: int) -> list[Row]:
+    async def _rows(
+        self, schedule_id: str, start: datetime, end: datetime, limit: int, *, newest: bool = False
+    ) -> list[Row]:
+        """The spans that reach into a window, and the first or the newest rows of single firings in it."""
         within = {"schedule_id": schedule_id, "until": {"$gte": start}, "at": {"$lt": end}}
+        single = {**within, "span": None, **({"until": {"$gte": start, "$lt": end}} if newest else {})}
         with self._connection.deadline():
             rows = (
                 *await self._connection.ledger.find_all({**within, "span": True}, hint=SPANS, limit=_MOST_SPANS),
                 *await self._connection.ledger.find_all(
-                    {**within, "span": None}, sort=[("until", 1)], hint=FIRINGS, limit=limit + 1
+                    single, sort=[("until", -1 if newest else 1)], hint=FIRINGS, limit=limit + 1
                 ),
             )
         found = readable(rows, LEDGER_ROW, decode_row)

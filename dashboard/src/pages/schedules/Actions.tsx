@@ -1,0 +1,140 @@
+// What an operator does with a schedule: pause, resume, trigger, skip, backfill, delete; each says what it will do.
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { useAct } from "../../api/act";
+import { api, unwrap } from "../../api/client";
+import { useRole } from "../../api/session";
+import { absolute } from "../../lib/time";
+import { Button } from "../../ui/Button";
+import { ReasonDialog } from "../../ui/Dialog";
+import { Menu } from "../../ui/Menu";
+import { BackfillDialog } from "./BackfillDialog";
+import { ROOT, type Schedule, STRIPS } from "./queries";
+
+type Verb = "pause" | "trigger" | "skip" | "delete" | "backfill";
+const TOUCHES = [ROOT, STRIPS, ["jobs"], ["job"], ["overview"]];
+
+export function useScheduleVerbs(id: string, onDone?: () => void) {
+  const params = { path: { schedule_id: id } };
+  const shared = { touches: TOUCHES, onDone };
+  return {
+    pause: useAct(
+      (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/pause", { params, body: { reason } })),
+      { ...shared, done: () => `${id} is paused.` },
+    ),
+    resume: useAct(() => unwrap(api.POST("/api/schedules/{schedule_id}/resume", { params })), {
+      ...shared,
+      done: () => `${id} fires again from now on.`,
+    }),
+    trigger: useAct(
+      (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/trigger", { params, body: { reason } })),
+      { ...shared, done: () => `A job of ${id} was made.` },
+    ),
+    skip: useAct(
+      (reason: string) => unwrap(api.POST("/api/schedules/{schedule_id}/skip", { params, body: { reason } })),
+      {
+        ...shared,
+        done: (answer) =>
+          `The next firing of ${id} makes no job${answer.data.nextAt ? `; the one after is at ${absolute(answer.data.nextAt)}` : ""}.`,
+      },
+    ),
+    delete: useAct(() => unwrap(api.DELETE("/api/schedules/{schedule_id}", { params })), {
+      ...shared,
+      done: () => `${id} is deleted. Its jobs stay.`,
+    }),
+  };
+}
+
+/** The actions of a schedule: buttons on its page, a menu in a list. */
+export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean }) {
+  const role = useRole();
+  const navigate = useNavigate();
+  const [asked, setAsked] = useState<Verb | null>(null);
+  const close = () => setAsked(null);
+  const act = useScheduleVerbs(schedule.id, close);
+  const gone = useScheduleVerbs(schedule.id, () => void navigate({ to: "/schedules" }));
+  if (!role.can("operator")) return null;
+  const edit = () => void navigate({ to: "/schedules/$id/edit", params: { id: schedule.id } });
+  const paused = schedule.state === "paused";
+  const items = [
+    list && { label: "Edit", onSelect: edit },
+    list && paused && { label: "Resume", onSelect: () => act.resume.mutate() },
+    list && schedule.state === "active" && { label: "Pause", onSelect: () => setAsked("pause") },
+    { label: "Trigger now", onSelect: () => setAsked("trigger") },
+    schedule.nextAt && { label: "Skip the next firing", onSelect: () => setAsked("skip") },
+    { label: "Backfill", onSelect: () => setAsked("backfill") },
+    { label: "Delete", danger: true, onSelect: () => setAsked("delete") },
+  ];
+  return (
+    <>
+      {!list && (
+        <>
+          <Button onClick={edit}>Edit</Button>
+          {paused && (
+            <Button look="primary" busy={act.resume.isPending} onClick={() => act.resume.mutate()}>
+              Resume
+            </Button>
+          )}
+          {schedule.state === "active" && <Button onClick={() => setAsked("pause")}>Pause</Button>}
+        </>
+      )}
+      <Menu
+        label={list ? "⋯" : "More"}
+        name={list ? `Actions of ${schedule.id}` : "More actions"}
+        small={list}
+        look={list ? "quiet" : "plain"}
+        items={items.map((one) => one || null)}
+      />
+      {asked === "pause" && (
+        <ReasonDialog
+          title={`Pause ${schedule.id}?`}
+          verb="Pause"
+          busy={act.pause.isPending}
+          onClose={close}
+          onConfirm={(reason) => act.pause.mutate(reason)}
+        >
+          It makes no jobs until it is resumed. Jobs that it has made go on. A backfill can make up for the firings in
+          between.
+        </ReasonDialog>
+      )}
+      {asked === "trigger" && (
+        <ReasonDialog
+          title={`Trigger ${schedule.id} now?`}
+          verb="Trigger"
+          busy={act.trigger.isPending}
+          onClose={close}
+          onConfirm={(reason) => act.trigger.mutate(reason)}
+        >
+          One job of {schedule.name} is made now, beside the firings. The next firing stays where it is.
+        </ReasonDialog>
+      )}
+      {asked === "skip" && (
+        <ReasonDialog
+          title={`Skip the next firing of ${schedule.id}?`}
+          verb="Skip it"
+          busy={act.skip.isPending}
+          onClose={close}
+          onConfirm={(reason) => act.skip.mutate(reason)}
+        >
+          The firing at {schedule.nextAt ? absolute(schedule.nextAt) : "–"} makes no job.
+        </ReasonDialog>
+      )}
+      {asked === "delete" && (
+        <ReasonDialog
+          title={`Delete ${schedule.id}?`}
+          verb="Delete"
+          danger
+          reason="none"
+          busy={gone.delete.isPending}
+          onClose={close}
+          onConfirm={() => (list ? act : gone).delete.mutate()}
+        >
+          The schedule and its ledger are deleted for ever. The {schedule.runs} jobs that it has made stay.
+          {schedule.declaredBy &&
+            ` It is declared in the code of ${schedule.declaredBy}: the next start makes it again.`}
+        </ReasonDialog>
+      )}
+      {asked === "backfill" && <BackfillDialog schedule={schedule} onClose={close} />}
+    </>
+  );
+}
