@@ -75,7 +75,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("fingerprint", "error", "text"), "{text}"),
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
-    **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
+    **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made", "action")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
 MINE = {"name": "{own_name}", "queue": "{own_queue}", "delay": "1h"}

@@ -20,11 +20,18 @@ MOST_KEYS = 2000
 def row(n: int) -> dict[str, Any]:
     """The row of a minute: every third is Ada's, one in a thousand a deletion, and each target has two hundred."""
     return {
-        "_id": n, "id": f"row{n}", "at": NOON + timedelta(minutes=n), "address": None, "key": None,
+        "_id": n,
+        "id": f"row{n}",
+        "at": NOON + timedelta(minutes=n),
+        "address": None,
+        "key": None,
         "actor": "ada" if n % 3 == 0 else "bob",
         "action": "job.delete" if n % 1000 == 0 else "job.cancel" if n % 2 else "schedule.pause",
         "target": f"thing {n % 15}",
-        "before": None, "after": None, "prev": "0" * 64, "hash": f"{n:064x}",
+        "before": None,
+        "after": None,
+        "prev": "0" * 64,
+        "hash": f"{n:064x}",
     }
 
 

@@ -94,6 +94,11 @@ class Audit:
         """Whether this process signs the rows that it appends."""
         return bool(self._ring.ids)
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys of the log, the one that signs first."""
+        return self._ring.ids
+
     async def append(self, *entries: Entry) -> list[Row]:
         """Add rows at the end of the log, in this order; rows of other processes may be between them.
 
