@@ -45,6 +45,7 @@ from mainspring.model.access.api_keys import Scope as Scope
 from mainspring.model.access.audit import Row as Row
 from mainspring.model.access.audit_chain import Link as Link
 from mainspring.model.access.audit_chain import Verdict as Verdict
+from mainspring.model.access.audit_filter import AuditPage as AuditPage
 from mainspring.model.dead_letters.dead_letters import DeadLetterFilter as DeadLetterFilter
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup as DeadLetterGroup
 from mainspring.model.dead_letters.dead_letters import RedriveFacts as RedriveFacts
@@ -339,8 +340,16 @@ class Secrets:
 class AuditLog:
     def check(self) -> AuditStanding: ...
     def find(
-        self, *, before: int | None = ..., limit: int = ..., actor: str | None = ..., target: str | None = ...
-    ) -> Listed[Row]: ...
+        self,
+        *,
+        before: int | None = ...,
+        limit: int = ...,
+        actor: str | None = ...,
+        target: str | None = ...,
+        action: str | None = ...,
+        since: datetime | None = ...,
+        until: datetime | None = ...,
+    ) -> AuditPage: ...
     def head(self) -> Link: ...
     def seal(self, actor: str, reason: str = ...) -> Row: ...
     def verify(self, *, first: int = ..., last: int | None = ..., known: Link | None = ...) -> Verdict: ...
