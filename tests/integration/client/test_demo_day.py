@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from harness.looking import Database
-from mainspring import Scheduler
+from mainspring import Schedule, Scheduler
 from mainspring.cli.demo.day import SCHEDULES, seed_day
+
+
+async def found(scheduler: Scheduler) -> list[Schedule]:
+    return [schedule async for schedule in scheduler.schedules.find()]
 
 
 async def test_the_day_is_stored_once(scheduler: Scheduler, db: Database) -> None:
@@ -20,13 +24,14 @@ async def test_the_day_is_stored_once(scheduler: Scheduler, db: Database) -> Non
 async def test_a_database_that_has_a_job_or_a_schedule_is_left_alone(scheduler: Scheduler, db: Database) -> None:
     await scheduler.schedule("work")
     assert not await seed_day(scheduler)
-    assert await db["jobs"].count_documents({}) == 1 and await scheduler.schedules.find() == []
+    assert await db["jobs"].count_documents({}) == 1 and await found(scheduler) == []
 
 
 async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None:
     await seed_day(scheduler)
-    assert {one.id for one in await scheduler.schedules.find()} == SCHEDULES.keys() and len(SCHEDULES) >= 12
-    (paused,) = [one for one in await scheduler.schedules.find() if one.paused is not None]
+    schedules = await found(scheduler)
+    assert {one.id for one in schedules} == SCHEDULES.keys() and len(SCHEDULES) >= 12
+    (paused,) = [one for one in schedules if one.paused is not None]
     assert paused.id == "rebuild-search-index" and paused.paused is not None and paused.paused.reason
     (pause,) = await scheduler.limits.pauses()
     assert (pause.scope, pause.target) == ("queue", "partners") and pause.reason

@@ -68,7 +68,9 @@ export default function AuditPage() {
             columns={columns(names, change, setOpen)}
             empty={
               rows.hasNextPage ? null : Object.keys(filter).length ? (
-                <Empty title="No row matches">Actor and target match exactly; an action may end with .* for a group.</Empty>
+                <Empty title="No row matches">
+                  Actor and target match exactly; an action may end with .* for a group.
+                </Empty>
               ) : (
                 <Empty title="Nothing was changed yet" command="mainspring audit list">
                   Every change over HTTP or by a command becomes a row here.
@@ -119,7 +121,12 @@ function columns(
       key: "actor",
       title: "Actor",
       cell: (row) => (
-        <button type="button" className="audit-link" title={`Show what ${row.actor} did`} onClick={() => change({ actor: row.actor })}>
+        <button
+          type="button"
+          className="audit-link"
+          title={`Show what ${row.actor} did`}
+          onClick={() => change({ actor: row.actor })}
+        >
           {names.get(row.actor) ?? row.actor}
         </button>
       ),
@@ -128,7 +135,12 @@ function columns(
       key: "action",
       title: "Action",
       cell: (row) => (
-        <button type="button" className="audit-link mono" title={`Show every ${row.action}`} onClick={() => change({ action: row.action })}>
+        <button
+          type="button"
+          className="audit-link mono"
+          title={`Show every ${row.action}`}
+          onClick={() => change({ action: row.action })}
+        >
           {row.action}
         </button>
       ),
@@ -154,9 +166,24 @@ function Target({ row }: { row: Row }) {
   const [kind] = row.action.split(".");
   const words = <span className="mono wrap">{row.target}</span>;
   if (row.action === "job.delete" || row.action === "schedule.delete") return words;
-  if (kind === "job") return <Link to="/jobs/$id" params={{ id: row.target }}>{words}</Link>;
-  if (kind === "schedule") return <Link to="/schedules/$id" params={{ id: row.target }}>{words}</Link>;
-  if (kind === "operation") return <Link to="/operations/$id" params={{ id: row.target }}>{words}</Link>;
+  if (kind === "job")
+    return (
+      <Link to="/jobs/$id" params={{ id: row.target }}>
+        {words}
+      </Link>
+    );
+  if (kind === "schedule")
+    return (
+      <Link to="/schedules/$id" params={{ id: row.target }}>
+        {words}
+      </Link>
+    );
+  if (kind === "operation")
+    return (
+      <Link to="/operations/$id" params={{ id: row.target }}>
+        {words}
+      </Link>
+    );
   return words;
 }
 
@@ -211,14 +238,25 @@ function RowDialog({ row, name, onClose }: { row: Row; name?: string; onClose: (
             id={(change) => change.path}
             columns={[
               { key: "path", title: "Field", cell: (change) => <span className="mono">{change.path || "value"}</span> },
-              { key: "before", title: "Before", cell: (change) => "before" in change && <del className="audit-before">{brief(change.before, 2000)}</del> },
-              { key: "after", title: "After", cell: (change) => "after" in change && <ins className="audit-after">{brief(change.after, 2000)}</ins> },
+              {
+                key: "before",
+                title: "Before",
+                cell: (change) =>
+                  "before" in change && <del className="audit-before">{brief(change.before, 2000)}</del>,
+              },
+              {
+                key: "after",
+                title: "After",
+                cell: (change) => "after" in change && <ins className="audit-after">{brief(change.after, 2000)}</ins>,
+              },
             ]}
           />
         ) : (
           <p className="muted">This row has no values before and after.</p>
         )}
-        {changes.length >= MOST_CHANGES && <p className="muted">Only the first {MOST_CHANGES} differences are listed.</p>}
+        {changes.length >= MOST_CHANGES && (
+          <p className="muted">Only the first {MOST_CHANGES} differences are listed.</p>
+        )}
         <div>
           <CopyButton text={() => JSON.stringify(row, null, 2)} label="Copy the row as JSON" />
         </div>
@@ -242,14 +280,40 @@ function Filters({ filter, onChange }: { filter: Filter; onChange: (filter: Reco
   };
   return (
     <form className="audit-filters" onSubmit={submit} aria-label="Filter" role="search">
-      <TextField label="Actor" value={typed.actor ?? ""} placeholder="key:4f2a…" maxLength={500} onChange={set("actor")} onBlur={() => submit()} />
-      <TextField label="Action" value={typed.action ?? ""} placeholder="job.cancel or job.*" options={ACTIONS} maxLength={500} onChange={set("action")} onBlur={() => submit()} />
-      <TextField label="Target" value={typed.target ?? ""} placeholder="the id or name" maxLength={500} onChange={set("target")} onBlur={() => submit()} />
+      <TextField
+        label="Actor"
+        value={typed.actor ?? ""}
+        placeholder="key:4f2a…"
+        maxLength={500}
+        onChange={set("actor")}
+        onBlur={() => submit()}
+      />
+      <TextField
+        label="Action"
+        value={typed.action ?? ""}
+        placeholder="job.cancel or job.*"
+        options={ACTIONS}
+        maxLength={500}
+        onChange={set("action")}
+        onBlur={() => submit()}
+      />
+      <TextField
+        label="Target"
+        value={typed.target ?? ""}
+        placeholder="the id or name"
+        maxLength={500}
+        onChange={set("target")}
+        onBlur={() => submit()}
+      />
       <TextField label="From" type="datetime-local" value={toLocal(filter.since)} onChange={setTime("since")} />
       <TextField label="To" type="datetime-local" value={toLocal(filter.until)} onChange={setTime("until")} />
       <div className="row audit-quick">
         {SPANS.map(([words, length]) => (
-          <Button key={words} small onClick={() => onChange({ since: new Date(serverNow() - length).toISOString(), until: null })}>
+          <Button
+            key={words}
+            small
+            onClick={() => onChange({ since: new Date(serverNow() - length).toISOString(), until: null })}
+          >
             {words}
           </Button>
         ))}
@@ -269,7 +333,9 @@ function Filters({ filter, onChange }: { filter: Filter; onChange: (filter: Reco
 function callOf(filter: Filter) {
   const query = new URLSearchParams(filter as Record<string, string>).toString();
   const given = Object.entries(filter).map(([name, value]) =>
-    name === "since" || name === "until" ? `${name}=datetime.fromisoformat(${pythonLiteral(value)})` : `${name}=${pythonLiteral(value)}`,
+    name === "since" || name === "until"
+      ? `${name}=datetime.fromisoformat(${pythonLiteral(value)})`
+      : `${name}=${pythonLiteral(value)}`,
   );
   return {
     path: `/api/audit${query ? `?${query}` : ""}`,

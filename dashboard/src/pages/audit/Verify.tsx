@@ -45,7 +45,10 @@ export function Verify() {
       actions={
         <>
           <CallButton
-            calls={{ path: "/api/audit/verify", python: "verdict = await scheduler.audit.verify()\nprint(verdict.ok, verdict.reason)" }}
+            calls={{
+              path: "/api/audit/verify",
+              python: "verdict = await scheduler.audit.verify()\nprint(verdict.ok, verdict.reason)",
+            }}
           />
           <Button look="primary" small busy={state.running} disabled={wrong} onClick={() => void run()}>
             Verify the chain

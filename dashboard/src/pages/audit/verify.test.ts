@@ -27,11 +27,7 @@ test("a long log is checked in parts, and only the last part has no end", async 
   const { ask, asked } = log(2 * PART + 1);
   const told: number[] = [];
   const verdict = await verifyInParts(2 * PART + 1, null, ask, (checked) => told.push(checked));
-  expect(asked).toEqual([
-    { first: 1, last: PART },
-    { first: PART + 1, last: 2 * PART },
-    { first: 2 * PART + 1 },
-  ]);
+  expect(asked).toEqual([{ first: 1, last: PART }, { first: PART + 1, last: 2 * PART }, { first: 2 * PART + 1 }]);
   expect(told).toEqual([PART, 2 * PART, 2 * PART + 1]);
   expect(verdict).toMatchObject({ ok: true, checked: 2 * PART + 1, last: { n: 2 * PART + 1 } });
 });
