@@ -160,7 +160,8 @@ class _Up:
         from mainspring.cli.demo.day import seed_day
 
         try:
-            await seed_day(self._face.inner)
+            with self._live.muted():
+                await seed_day(self._face.inner)
         except MainspringError as error:
             logger.warning("The day of the demonstration was not stored: %s", error)
 

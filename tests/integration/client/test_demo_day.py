@@ -37,6 +37,8 @@ async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None
     assert (pause.scope, pause.target) == ("queue", "partners") and pause.reason
     assert [(one.target, one.state) for one in await scheduler.limits.breakers()] == [("charge-card", "open")]
     groups = await scheduler.dead_letters.groups()
+    rows = await scheduler.audit.find(action="schedule.*")
+    assert len(rows) == len(SCHEDULES) + 1 and (await scheduler.audit.verify()).ok
     assert len({group.error_type for group in groups}) >= 4
     later = await scheduler.search(state="pending", name="send-email")
     assert later.jobs and all(job.run_at > scheduler.now() for job in later.jobs)

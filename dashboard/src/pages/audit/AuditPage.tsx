@@ -18,7 +18,7 @@ import { type Column, Table } from "../../ui/Table";
 import { Moment, Time } from "../../ui/Time";
 import { brief, type Changed, changesBetween, MOST_CHANGES } from "./changes";
 import { fromLocal, toLocal } from "./times";
-import { Verify } from "./Verify";
+import { VerifyButton } from "./Verify";
 import "./audit.css";
 
 type Row = Schemas["AuditRow"];
@@ -29,7 +29,22 @@ const SPANS: [string, number][] = [
   ["Last day", 86_400_000],
   ["Last week", 7 * 86_400_000],
 ];
-const ACTIONS = ["job.*", "schedule.*", "queue.*", "limit.*", "key.*", "secret.*", "session.*", "operation.*"];
+const GROUPS = [
+  "job",
+  "schedule",
+  "operation",
+  "redrive",
+  "pause",
+  "limit",
+  "breaker",
+  "calendar",
+  "key",
+  "secret",
+  "session",
+];
+const ACTIONS = GROUPS.map((group) => `${group}.*`);
+/** Actions whose target has no page, or none any more. */
+const WITHOUT_PAGE = ["job.delete", "job.bulk", "schedule.delete"];
 const LIMIT = 50;
 
 export default function AuditPage() {
@@ -53,6 +68,7 @@ export default function AuditPage() {
         <Button small onClick={() => void rows.refetch()} busy={rows.isRefetching}>
           Refresh
         </Button>
+        <VerifyButton />
       </PageHead>
       <Filters filter={filter} onChange={change} />
       <Panel flush>
@@ -93,7 +109,6 @@ export default function AuditPage() {
           </div>
         )}
       </Panel>
-      <Verify />
       {open && <RowDialog row={open} name={names.get(open.actor)} onClose={() => setOpen(null)} />}
     </div>
   );
@@ -165,7 +180,7 @@ function columns(
 function Target({ row }: { row: Row }) {
   const [kind] = row.action.split(".");
   const words = <span className="mono wrap">{row.target}</span>;
-  if (row.action === "job.delete" || row.action === "schedule.delete") return words;
+  if (WITHOUT_PAGE.includes(row.action)) return words;
   if (kind === "job")
     return (
       <Link to="/jobs/$id" params={{ id: row.target }}>

@@ -5,8 +5,8 @@ import { count, plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
 import { CopyButton } from "../../ui/Copy";
+import { Dialog } from "../../ui/Dialog";
 import { TextField } from "../../ui/Field";
-import { Panel } from "../../ui/Panel";
 import { Moment } from "../../ui/Time";
 import { readKnown, type Verdict, verifyInParts } from "./verify";
 
@@ -18,7 +18,20 @@ async function newestRow(): Promise<number> {
   return page.data[0]?.n ?? 0;
 }
 
-export function Verify() {
+/** The button of the page, and the dialog that it opens. */
+export function VerifyButton() {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <Button small look="primary" onClick={() => setOpen(true)}>
+        Verify the chain
+      </Button>
+      {open && <VerifyDialog onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+function VerifyDialog({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [state, setState] = useState<State>(IDLE);
   const known = readKnown(text);
@@ -40,9 +53,11 @@ export function Verify() {
     }
   };
   return (
-    <Panel
-      title="The chain"
-      actions={
+    <Dialog
+      title="Verify the chain"
+      onClose={onClose}
+      onSubmit={() => void run()}
+      footer={
         <>
           <CallButton
             calls={{
@@ -50,8 +65,8 @@ export function Verify() {
               python: "verdict = await scheduler.audit.verify()\nprint(verdict.ok, verdict.reason)",
             }}
           />
-          <Button look="primary" small busy={state.running} disabled={wrong} onClick={() => void run()}>
-            Verify the chain
+          <Button look="primary" type="submit" busy={state.running} disabled={wrong}>
+            {state.verdict ? "Verify again" : "Verify"}
           </Button>
         </>
       }
@@ -80,7 +95,7 @@ export function Verify() {
           {state.verdict && <Shown verdict={state.verdict} />}
         </div>
       </div>
-    </Panel>
+    </Dialog>
   );
 }
 

@@ -13,7 +13,10 @@ from typing import Any
 from mainspring.cli.demo.history import write_history
 from mainspring.client.past import PastBackend
 from mainspring.client.scheduler import Scheduler
+from mainspring.client.service_backend import ServiceBackend
+from mainspring.model.access.audit import Entry
 from mainspring.model.jobs.reserved_names import HTTP
+from mainspring.model.limits.breaker import OPEN
 from mainspring.rules import Every, Except, RRule, Rule
 from mainspring.rules.calendars.calendar import Calendar
 from mainspring.rules.cron import Cron
@@ -24,6 +27,7 @@ PARTNERS = "partners"
 is on this machine."""
 GATEWAY = "slow-gateway.example.com"
 _HOOK = "http://127.0.0.1:9/hooks/orders"
+_PAUSED = "rebuild-search-index"
 # So that their firings of yesterday can be computed.
 _MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 _CUSTOMERS = ("acme", "harbour-books", "north-cycles")
@@ -60,6 +64,7 @@ async def seed_day(scheduler: Scheduler) -> bool:
     await _make_later(scheduler, now)
     await _make_limited(scheduler)
     await _make_trouble(scheduler)
+    await _note_changes(scheduler)
     return True
 
 
@@ -68,9 +73,7 @@ async def _make_schedules(scheduler: Scheduler, past: PastBackend, now: datetime
     for name, (rule, data) in SCHEDULES.items():
         await scheduler.schedule(name, data, repeat=rule, schedule_id=name, tags=["demonstration"])
         await past.backdate_schedule(name, now - timedelta(days=1))
-    await scheduler.schedules.pause(
-        "rebuild-search-index", "The index is being moved to the new cluster until Friday.", actor=ACTOR
-    )
+    await scheduler.schedules.pause(_PAUSED, "The index is being moved to the new cluster until Friday.", actor=ACTOR)
 
 
 async def _make_later(scheduler: Scheduler, now: datetime) -> None:
@@ -121,3 +124,25 @@ def _webhook(order: int) -> dict[str, Any]:
 
 def _payment(order: int) -> dict[str, Any]:
     return {"name": "charge-card", "data": {"order": f"O-{order}", "amount": f"{order / 100:.2f}", "gateway": GATEWAY}}
+
+
+async def _note_changes(scheduler: Scheduler) -> None:
+    """Write the changes above to the audit log, as the service does with those of its callers."""
+    made = [
+        Entry(ACTOR, "schedule.create", name, after={"name": name, "repeat": rule.to_document(), "data": data})
+        for name, (rule, data) in SCHEDULES.items()
+    ]
+    paused = (await scheduler.schedules.get(_PAUSED)).paused
+    reason = "" if paused is None else paused.reason
+    (queue,) = await scheduler.limits.pauses()
+    (breaker,) = [one for one in await scheduler.limits.breakers() if one.state == OPEN]
+    opened = {"state": breaker.state, "key": {breaker.key: breaker.value}, "reason": breaker.reason}
+    await ServiceBackend(scheduler).note_change(
+        Entry(ACTOR, "calendar.put", "holidays", after={"rev": 1, **_HOLIDAYS.to_document()}),
+        *made,
+        Entry(
+            ACTOR, "schedule.pause", _PAUSED, before={"state": "active"}, after={"state": "paused", "reason": reason}
+        ),
+        Entry(ACTOR, "pause.create", f"queue:{PARTNERS}", after={"queue": PARTNERS, "reason": queue.reason}),
+        Entry(ACTOR, "breaker.open", "name:charge-card", before={"state": "closed"}, after=opened),
+    )

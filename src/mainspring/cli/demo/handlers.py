@@ -78,9 +78,9 @@ def crash_demo() -> None:
 @scheduler.job("resize-image", queue="media", concurrency=Limit(1, key="customer"), timeout=60)
 async def resize_image(ctx: JobContext, customer: str, image: str) -> dict[str, Any]:
     """One at a time for each customer: the others of the same customer wait."""
-    for percent in range(0, 100, 10):
-        ctx.progress(percent, f"{image}, {percent} %")
-        await asyncio.sleep(0.8)
+    for percent, size in ((0, 160), (33, 640), (66, 1280)):
+        ctx.progress(percent, f"{size} pixels wide")
+        await asyncio.sleep(random.uniform(2, 4))
     return {"customer": customer, "image": image, "sizes": [160, 640, 1280]}
 
 
