@@ -71,6 +71,13 @@ async def test_older_rows_are_loaded_on_request(board: Board) -> None:
     await expect(page.get_by_role("button", name="Older rows")).to_have_count(0)
 
 
+async def test_a_rare_row_is_found_behind_many_that_do_not_match(board: Board) -> None:
+    await fill(board, AuditEntry("key:a1", "secret.put", "token"))
+    await fill(board, *(AuditEntry("key:a1", "job.run", f"job{number}") for number in range(2000)))
+    page = await board.open("/audit?action=secret.*")
+    await expect(page.get_by_role("row").filter(has_text="secret.put")).to_have_count(1)
+
+
 async def test_the_chain_is_verified_in_parts_and_a_changed_row_is_named(board: Board) -> None:
     await fill(board, *(AuditEntry("key:a1", "job.run", f"job{number}") for number in range(1100)))
     page = await board.open("/audit")

@@ -36,6 +36,8 @@ async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None
     (pause,) = await scheduler.limits.pauses()
     assert (pause.scope, pause.target) == ("queue", "partners") and pause.reason
     assert [(one.target, one.state) for one in await scheduler.limits.breakers()] == [("charge-card", "open")]
+    assert [one.target for one in await scheduler.limits.all() if one.override is not None] == ["generate-report"]
+    assert [one.verb for one in await scheduler.operations.all()] == ["set_priority"]
     groups = await scheduler.dead_letters.groups()
     rows = await scheduler.audit.find(action="schedule.*")
     assert len(rows) == len(SCHEDULES) + 1 and (await scheduler.audit.verify()).ok

@@ -46,6 +46,8 @@ const ACTIONS = GROUPS.map((group) => `${group}.*`);
 /** Actions whose target has no page, or none any more. */
 const WITHOUT_PAGE = ["job.delete", "job.bulk", "schedule.delete"];
 const LIMIT = 50;
+const FEW = 20;
+const MOST_PAGES = 10;
 
 export default function AuditPage() {
   const [search, change] = useParameters();
@@ -58,6 +60,13 @@ export default function AuditPage() {
     initialPageParam: undefined as number | undefined,
     getNextPageParam: (page) => (page.next ? Number(page.next) : undefined),
   });
+  const { hasNextPage, isFetching, fetchNextPage } = rows;
+  const pages = rows.data?.pages.length ?? 0;
+  const few = (rows.data?.pages.flatMap((page) => page.data).length ?? 0) < FEW;
+  // A request examines some hundred rows only: where few of them match, the next ones are asked for at once.
+  useEffect(() => {
+    if (few && hasNextPage && !isFetching && pages < MOST_PAGES) void fetchNextPage();
+  }, [few, hasNextPage, isFetching, pages, fetchNextPage]);
   const names = useKeyNames();
   const found = rows.data?.pages.flatMap((page) => page.data) ?? [];
   const unreadable = rows.data?.pages.flatMap((page) => page.unreadable ?? []) ?? [];
@@ -105,7 +114,9 @@ export default function AuditPage() {
             <Button busy={rows.isFetchingNextPage} onClick={() => void rows.fetchNextPage()}>
               Older rows
             </Button>
-            {found.length === 0 && <span className="muted">None among the newest 900; older rows may match.</span>}
+            {found.length === 0 && (
+              <span className="muted">None among the newest thousands; older rows may match.</span>
+            )}
           </div>
         )}
       </Panel>

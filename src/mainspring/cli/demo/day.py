@@ -27,7 +27,7 @@ PARTNERS = "partners"
 is on this machine."""
 GATEWAY = "slow-gateway.example.com"
 _HOOK = "http://127.0.0.1:9/hooks/orders"
-_PAUSED = "rebuild-search-index"
+_PAUSED, _LIMITED = "rebuild-search-index", "generate-report"
 # So that their firings of yesterday can be computed.
 _MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 _CUSTOMERS = ("acme", "harbour-books", "north-cycles")
@@ -89,6 +89,13 @@ async def _make_later(scheduler: Scheduler, now: datetime) -> None:
     ]
     year = {"name": "generate-report", "data": {"kind": "year"}, "run_at": now + timedelta(days=3), "priority": 8}
     await scheduler.schedule_bulk([*later, year])
+    await scheduler.operations.create(
+        "set_priority",
+        {"name": "send-email", "tag": "order"},
+        priority=3,
+        reason="Customers wait for these.",
+        actor=ACTOR,
+    )
 
 
 async def _make_limited(scheduler: Scheduler) -> None:
@@ -112,6 +119,7 @@ async def _make_trouble(scheduler: Scheduler) -> None:
         reason="21 of 26 payments failed within five minutes.",
         actor=ACTOR,
     )
+    await scheduler.limits.set(name=_LIMITED, concurrency=2, reason="The database of reports is slow.", actor=ACTOR)
     await scheduler.schedule_bulk([_webhook(7400 + number) for number in range(18)])
     await scheduler.schedule_bulk([_payment(7250 + number) for number in range(9)])
 
@@ -144,5 +152,6 @@ async def _note_changes(scheduler: Scheduler) -> None:
             ACTOR, "schedule.pause", _PAUSED, before={"state": "active"}, after={"state": "paused", "reason": reason}
         ),
         Entry(ACTOR, "pause.create", f"queue:{PARTNERS}", after={"queue": PARTNERS, "reason": queue.reason}),
+        Entry(ACTOR, "limit.put", f"name:{_LIMITED}", after={"concurrency": 2}),
         Entry(ACTOR, "breaker.open", "name:charge-card", before={"state": "closed"}, after=opened),
     )
