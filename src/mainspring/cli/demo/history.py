@@ -70,7 +70,7 @@ _NO_MAILBOX = _Fault(
     "await smtp.send(message)",
 )
 _BROKEN_IMAGE = _Fault(
-    *(0.01, "UnidentifiedImage", "cannot identify image file 'product-{n}.jpg'", "media.py", "resize_image"),
+    *(0.025, "UnidentifiedImage", "cannot identify image file 'product-{n}.jpg'", "media.py", "resize_image"),
     "image = open_image(path)",
 )
 _GONE = _Fault(
@@ -181,7 +181,7 @@ def _jobs_of(work: _Work, chance: random.Random, now: datetime) -> Iterator[Job]
 
 
 def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: dict[str, Any], **more: Any) -> Job:
-    """A job that was due at an instant, with all its attempts."""
+    """A job that was due at an instant, with all its attempts. The last one ends as the job does."""
     drawn, fault = chance.random(), None
     for one in work.faults:
         if drawn < one.share:
@@ -189,9 +189,9 @@ def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: di
             break
         drawn -= one.share
     count = work.attempts if fault else 2 if chance.random() < work.retried else 1
-    attempts = list(_attempts(work, fault, count, at, chance))
+    state = FAILED if fault else CANCELLED if chance.random() < 0.004 else COMPLETED
+    attempts = list(_attempts(work, state, fault, count, at, chance))
     last = attempts[-1]
-    cancelled = fault is None and chance.random() < 0.004
     return Job(
         id=job_id,
         name=work.name,
@@ -201,22 +201,24 @@ def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: di
         run_at=last.run_at or at,
         created_at=at,
         finished_at=last.ended_at,
-        state=FAILED if fault else CANCELLED if cancelled else COMPLETED,
-        result=None if fault or cancelled else work.result(chance),
+        state=state,
+        result=work.result(chance) if state == COMPLETED else None,
         error=last.error,
         attempts=tuple(attempts),
         **more,
     )
 
 
-def _attempts(work: _Work, fault: _Fault | None, count: int, at: datetime, chance: random.Random) -> Iterator[Attempt]:
+def _attempts(
+    work: _Work, state: str, fault: _Fault | None, count: int, at: datetime, chance: random.Random
+) -> Iterator[Attempt]:
     due = at
     for number in range(1, count + 1):
         started = due + timedelta(seconds=chance.expovariate(4) + (2.5 if chance.random() < 0.03 else 0.0))
         ended = started + timedelta(seconds=work.seconds * chance.lognormvariate(0.0, 0.45))
         last = number == count
         error = _error(fault or _GATEWAY_SHAKY, chance) if fault or not last else None
-        outcome = ("failed" if fault else "completed") if last else "retried"
+        outcome = state if last else "retried"
         lines = _log(work.name, outcome, chance)
         yield Attempt(number, number, outcome, chance.choice(_WORKERS), started, ended, error, lines, run_at=due)
         due = ended + timedelta(seconds=5 * 2 ** (number - 1))
@@ -244,7 +246,7 @@ def _log(name: str, outcome: str, chance: random.Random) -> tuple[str, ...]:
     if chance.random() < 0.5:
         return ()
     first = f"{name}: started with {chance.randrange(1, 40)} items"
-    end = "done" if outcome == "completed" else "giving up" if outcome == "failed" else "to be tried again"
+    end = {"completed": "done", "failed": "giving up", "cancelled": "stopped"}.get(outcome, "to be tried again")
     return (first, f"{name}: connected in {chance.randrange(3, 90)} ms", f"{name}: {end}")
 
 
