@@ -16,7 +16,7 @@ import { TextField } from "../../ui/Field";
 import { Empty, ErrorPanel, Panel, Skeleton } from "../../ui/Panel";
 import { type Column, Table } from "../../ui/Table";
 import { Moment, Time } from "../../ui/Time";
-import { brief, type Changed, changesBetween, MOST_CHANGES } from "./changes";
+import { brief, type Changed, changesBetween, foremost, MOST_CHANGES } from "./changes";
 import { fromLocal, toLocal } from "./times";
 import { VerifyButton } from "./Verify";
 import "./audit.css";
@@ -215,7 +215,7 @@ function Target({ row }: { row: Row }) {
 
 function Brief({ row }: { row: Row }) {
   const changes = changesBetween(row.before, row.after);
-  const [first] = changes;
+  const first = foremost(changes);
   if (!first) return <span className="muted">–</span>;
   return (
     <span className="audit-brief">

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brief, changesBetween, MOST_CHANGES } from "./changes";
+import { brief, changesBetween, foremost, MOST_CHANGES } from "./changes";
 
 test("only the fields that differ are listed, by their paths", () => {
   const before = { state: "pending", retry: { attempts: 3, delay: 5 }, tags: ["a"] };
@@ -36,4 +36,11 @@ test("a long value is cut", () => {
   expect(brief("x".repeat(100), 10)).toBe("xxxxxxxxxx…");
   expect(brief({ a: 1 })).toBe('{"a":1}');
   expect(brief(undefined)).toBe("");
+});
+
+test("the line of a row shows the difference that tells most", () => {
+  expect(foremost(changesBetween({ id: "a", state: "x" }, { id: "b1", state: "x", reason: "r" }))?.path).toBe("id");
+  expect(foremost(changesBetween(null, { _id: "a", queue: "q", name: "work" }))?.path).toBe("name");
+  expect(foremost(changesBetween(null, { _id: "a", queue: "q" }))?.path).toBe("queue");
+  expect(foremost([])).toBeUndefined();
 });

@@ -39,6 +39,15 @@ function same(one: unknown, other: unknown): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
+const PLAIN_FIRST = ["reason", "name", "state"];
+
+/** The difference that tells most in one line: a value that was replaced, else a reason, a name or a state. */
+export function foremost(changes: readonly Changed[]): Changed | undefined {
+  const replaced = changes.find((one) => "before" in one && "after" in one);
+  const named = PLAIN_FIRST.map((path) => changes.find((one) => one.path === path)).find(Boolean);
+  return replaced ?? named ?? changes.find((one) => !/^_?id$/.test(one.path)) ?? changes[0];
+}
+
 /** A value in one line, cut where it is long. */
 export function brief(value: unknown, longest = 60): string {
   if (value === undefined) return "";
