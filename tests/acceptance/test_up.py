@@ -33,9 +33,8 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
 ) -> None:
     folder = tmp_path / ".mainspring"
     up = start("up", "--port", "0", cwd=tmp_path)
-    await eventually(lambda: "in another terminal" in up.output, 60)
+    address = await address_of(up)
     assert re.search(r"MongoDB +mongodb://…@127\.0\.0\.1:\d+/", up.output)
-    (address,) = re.findall(r"dashboard (http://127\.0\.0\.1:\d+)/$", up.output, re.MULTILINE)
     stored = await count_of(address)
     assert stored > 1000 and up.output.count("created") < 20
     assert "access    without a key, from this machine and user only, until there is one" in up.output
@@ -57,12 +56,17 @@ async def test_a_second_start_of_the_demonstration_stores_no_second_day(start: S
     counts = []
     for _ in range(2):
         up = start("up", "--port", "0", cwd=tmp_path)
-        await eventually(lambda up=up: "in another terminal" in up.output, 60)  # type: ignore[misc]
-        (address,) = re.findall(r"dashboard (http://\S+)/$", up.output, re.MULTILINE)
-        counts.append(await count_of(address))
+        counts.append(await count_of(await address_of(up)))
         up.signal(signal.SIGTERM)
         assert up.wait() == 0
     assert 1000 < counts[0] <= counts[1] < counts[0] + 100
+
+
+async def address_of(up: Command) -> str:
+    """The address of the dashboard, once the command has printed it."""
+    await eventually(lambda: "in another terminal" in up.output, 60)
+    (address,) = re.findall(r"dashboard (http://127\.0\.0\.1:\d+)/$", up.output, re.MULTILINE)
+    return str(address)
 
 
 async def count_of(address: str) -> int:

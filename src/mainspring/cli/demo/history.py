@@ -140,7 +140,7 @@ _TOO_SLOW = _Fault(
     *(0.05, "TimeoutError", "warehouse W1 did not answer within 20 s", "sync.py", "sync_inventory"),
     "stock = await warehouse.read()",
 )
-_BY_SCHEDULE = {
+_BY_SCHEDULE: dict[str, tuple[float, tuple[_Fault, ...]]] = {
     "nightly-backup": (214.0, ()),
     "renew-certificates": (6.0, ()),
     "clean-sessions": (1.2, ()),
