@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## install everything into .venv
 
@@ -67,6 +67,9 @@ docs: $(READY) ## write what is generated: the list of modules, the diagram of p
 	@$(BIN)/python -m supply.modules
 	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md dashboard/openapi.json
 
+screenshots: $(READY) $(DASHBOARD) ## take the pictures of the documentation from the demonstration
+	@PYTHONPATH=tests $(BIN)/python -m dashboard.screenshots
+
 bench: $(READY) ## measure against the raw MongoDB floor (about ten minutes; BENCH="--quick" for less)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
 
@@ -92,4 +95,4 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test retest check fix docs bench chaos attack dist sbom lock clean
+.PHONY: help setup dashboard up test retest check fix docs screenshots bench chaos attack dist sbom lock clean

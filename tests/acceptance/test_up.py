@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import psutil  # type: ignore[import-untyped]
 import pytest
 
@@ -32,8 +33,10 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
 ) -> None:
     folder = tmp_path / ".mainspring"
     up = start("up", "--port", "0", cwd=tmp_path)
-    await eventually(lambda: "in another terminal" in up.output, 60)
+    address = await address_of(up)
     assert re.search(r"MongoDB +mongodb://…@127\.0\.0\.1:\d+/", up.output)
+    stored = await count_of(address)
+    assert stored > 1000 and up.output.count("created") < 20
     assert "access    without a key, from this machine and user only, until there is one" in up.output
     assert f"data      {folder} (its file uri has the password)" in up.output and "Ctrl-C" in up.output
     password = (folder / "uri").read_text().partition("@")[0].rpartition(":")[2]
@@ -47,6 +50,29 @@ async def test_up_shows_where_to_look_runs_the_demonstration_and_leaves_nothing_
     assert up.wait() == 0
     assert "\x1b" not in up.output and "Traceback" not in up.output and password not in up.output
     await eventually(lambda: not servers_in(folder))
+
+
+async def test_a_second_start_of_the_demonstration_stores_no_second_day(start: Start, tmp_path: Path) -> None:
+    counts = []
+    for _ in range(2):
+        up = start("up", "--port", "0", cwd=tmp_path)
+        counts.append(await count_of(await address_of(up)))
+        up.signal(signal.SIGTERM)
+        assert up.wait() == 0
+    assert 1000 < counts[0] <= counts[1] < counts[0] + 100
+
+
+async def address_of(up: Command) -> str:
+    """The address of the dashboard, once the command has printed it."""
+    await eventually(lambda: "in another terminal" in up.output, 60)
+    (address,) = re.findall(r"dashboard (http://127\.0\.0\.1:\d+)/$", up.output, re.MULTILINE)
+    return str(address)
+
+
+async def count_of(address: str) -> int:
+    """The attempts of the last day, as the service counts them."""
+    async with aiohttp.ClientSession() as session, session.get(f"{address}/api/observability/stats") as answer:
+        return int((await answer.json())["data"]["executions"]["last24Hours"])
 
 
 async def test_up_runs_an_application_of_ones_own_until_ctrl_c(start: Start, uri: str, client: Scheduler) -> None:

@@ -9,6 +9,6 @@ export const PAGES: readonly Page[] = [
   { path: "/dead-letters", title: "Dead letters", key: "d" },
   { path: "/workers", title: "Workers", key: "w" },
   { path: "/operations", title: "Operations", key: "p" },
-  { path: "/audit", title: "Audit", key: "a", role: "admin" },
+  { path: "/audit", title: "Audit", key: "a", role: "admin", everything: true },
   { path: "/settings", title: "Settings and keys", key: "k", role: "admin" },
 ];

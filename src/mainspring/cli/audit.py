@@ -32,6 +32,9 @@ def list_rows(
     before: Annotated[int | None, typer.Option("--before", min=1, help="Only rows with smaller numbers.")] = None,
     actor: Annotated[str | None, typer.Option("--actor", help="Only this actor's, such as key:4f2a….")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Only changes of this object.")] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help="Only this action, such as job.cancel; job.* for all on jobs.")
+    ] = None,
     as_json: Json = False,
     data: Data = None,
     uri: Uri = None,
@@ -39,7 +42,17 @@ def list_rows(
     """List the newest rows; with --json, one object per line with all fields."""
 
     async def find(scheduler: Scheduler) -> list[Row]:
-        return await scheduler.audit.find(before=before, limit=limit, actor=actor, target=target)
+        found: list[Row] = []
+        next: int | None = before
+        while len(found) < limit:  # a page may be short
+            page = await scheduler.audit.find(
+                before=next, limit=limit - len(found), actor=actor, target=target, action=action
+            )
+            found += page
+            next = page.next
+            if next is None:
+                break
+        return found
 
     rows = on_database(place(data, uri), find)
     if as_json:

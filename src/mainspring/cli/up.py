@@ -98,9 +98,9 @@ def _settings(host: str | None, port: int | None) -> ServiceSettings | None:
 def _face(target: str | None, playing: bool) -> Face:
     if not playing:
         return open_target(target)
-    from mainspring.cli import demo
+    from mainspring.cli.demo.handlers import scheduler
 
-    return Face(demo.scheduler)
+    return Face(scheduler)
 
 
 class _Up:
@@ -151,7 +151,19 @@ class _Up:
         if self._server is not None:
             start = self._server.start
             await when_built(lambda: self._face.run(start))
+        if self._samples:
+            await self._seed()
         await when_built(self._face.start)
+
+    async def _seed(self) -> None:
+        """Store the demonstration's day, in a database that is empty."""
+        from mainspring.cli.demo.day import seed_day
+
+        try:
+            with self._live.muted():
+                await seed_day(self._face.inner)
+        except MainspringError as error:
+            logger.warning("The day of the demonstration was not stored: %s", error)
 
     async def _stop(self) -> None:
         """Stop the service first: its requests need the connection."""
@@ -211,7 +223,7 @@ class _Up:
 
     def _sample(self) -> Mapping[str, Any]:
         if self._samples:
-            from mainspring.cli.demo import FIRST_SAMPLE
+            from mainspring.cli.demo.samples import FIRST_SAMPLE
 
             return FIRST_SAMPLE
         names = self._own_names()
@@ -233,7 +245,7 @@ def _in_double_quotes(code: str) -> str:
 
 async def _schedule_samples(scheduler: Scheduler) -> None:
     """Schedule jobs for the demonstration, now and then."""
-    from mainspring.cli.demo import samples
+    from mainspring.cli.demo.samples import samples
 
     for sample in samples():
         try:

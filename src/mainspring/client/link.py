@@ -73,6 +73,11 @@ class Link:
             return uri
         return self._given_uri
 
+    @property
+    def embedded(self) -> bool:
+        """Whether the server is the embedded one."""
+        return self._folder is not None
+
     def open_store(self) -> Store:
         """The open store, for code that cannot await."""
         if self._opened is None:

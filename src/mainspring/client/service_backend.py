@@ -24,9 +24,11 @@ from mainspring.model.access.idempotency import Reply
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
 from mainspring.model.unreadable import Listed
+from mainspring.model.views.about import DatabaseFacts, KeyIds
 from mainspring.model.views.search import make_search
 from mainspring.store import Store
 from mainspring.store.codec import document_id
+from mainspring.store.views.about import read_database_facts
 from mainspring.store.views.created import JOBS, SCHEDULES
 
 _LISTED_AT_MOST = 10_000
@@ -180,6 +182,18 @@ class ServiceBackend:
     async def note_change(self, *entries: Entry) -> list[Row]:
         """Add changes, each with its actor, to the audit log."""
         return await (await self._core.store()).audit.append(*entries)
+
+    # -- the service itself ------------------------------------------------------------------------------------------
+
+    async def database_facts(self) -> DatabaseFacts:
+        """The database in use, and its indexes."""
+        store = await self._core.store()
+        return await read_database_facts(store.connection, embedded=self._core.link.embedded)
+
+    async def key_ids(self) -> KeyIds:
+        """The ids of the keys that encrypt data, and of those that sign the audit log."""
+        store = await self._core.store()
+        return KeyIds(store.cipher.ring.ids, store.audit.key_ids)
 
     # -- built-in jobs -------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ class Connection:
         self._owned = owned
         self._beat_client: MongoClient[Document] | None = None
         self.replica_set = False
+        self.set_name: str | None = None
         self.sharded = False
         self.version: tuple[int, ...] = ()
         self.mirror = Mirror(settings.field_map)
@@ -235,7 +236,8 @@ class Connection:
     async def _check_server(self) -> None:
         hello = await self.client.admin.command("hello")
         await self.read_clock()  # not from the first reply, whose latency includes connecting
-        self.replica_set = "setName" in hello
+        self.set_name = hello.get("setName")
+        self.replica_set = self.set_name is not None
         self.sharded = hello.get("msg") == "isdbgrid"
         info = await self.client.admin.command("buildInfo")
         self.version = tuple(info["versionArray"][:3])

@@ -55,6 +55,12 @@ class Indexes:
         """The indexes that are being built now, as far as this process knows."""
         return self._missing
 
+    async def standing(self) -> list[tuple[str, str, bool]]:
+        """The collection and the name of each needed index, and whether it can be used now."""
+        missing = set(_names(await self._look(self._wanted)))
+        wanted = [(collection.name, index.document["name"]) for collection, some in self._wanted for index in some]
+        return [(*one, ".".join(one) not in missing) for one in wanted]
+
     async def ensure(self) -> None:
         """Create missing indexes. Returns when all exist, or after a while: then a task goes on building."""
         missing = await self._look(self._wanted)

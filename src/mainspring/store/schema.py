@@ -336,6 +336,7 @@ FAILURES = "failures"
 COUNTED = "counted"
 PAUSED_SCHEDULES, BROKEN = "paused", "broken"
 BEAT_AT, HANDLERS = "beat_at", "handlers"
+AUDIT_ACTOR, AUDIT_TARGET = "actor", "target"
 
 
 def _partial(name: str, filter: dict[str, object], *keys: str) -> IndexModel:
@@ -425,8 +426,8 @@ REPLY_INDEXES = [IndexModel([("at", ASCENDING)], name="at", expireAfterSeconds=R
 # A session that is over is refused without a read of this collection; clocks may differ a little.
 SESSION_INDEXES = [IndexModel([("until", ASCENDING)], name="until", expireAfterSeconds=600)]
 AUDIT_INDEXES = [
-    IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name="actor"),
-    IndexModel([("target", ASCENDING), ("_id", ASCENDING)], name="target"),
+    IndexModel([("actor", ASCENDING), ("_id", ASCENDING)], name=AUDIT_ACTOR),
+    IndexModel([("target", ASCENDING), ("_id", ASCENDING)], name=AUDIT_TARGET),
 ]
 LEDGER_INDEXES = [
     IndexModel([("schedule_id", ASCENDING), ("until", ASCENDING)], name=FIRINGS),

@@ -69,3 +69,14 @@ async def test_the_log_is_for_admins_who_reach_everything(log: Api) -> None:
         key = await log.scheduler.api_keys.create("k", role, queues=scope)
         for path in ("/api/audit", "/api/audit/verify"):
             assert (await log.with_key(key.text).get(path)).status == status
+
+
+async def test_the_log_is_filtered_by_action_and_time(log: Api) -> None:
+    await ServiceBackend(log.scheduler).note_change(AuditEntry("ada", "queue.pause", "mail"))
+    (pause,) = (await log.get("/api/audit?action=queue.pause")).data
+    assert pause["target"] == "mail"
+    assert len((await log.get("/api/audit?action=job.*")).data) == 7
+    assert (await log.get(f"/api/audit?until={pause['at']}&action=queue.*")).data == []
+    assert (await log.get("/api/audit?since=2100-01-01T00:00:00Z")).data == []
+    for query in ("action=*", "since=yesterday", "since=2026-01-01T00:00:00"):
+        assert (await log.get(f"/api/audit?{query}")).status == 422

@@ -75,7 +75,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("fingerprint", "error", "text"), "{text}"),
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
-    **dict.fromkeys(("order", "heaviest", "latest")),
+    **dict.fromkeys(("order", "heaviest", "latest", "action")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}

@@ -54,6 +54,7 @@ TABLE = {
     "GET /api/session": Row(VIEWER),
     "POST /api/session": Row(VIEWER, 201),
     "DELETE /api/session": Row(VIEWER, 204),
+    "GET /api/settings": Row(ADMIN, 403),
     "GET /api/audit": Row(ADMIN, 403),
     "GET /api/audit/verify": Row(ADMIN, 403),
     "GET /api/observability/health": Row(VIEWER),

@@ -18,6 +18,7 @@ from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import ManualClock
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.audit_chain import hash_of
+from mainspring.model.access.audit_filter import AuditFilter
 from mainspring.model.privacy.credentials import mask_credentials
 from mainspring.store import ticket_line
 from mainspring.store.access import audit as module
@@ -72,9 +73,9 @@ async def test_rows_are_listed_newest_first_page_by_page(log: Audit) -> None:
 @pytest.mark.fresh_database
 async def test_rows_of_one_actor_or_target_are_found_by_an_index(log: Audit, db: Database) -> None:
     await log.append(entry(3, "bob"), entry(4, "bob"))
-    assert [row.n for row in await log.find(actor="bob")] == [12, 11]
-    assert [row.n for row in await log.find(target="job 3")] == [11, 4]
-    assert [row.n for row in await log.find(actor="bob", target="job 3", before=12)] == [11]
+    assert [row.n for row in await log.find(AuditFilter(actor="bob"))] == [12, 11]
+    assert [row.n for row in await log.find(AuditFilter(target="job 3"))] == [11, 4]
+    assert [row.n for row in await log.find(AuditFilter(actor="bob", target="job 3"), before=12)] == [11]
     explained = await db["jobs.audit"].find({"_id": {"$gt": 0}, "actor": "bob"}).sort("_id", -1).explain()
     assert explained["executionStats"]["totalKeysExamined"] <= 3
 

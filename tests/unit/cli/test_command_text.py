@@ -40,6 +40,17 @@ def test_an_event_with_a_nasty_job_is_one_harmless_line(capsys: pytest.CaptureFi
     assert live.summary() == "1 failed"
 
 
+def test_muted_events_are_neither_shown_nor_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    scheduler = Scheduler("mongodb://127.0.0.1:9")
+    live, now = Live(scheduler, lambda: None), datetime.now(UTC)
+    job = Job("a" * 24, "work", {}, "completed", "default", 5, now, now)
+    with live.muted():
+        inside(scheduler).events.emit("job:success", job)
+    assert capsys.readouterr().out == "" and live.summary() == "no job ended"
+    inside(scheduler).events.emit("job:success", job)
+    assert live.summary() == "1 completed"
+
+
 def test_markup_in_a_job_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     scheduler = Scheduler("mongodb://127.0.0.1:9")
     Live(scheduler, lambda: None).say("[red]not red[/red]")

@@ -22,6 +22,7 @@ from mainspring.api.endpoints import (
     search,
     secrets,
     sessions,
+    settings,
     v1,
 )
 
@@ -46,6 +47,7 @@ ROUTERS: list[APIRouter] = [
     api_keys.router,
     secrets.router,
     audit.router,
+    settings.router,
 ]
 LIVE: frozenset[str] = frozenset({"/api/events"})
 """The paths whose answers last as long as the client's connection."""

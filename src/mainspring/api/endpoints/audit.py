@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from mainspring.api.dependencies import Admin
 from mainspring.api.problems import Problem
 from mainspring.api.wire.access import AuditRow, AuditVerdict
-from mainspring.api.wire.base import Answer, ListAnswer
+from mainspring.api.wire.base import Answer, InstantIn, ListAnswer
 from mainspring.model.access.audit_chain import EPOCH, Link
 
 router = APIRouter(tags=["audit"])
@@ -27,15 +27,21 @@ async def list_changes(
     limit: Limit = 50,
     actor: Word | None = None,
     target: Word | None = None,
+    action: Word | None = None,
+    since: InstantIn | None = None,
+    until: InstantIn | None = None,
 ) -> ListAnswer[AuditRow]:
-    """List the audit log, newest first. `before` is the `next` of the previous page; `actor` and `target` match
-    exactly."""
+    """List the audit log, newest first. `before` is the `next` of the previous page. `actor`, `target` and `action`
+    match exactly, and `job.*` matches all actions on jobs; `since` and `until` are the first instant, and the first
+    instant after the last one. A request examines a bounded number of rows: a page may be short, or empty, although it
+    has a `next`."""
     caller.check_everything()
-    rows = await caller.scheduler.audit.find(before=before, limit=limit, actor=actor, target=target)
+    page = await caller.scheduler.audit.find(
+        before=before, limit=limit, actor=actor, target=target, action=action, since=since, until=until
+    )
     await caller.note_sampled(caller.service.trail.reads, "audit.read", "audit")
-    numbers = [*(row.n for row in rows), *(int(one.id) for one in rows.unreadable)]
-    answer = ListAnswer.of(rows, [AuditRow.of(row) for row in rows])
-    answer.next = str(min(numbers)) if len(numbers) == limit and min(numbers) > 1 else None
+    answer = ListAnswer.of(page, [AuditRow.of(row) for row in page])
+    answer.next = None if page.next is None else str(page.next)
     return answer
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.text import Text
@@ -42,9 +43,19 @@ class Live:
         self._console = _Console(on_deaf)
         self._clock = ServerClock()
         self._seen: Counter[str] = Counter()
+        self._muted = False
         for event in _WORDS:
             scheduler.on(event, self._teller(event))
         scheduler.on("scheduler:error", self._tell_error)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Show no events of jobs inside."""
+        self._muted = True
+        try:
+            yield
+        finally:
+            self._muted = False
 
     def say(self, line: str = "", style: str = "") -> None:
         """Print a line of the command among the events."""
@@ -61,6 +72,8 @@ class Live:
 
     def _teller(self, event: EventName) -> Callable[[Job], None]:
         def tell(job: Job) -> None:
+            if self._muted:
+                return
             self._seen[event] += 1
             self._console.print(self._line(event, job), soft_wrap=True)
 

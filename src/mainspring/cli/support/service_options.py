@@ -54,6 +54,7 @@ def prepare(face: Face, uri: str | None, settings: ServiceSettings | None, concu
 def describe(server: Server) -> list[str]:
     """Lines with the addresses of the service, and whether it needs an API key."""
     return [
+        f"  dashboard {server.url}/",
         f"  API       {server.url}",
         f"  docs      {server.url}/docs",
         f"  access    {_KEYED if server.keyed else _KEYLESS}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from mainspring.client.core import Core
@@ -9,7 +10,7 @@ from mainspring.config.settings import check_name, check_reason
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.audit_chain import SEAL, Link, Verdict
-from mainspring.model.unreadable import Listed
+from mainspring.model.access.audit_filter import AuditPage, make_audit_filter
 from mainspring.spelling import spelled_verbs
 
 AuditStanding = Literal["keyed", "plain", "unsealed"]
@@ -23,11 +24,22 @@ class AuditLog:
         self._core = core
 
     async def find(
-        self, *, before: int | None = None, limit: int = 50, actor: str | None = None, target: str | None = None
-    ) -> Listed[Row]:
-        """List the audit log, newest first; `before` is the number of the last row of the previous page. `unreadable`
-        of the list names rows of the page that cannot be read."""
-        return await (await self._core.store()).audit.find(before=before, limit=limit, actor=actor, target=target)
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        actor: str | None = None,
+        target: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AuditPage:
+        """List the audit log, newest first. `actor`, `target` and `action` match exactly, and `job.*` matches all
+        actions on jobs; `since` and `until` (which does not count itself) are instants. `before` is the `next` of the
+        previous page, or the number of a row: a page may be short although its `next` is not None. `unreadable` of the
+        page names rows that cannot be read."""
+        wanted = make_audit_filter(actor, target, action, since, until)
+        return await (await self._core.store()).audit.find(wanted, before=before, limit=limit)
 
     async def head(self) -> Link:
         """Return the head of the audit log: its last row's number, hash and time. Keep it elsewhere: it proves which

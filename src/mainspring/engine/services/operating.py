@@ -10,6 +10,7 @@ from mainspring.engine.services.archive import Archive, remove_finished
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.api_keys import KEY_ACTOR, OPERATOR, Scope
 from mainspring.model.access.audit import Entry
+from mainspring.model.access.audit_filter import AuditFilter
 from mainspring.model.jobs.job import Job
 from mainspring.model.operations.operations import CANCELLED, ENDED, RUNNING, WAITING
 from mainspring.store import Store
@@ -50,7 +51,7 @@ async def finish(store: Store, operation: Document, worker: str) -> None:
     if operation["state"] not in ENDED or "batch" in operation:
         return
     if "started_at" in operation or operation["state"] != CANCELLED:
-        rows = await store.audit.find(target=operation["_id"], limit=_ROWS)
+        rows = await store.audit.find(AuditFilter(target=operation["_id"]), limit=_ROWS)
         if not any(row.action == END for row in rows):
             await store.audit.append(Entry(f"worker:{worker}", END, operation["_id"], after=_account_of(operation)))
     await store.operations.close(operation)

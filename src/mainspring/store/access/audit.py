@@ -38,10 +38,11 @@ from mainspring.model.access.audit_chain import (
     sign_head,
     write_rows,
 )
-from mainspring.model.unreadable import Listed
+from mainspring.model.access.audit_filter import EVERY_ROW, AuditFilter, AuditPage
+from mainspring.store.access.audit_pages import AuditPages
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import DUPLICATE
-from mainspring.store.fitting import read, readable
+from mainspring.store.fitting import read
 from mainspring.store.group_commit import GroupCommit
 from mainspring.store.privacy.keyring import Keyring
 from mainspring.store.schema import BY_ID
@@ -76,6 +77,7 @@ class Audit:
         self._connection = connection
         self._rows = connection.audit
         self._head = connection.audit_head
+        self._pages = AuditPages(connection.audit, _decode)
         self._redact = redact
         self._ring = ring
         self._turns = TicketLine(connection, "audit")
@@ -91,6 +93,11 @@ class Audit:
     def keyed(self) -> bool:
         """Whether this process signs the rows that it appends."""
         return bool(self._ring.ids)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys of the log, the one that signs first."""
+        return self._ring.ids
 
     async def append(self, *entries: Entry) -> list[Row]:
         """Add rows at the end of the log, in this order; rows of other processes may be between them.
@@ -163,19 +170,9 @@ class Audit:
         """The end of the log, as far as this process can tell. Raises AuditKeyMissing."""
         return await self._read_end()
 
-    async def find(
-        self, *, before: int | None = None, limit: int = 50, actor: str | None = None, target: str | None = None
-    ) -> Listed[Row]:
-        """Rows, the newest first, with numbers below `before`, which is the last number of the page before."""
-        chosen: Document = {
-            "_id": {**_NUMBERED, "$gt": 0} if before is None else {**_NUMBERED, "$gt": 0, "$lt": before}
-        }
-        chosen |= {name: value for name, value in (("actor", actor), ("target", target)) if value is not None}
-        return readable(
-            await self._rows.find_all(chosen, sort=[("_id", DESCENDING)], limit=min(max(limit, 1), MOST_ROWS)),
-            AUDIT_ROW,
-            _decode,
-        )
+    async def find(self, wanted: AuditFilter = EVERY_ROW, *, before: int | None = None, limit: int = 50) -> AuditPage:
+        """Rows, the newest first, with numbers below `before`, which is the `next` of the page before."""
+        return await self._pages.find(wanted, before, min(max(limit, 1), MOST_ROWS))
 
     async def get(self, n: int) -> Row | None:
         """A row by its number."""

@@ -1,0 +1,223 @@
+// Calendars: named sets of days that schedules leave out.
+import { useState } from "react";
+import { useAct } from "../../api/act";
+import { api, unwrap } from "../../api/client";
+import { useRole } from "../../api/session";
+import { Button } from "../../ui/Button";
+import { CallButton } from "../../ui/Call";
+import { Dialog, ReasonDialog } from "../../ui/Dialog";
+import { TextArea, TextField } from "../../ui/Field";
+import { Menu } from "../../ui/Menu";
+import { Empty, Loaded, Panel } from "../../ui/Panel";
+import { type Column, Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { CALENDARS, useCalendars } from "./queries";
+import { daysWords, listed, rangesOf } from "./words";
+
+type Calendar = NonNullable<ReturnType<typeof useCalendars>["data"]>[number];
+type Open = { what: "put"; calendar?: Calendar } | { what: "delete"; calendar: Calendar } | null;
+
+export function CalendarsTab() {
+  const calendars = useCalendars();
+  const may = useRole().can("operator");
+  const [open, setOpen] = useState<Open>(null);
+  const close = () => setOpen(null);
+  return (
+    <Panel
+      title="Calendars"
+      flush
+      actions={
+        <>
+          <CallButton
+            calls={[
+              { path: "/api/calendars", python: "calendars = await scheduler.calendars.all()" },
+              {
+                title: "Store a calendar",
+                method: "PUT",
+                path: "/api/calendars/holidays",
+                body: { days: ["2030-12-24"], yearly: ["12-25"] },
+                python: 'await scheduler.calendars.put("holidays", Calendar(days=["2030-12-24"], yearly=["12-25"]))',
+              },
+            ]}
+          />
+          {may && (
+            <Button small look="primary" onClick={() => setOpen({ what: "put" })}>
+              Store a calendar
+            </Button>
+          )}
+        </>
+      }
+    >
+      <Loaded query={calendars} rows={4}>
+        {(found) => (
+          <Table
+            caption="Calendars by name"
+            rows={found}
+            id={(calendar) => calendar.name}
+            columns={columns(may, setOpen)}
+            empty={
+              <Empty
+                title="No calendar is stored"
+                command={'await scheduler.calendars.import_ics("holidays", Path("holidays.ics").read_text())'}
+              >
+                A schedule leaves out the days of the calendars that it names, such as holidays.
+              </Empty>
+            }
+          />
+        )}
+      </Loaded>
+      {open?.what === "put" && <PutDialog of={open.calendar} onClose={close} />}
+      {open?.what === "delete" && <DeleteDialog of={open.calendar} onClose={close} />}
+    </Panel>
+  );
+}
+
+function columns(may: boolean, open: (what: Open) => void): Column<Calendar>[] {
+  return [
+    { key: "name", title: "Name", cell: (calendar) => <span className="mono wrap">{calendar.name}</span> },
+    { key: "days", title: "Days", cell: (calendar) => <span className="wrap">{daysWords(calendar)}</span> },
+    {
+      key: "words",
+      title: "Description",
+      cell: (calendar) => <span className="wrap">{calendar.description}</span>,
+      minor: true,
+    },
+    { key: "rev", title: "Revision", align: "right", cell: (calendar) => calendar.rev, minor: true },
+    { key: "updated", title: "Stored", cell: (calendar) => <Time at={calendar.updatedAt} />, minor: true },
+    {
+      key: "actions",
+      title: <span className="visually-hidden">Actions</span>,
+      align: "right",
+      cell: (calendar) =>
+        may && (
+          <Menu
+            small
+            look="quiet"
+            label="⋯"
+            name={`Actions on the calendar ${calendar.name}`}
+            items={[
+              { label: "Edit …", onSelect: () => open({ what: "put", calendar }) },
+              { label: "Delete …", danger: true, onSelect: () => open({ what: "delete", calendar }) },
+            ]}
+          />
+        ),
+    },
+  ];
+}
+
+function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => void }) {
+  const [name, setName] = useState(calendar?.name ?? "");
+  const [days, setDays] = useState(calendar?.days.join("\n") ?? "");
+  const [ranges, setRanges] = useState(calendar?.ranges.map(([first, last]) => `${first} to ${last}`).join("\n") ?? "");
+  const [yearly, setYearly] = useState(calendar?.yearly.join(", ") ?? "");
+  const [weekdays, setWeekdays] = useState(calendar?.weekdays.join(", ") ?? "");
+  const [description, setDescription] = useState(calendar?.description ?? "");
+  const act = useAct(
+    async () => {
+      const body = {
+        days: listed(days) ?? [],
+        ranges: rangesOf(ranges),
+        yearly: listed(yearly) ?? [],
+        weekdays: listed(weekdays) ?? [],
+        description: description.trim(),
+      };
+      return (await unwrap(api.PUT("/api/calendars/{name}", { params: { path: { name: name.trim() } }, body }))).data;
+    },
+    {
+      touches: [CALENDARS, ["schedules"]],
+      onDone: onClose,
+      done: (stored) => `The calendar ${stored.name} is stored, revision ${stored.rev}.`,
+      quiet: true,
+    },
+  );
+  return (
+    <Dialog
+      title={calendar ? `Edit ${calendar.name}` : "Store a calendar"}
+      onClose={onClose}
+      onSubmit={() => act.mutate()}
+      footer={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="primary" type="submit" busy={act.isPending} disabled={!name.trim()}>
+            Store it
+          </Button>
+        </>
+      }
+    >
+      <div className="stack">
+        {!calendar && (
+          <TextField
+            label="Name"
+            value={name}
+            required
+            autoFocus
+            maxLength={200}
+            placeholder="holidays"
+            onChange={(event) => setName(event.target.value)}
+          />
+        )}
+        <TextArea
+          label="Days"
+          rows={3}
+          value={days}
+          placeholder="2030-12-24"
+          hint="One to a line, or with commas."
+          onChange={(event) => setDays(event.target.value)}
+        />
+        <TextArea
+          label="Ranges"
+          rows={2}
+          value={ranges}
+          placeholder="2030-12-24 to 2031-01-01"
+          hint="One to a line."
+          onChange={(event) => setRanges(event.target.value)}
+        />
+        <TextField
+          label="Days of every year"
+          value={yearly}
+          placeholder="12-25, 01-01"
+          onChange={(event) => setYearly(event.target.value)}
+        />
+        <TextField
+          label="Weekdays"
+          value={weekdays}
+          placeholder="SAT, SUN"
+          onChange={(event) => setWeekdays(event.target.value)}
+        />
+        <TextField
+          label="Description (optional)"
+          value={description}
+          maxLength={1000}
+          onChange={(event) => setDescription(event.target.value)}
+        />
+        {calendar && <p className="muted">Schedules that refer to it follow at once.</p>}
+        {act.error && (
+          <p className="field-error" role="alert">
+            {act.error.message}
+          </p>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+function DeleteDialog({ of: calendar, onClose }: { of: Calendar; onClose: () => void }) {
+  const act = useAct(
+    async () => (await unwrap(api.DELETE("/api/calendars/{name}", { params: { path: { name: calendar.name } } }))).data,
+    { touches: [CALENDARS], onDone: onClose, done: () => `The calendar ${calendar.name} is deleted.`, quiet: true },
+  );
+  return (
+    <ReasonDialog
+      title={`Delete ${calendar.name}?`}
+      verb="Delete the calendar"
+      danger
+      reason="none"
+      busy={act.isPending}
+      error={act.error?.message}
+      onClose={onClose}
+      onConfirm={() => act.mutate()}
+    >
+      <p>A calendar that a schedule still refers to is not deleted; the answer names the schedules.</p>
+    </ReasonDialog>
+  );
+}
