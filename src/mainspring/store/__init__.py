@@ -41,12 +41,14 @@ from mainspring.store.schedules.firing import Firing
 from mainspring.store.schedules.ledger import Ledger
 from mainspring.store.schedules.schedules import Schedules
 from mainspring.store.views.change_stream import ChangeStream
+from mainspring.store.views.counts import Counts
 from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
 from mainspring.store.views.health import Progress
 from mainspring.store.views.overview import Overview
 from mainspring.store.views.search import Searching
 from mainspring.store.views.statistics import Statistics
+from mainspring.store.views.suggestions import Suggesting
 from mainspring.store.workers import Workers
 
 __all__ = ["Store"]
@@ -81,6 +83,8 @@ class Store:
         self.workers = Workers(connection)
         self.controls = Controls(connection)
         self.searching = Searching(connection)
+        self.counts = Counts(connection)
+        self.suggesting = Suggesting(connection)
         self.recent_failures = RecentFailures(self.searching)
         self.created = Created(self.searching)
         self.overview = Overview(connection, self.claims, self.workers)

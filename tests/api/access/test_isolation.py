@@ -68,6 +68,8 @@ QUERIES: dict[str, str | None] = {
     "tag": "{tag}",
     "scheduleId": "{schedule}",
     "parentId": "{job}",
+    "dedupeKey": "{dedupe}",
+    "worker": "{text}",
     "id": "{job}",
     "key": "data:{text}",
     "actor": "key:{key}",
@@ -76,6 +78,7 @@ QUERIES: dict[str, str | None] = {
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
+    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
 MINE = {"name": "{own_name}", "queue": "{own_queue}", "delay": "1h"}
@@ -98,6 +101,9 @@ FILTERS: list[Any] = [
     {"tag": "{tag}"},
     {"scheduleId": "{schedule}"},
     {"parentId": "{job}"},
+    {"dedupeKey": "{dedupe}"},
+    {"error": "{text}"},
+    {"fingerprint": "{text}"},
     {"data": {"data": "{text}"}},
 ]
 OPERATIONS: list[Any] = [
