@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from harness.inside import inside
 from harness.looking import Database
 from harness.operating import NOW, fill, job
+from harness.profiling import Spent, profiled
 from mainspring import Operation, Scheduler
 from mainspring.engine.services.operating import carry_on, is_under_way
 from mainspring.model.views.search import JobFilter
@@ -36,30 +36,6 @@ def many() -> list[dict[str, Any]]:
         later = {"run_at": NOW + timedelta(days=36500, seconds=number), "priority": number % 10 + 1}
         documents.append(job(state, number, name="rare" if number % 200 < 2 else "work", **later))
     return documents
-
-
-class Spent:
-    """What was examined in the database while it was looked at."""
-
-    keys = 0
-    documents = 0
-    scans = 0
-
-
-@asynccontextmanager
-async def profiled(db: Database) -> AsyncIterator[Spent]:
-    """Sums what the profiler tells of all statements inside."""
-    spent = Spent()
-    await db.command("profile", 2)
-    try:
-        yield spent
-    finally:
-        await db.command("profile", 0)
-        async for one in db["system.profile"].find({"ns": {"$ne": f"{db.name}.system.profile"}}):
-            spent.keys += one.get("keysExamined", 0)
-            spent.documents += one.get("docsExamined", 0)
-            spent.scans += "COLLSCAN" in one.get("planSummary", "")
-        await db.drop_collection("system.profile")
 
 
 @pytest.fixture
