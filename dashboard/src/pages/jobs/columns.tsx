@@ -68,7 +68,8 @@ function When({ job }: { job: Job }) {
 function Detail({ job, gone }: { job: Job; gone: boolean }) {
   if (gone) return <span className="muted">changed since; it does not match any more</span>;
   if (job.cancelRequested && job.state === "running") return <span className="muted">was asked to stop</span>;
-  if (job.progress && job.state === "running") return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;
+  if (job.progress && job.state === "running")
+    return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;
   if (job.waitingFor) return <span className="jobs-line">{job.waitingFor.note}</span>;
   if (job.error) {
     const line = `${job.error.type}: ${job.error.message}`.split("\n", 1)[0] ?? "";

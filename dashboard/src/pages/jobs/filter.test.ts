@@ -48,11 +48,18 @@ test("hostile values are values and nothing else", () => {
     const filter = withPart({ data: {} }, "error", value);
     expect(parse(format(filter)).filter).toEqual({ error: value, data: {} });
   }
-  expect(parse("__proto__:x constructor:y").problems).toHaveLength(2);
+  expect(parse("constructor:y toString:z").problems).toHaveLength(2);
+  expect(toQuery(parse("data.__proto__:x").filter, NOW)).toEqual({ ["data.__proto__"]: "x" });
 });
 
 test("the names of the API are understood in links", () => {
-  const { filter } = fromParameters({ scheduleId: "s", dedupeKey: "k", since: "2026-01-01T00:00:00Z", page: "7", after: "c" });
+  const { filter } = fromParameters({
+    scheduleId: "s",
+    dedupeKey: "k",
+    since: "2026-01-01T00:00:00Z",
+    page: "7",
+    after: "c",
+  });
   expect(filter).toEqual({ schedule: "s", key: "k", created: ">2026-01-01T00:00:00Z", data: {} });
   expect(toQuery(filter, NOW)).toEqual({ scheduleId: "s", dedupeKey: "k", since: "2026-01-01T00:00:00.000Z" });
   expect(filterNames({ scheduleId: "s", "data.a": "1", after: "c", q: "x" })).toEqual(["scheduleId", "data.a", "q"]);

@@ -70,7 +70,7 @@ function add(filter: Filter, problems: string[], key: string, value: string): vo
   }
   if (key.startsWith(DATA)) {
     if (key === DATA) problems.push("data. needs a path, such as data.customer.id:42.");
-    else filter.data[key.slice(DATA.length)] = value;
+    else filter.data = { ...filter.data, [key.slice(DATA.length)]: value };
     return;
   }
   const field = fieldOf(key);
@@ -95,7 +95,8 @@ function add(filter: Filter, problems: string[], key: string, value: string): vo
 }
 
 function fieldOf(key: string): Field | undefined {
-  return (FIELDS as readonly string[]).includes(key) ? (key as Field) : ALIASES[key];
+  if ((FIELDS as readonly string[]).includes(key)) return key as Field;
+  return Object.hasOwn(ALIASES, key) ? ALIASES[key] : undefined;
 }
 
 type Word = { key: string | null; value: string; start: number; end: number };
@@ -178,7 +179,7 @@ export function fromParameters(search: Parameters): Read {
   }
   for (const [name, value] of Object.entries(search)) {
     if (!value) continue;
-    const instants = INSTANTS[name];
+    const instants = Object.hasOwn(INSTANTS, name) ? INSTANTS[name] : undefined;
     if (instants) add(filter, problems, instants[0], `${instants[1]}${value}`);
     else if (name.startsWith(DATA) || fieldOf(name)) {
       const field = fieldOf(name);
@@ -200,7 +201,9 @@ const INSTANTS: Record<string, [Field, string]> = {
 
 /** The parameters of the address that are about the filter, so that the old ones can be removed. */
 export function filterNames(search: Parameters): string[] {
-  return Object.keys(search).filter((name) => name === "q" || name.startsWith(DATA) || name in INSTANTS || fieldOf(name));
+  return Object.keys(search).filter(
+    (name) => name === "q" || name.startsWith(DATA) || Object.hasOwn(INSTANTS, name) || fieldOf(name),
+  );
 }
 
 /** A filter as parameters of the address. */
@@ -301,7 +304,9 @@ export function completions(word: { key: string | null; value: string } | undefi
       hint: HINTS[one],
       whole: false,
     }));
-    const data = DATA.startsWith(typed) ? [{ text: DATA, hint: "a field of the data: data.customer.id:42", whole: false }] : [];
+    const data = DATA.startsWith(typed)
+      ? [{ text: DATA, hint: "a field of the data: data.customer.id:42", whole: false }]
+      : [];
     return [...fields, ...data];
   }
   const values = valuesOf(fieldOf(word.key), known);

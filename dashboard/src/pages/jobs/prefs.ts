@@ -1,7 +1,19 @@
 // What this browser remembers of the page of jobs: columns, density, page size, and named views.
 import { useState } from "react";
 
-export const COLUMNS = ["state", "name", "id", "queue", "priority", "when", "created", "tries", "worker", "detail", "tags"] as const;
+export const COLUMNS = [
+  "state",
+  "name",
+  "id",
+  "queue",
+  "priority",
+  "when",
+  "created",
+  "tries",
+  "worker",
+  "detail",
+  "tags",
+] as const;
 export type ColumnName = (typeof COLUMNS)[number];
 export const SIZES = ["50", "100"] as const;
 export type Density = "dense" | "roomy";

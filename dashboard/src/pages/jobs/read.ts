@@ -20,7 +20,11 @@ async function readPage(filter: Filter, size: string, after: string | undefined)
   const now = (after && anchors.get(after)) || serverNow();
   const page: Page = { jobs: [], next: after ?? null, complete: false, searched: null, now };
   for (let turn = 0; turn < CONTINUED; turn += 1) {
-    const query = { ...toQuery(filter, now), limit: String(Number(size) - page.jobs.length), cursor: page.next ?? undefined };
+    const query = {
+      ...toQuery(filter, now),
+      limit: String(Number(size) - page.jobs.length),
+      cursor: page.next ?? undefined,
+    };
     const found = await unwrap(api.GET("/api/jobs/search", { params: { query: query as never } }));
     page.jobs.push(...found.data);
     page.next = found.next ?? null;
@@ -47,7 +51,8 @@ export function useCounts(filter: Filter) {
   const { state: _, ...rest } = filter;
   return useQuery({
     queryKey: [...COUNTS_KEY, format(rest)],
-    queryFn: async () => (await unwrap(api.GET("/api/jobs/counts", { params: { query: toQuery(rest) as never } }))).data,
+    queryFn: async () =>
+      (await unwrap(api.GET("/api/jobs/counts", { params: { query: toQuery(rest) as never } }))).data,
     placeholderData: keepPreviousData,
   });
 }
