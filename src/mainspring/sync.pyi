@@ -69,7 +69,6 @@ from mainspring.model.limits.limits import Rate as Rate
 from mainspring.model.limits.limits import Sequence as _limits_Sequence
 from mainspring.model.limits.queue_bound import WhenFull as WhenFull
 from mainspring.model.operations.operations import OperationFacts as OperationFacts
-from mainspring.model.operations.operations import OperationFilter as OperationFilter
 from mainspring.model.operations.operations import OperationPreview as OperationPreview
 from mainspring.model.operations.operations import Verb as Verb
 from mainspring.model.privacy.secrets import Secret as Secret
@@ -85,7 +84,10 @@ from mainspring.model.unreadable import Listed as Listed
 from mainspring.model.views.changes import Change as Change
 from mainspring.model.views.health import Health as Health
 from mainspring.model.views.overview import QueueStatus as QueueStatus
+from mainspring.model.views.search import JobFilter as JobFilter
 from mainspring.model.views.search import SearchPage as SearchPage
+from mainspring.model.views.search import StateCount as StateCount
+from mainspring.model.views.search import Suggestions as Suggestions
 from mainspring.model.views.statistics import Statistics as Statistics
 from mainspring.model.workers import WorkerStatus as WorkerStatus
 from mainspring.rules import Rule as Rule
@@ -210,7 +212,7 @@ class Operations:
     def create(
         self,
         verb: Verb,
-        filter: OperationFilter | None = ...,
+        filter: JobFilter | None = ...,
         *,
         ids: Sequence[str] | str | None = ...,
         priority: int | None = ...,
@@ -225,7 +227,7 @@ class Operations:
     def preview(
         self,
         verb: Verb,
-        filter: OperationFilter | None = ...,
+        filter: JobFilter | None = ...,
         *,
         ids: Sequence[str] | str | None = ...,
         priority: int | None = ...,
@@ -475,6 +477,7 @@ class Scheduler:
         self, uri: str | None = ..., *, clock: Clock | None = ..., **options: Unpack[SchedulerOptions]
     ) -> Self: ...
     def connect(self) -> Self: ...
+    def count(self, *, scope: Scope | None = ..., **filter: Unpack[JobFilter]) -> list[StateCount]: ...
     def cron(
         self,
         expression: str,
@@ -524,17 +527,7 @@ class Scheduler:
         encrypt: bool | list[str] | tuple[str, ...] | None = ...,
         redact: list[str] | tuple[str, ...] | None = ...,
     ) -> JobDecorator: ...
-    def jobs(
-        self,
-        *,
-        state: JobState | None = ...,
-        name: str | None = ...,
-        queue: str | None = ...,
-        tag: str | None = ...,
-        schedule_id: str | None = ...,
-        limit: int | None = ...,
-        scope: Scope = ...,
-    ) -> Iterator[Job]: ...
+    def jobs(self, *, limit: int | None = ..., scope: Scope = ..., **filter: Unpack[JobFilter]) -> Iterator[Job]: ...
     def middleware(self, function: Middleware) -> Middleware: ...
     def now(self) -> datetime: ...
     def off(self, event: EventName, callback: Callback) -> None: ...
@@ -564,26 +557,14 @@ class Scheduler:
     ) -> Schedule: ...
     def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = ...) -> list[Job]: ...
     def search(
-        self,
-        *,
-        state: JobState | None = ...,
-        name: str | None = ...,
-        queue: str | None = ...,
-        tag: str | None = ...,
-        schedule_id: str | None = ...,
-        parent_id: str | None = ...,
-        since: datetime | None = ...,
-        until: datetime | None = ...,
-        data: Mapping[str, Any] | None = ...,
-        scope: Scope | None = ...,
-        limit: int = ...,
-        after: str | None = ...,
+        self, *, scope: Scope | None = ..., limit: int = ..., after: str | None = ..., **filter: Unpack[JobFilter]
     ) -> SearchPage[Job]: ...
     @property
     def settings(self) -> Settings: ...
     def start(self) -> None: ...
     def stop(self, graceful: bool = ..., timeout: Seconds | None = ...) -> None: ...
     def stop_now(self) -> None: ...
+    def suggestions(self, *, scope: Scope = ...) -> Suggestions: ...
     def transaction(self) -> BlockingContext[BlockingTransaction]: ...
     def update(self, job_id: str, *, data: Mapping[str, Any] | None = ..., **changes: Unpack[JobChanges]) -> Job: ...
     @property

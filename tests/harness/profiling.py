@@ -1,4 +1,4 @@
-"""What the database examines, by its profiler: keys, documents and scans of collections."""
+"""What statements examine in the database, by its own profiler."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Plain = str | int | float | bool
 
 
 class JobFilter(TypedDict, total=False):
-    """Which jobs are meant; all that is given has to fit.
+    """Which jobs are meant; all that is given, and is not None, has to fit.
 
     `error` is in the type or the message of a job's error, in any case of letters; `fingerprint` is that of dead
     letters with the same cause; `worker` runs a job or has run it. `since` and `until` are about when a job was made,
@@ -38,23 +38,23 @@ class JobFilter(TypedDict, total=False):
     `{"user.id": 7}`; a tuple there stands for any of its values.
     """
 
-    state: JobState
-    name: str
-    queue: str
-    tag: str
-    dedupe_key: str
-    error: str
-    fingerprint: str
-    worker: str
-    schedule_id: str
-    parent_id: str
-    since: datetime
-    until: datetime
-    run_since: datetime
-    run_until: datetime
-    finished_since: datetime
-    finished_until: datetime
-    data: Mapping[str, Any]
+    state: JobState | None
+    name: str | None
+    queue: str | None
+    tag: str | None
+    dedupe_key: str | None
+    error: str | None
+    fingerprint: str | None
+    worker: str | None
+    schedule_id: str | None
+    parent_id: str | None
+    since: datetime | None
+    until: datetime | None
+    run_since: datetime | None
+    run_until: datetime | None
+    finished_since: datetime | None
+    finished_until: datetime | None
+    data: Mapping[str, Any] | None
 
 
 TEXTS = ("name", "queue", "tag", "dedupe_key", "error", "fingerprint", "worker", "schedule_id", "parent_id")
