@@ -64,7 +64,7 @@ async def test_a_stream_ends_with_its_key_and_says_so(api: Api, db: Database) ->
     async with api.session.get(api.url + EXPORT, headers=headers) as answer:
         assert answer.status == 200
         await answer.content.readline()  # the rest is more than the sockets hold
-        await api.scheduler.api_keys.revoke(made.id)
+        await api.scheduler.api_keys.revoke(made.key.id)
 
         async def is_noticed() -> bool:
             return (await api.with_key(made.text).get("/api/session")).status == 401

@@ -73,5 +73,5 @@ function matchingCount(filter: Filter, counts: Schemas["StateCountOut"][] | unde
     meant.reduce((sum, one) => sum + one.count, 0),
     capped,
   );
-  return plural(told.count, "job", "jobs", told.capped);
+  return told.count === 0 && told.capped ? "not counted yet" : plural(told.count, "job", "jobs", told.capped);
 }

@@ -44,7 +44,7 @@ async def export_jobs(caller: Viewer, in_data: InData, query: Annotated[ExportQu
     `csv`. The audit log has a row of it."""
     asked = filter_of(query, in_data)
     answerable = await is_answerable(caller, query)
-    first = await _page(caller, asked, None) if answerable else SearchPage[Job](())
+    first: SearchPage[Job] = await _page(caller, asked, None) if answerable else SearchPage(())
     noted = query.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"key"})
     noted |= {"format": query.format} | ({"data": dict(in_data)} if in_data else {})
     await caller.note_sampled(caller.service.trail.exports, "job.export", "jobs", after=noted)
