@@ -32,7 +32,10 @@ function Tab({ state, counted }: { state: string; counted: Schemas["StateCountOu
       <span aria-hidden="true" style={{ color: colour(state) }}>
         {glyph(state)}
       </span>{" "}
-      {state} <span className="jobs-count">{told && (told.count > 0 || !told.capped) ? count(told.count, told.capped) : ""}</span>
+      {state}{" "}
+      <span className="jobs-count">
+        {told && (told.count > 0 || !told.capped) ? count(told.count, told.capped) : ""}
+      </span>
     </>
   );
 }
