@@ -46,7 +46,7 @@ class Api:
         headers = {**self.headers, **options.pop("headers", {})}
         async with self.session.request(method, self.url + path, headers=headers, **options) as answer:
             text = await answer.text()
-            body = await answer.json(content_type=None) if "json" in answer.content_type else None
+            body = await answer.json(content_type=None) if answer.content_type.endswith(("/json", "+json")) else None
             return Reply(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text, body)
 
     async def get(self, path: str, **options: Any) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -16,7 +16,7 @@ from mainspring.engine.wait_for_end import Waiting
 from mainspring.errors import ConfigurationError, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.jobs.draft import make_draft
-from mainspring.model.jobs.job import PENDING, STATES, Job, JobState, bind
+from mainspring.model.jobs.job import PENDING, Job, bind
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
@@ -54,27 +54,6 @@ class Jobs:
             return job
         held = held_by_pause(pauses_in(await store.controls.find_in_force()), job, BY_LIMIT)
         return job if held is None else bind(replace(job, waiting_for=held), self)
-
-    async def jobs(
-        self,
-        *,
-        state: JobState | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        schedule_id: str | None = None,
-        limit: int | None = None,
-        scope: Scope = EVERYTHING,
-    ) -> AsyncIterator[Job]:
-        """Iterate over the jobs that match and are within the `scope`: finished jobs and those of a schedule newest
-        first, pending ones in the order in which they run."""
-        if state is not None and state not in STATES:
-            raise ConfigurationError(f"There is no state {state!r}; the states are {', '.join(STATES)}.")
-        if limit is not None and limit < 0:
-            raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
-        store = await self._core.store()
-        async for document in store.jobs.find(state, name, queue, tag, schedule_id, limit, scope):
-            yield self.decode(document)
 
     async def wait(self, job_id: str, timeout: Seconds | None = None) -> Job:
         """Wait until a job has ended, in any state, and return it. Raise JobNotFound, or WaitTimeout with the reason

@@ -293,8 +293,10 @@ class Scheduler:
 
     schedule_bulk = _forward("_scheduling", Scheduling.schedule_bulk)
     get_job = _forward("_jobs", Jobs.get_job)
-    jobs = _forward("_jobs", Jobs.jobs)
+    jobs = _forward("_searcher", Searcher.jobs)
     search = _forward("_searcher", Searcher.search)
+    count = _forward("_searcher", Searcher.count)
+    suggestions = _forward("_searcher", Searcher.suggestions)
     explain = _forward("_explainer", Explainer.explain)
     wait = _forward("_jobs", Jobs.wait)
     cancel = _forward("_jobs", Jobs.cancel)

@@ -1,60 +1,84 @@
-"""The verb that searches jobs by their fields, their time of creation, and values in their data."""
+"""The verbs that find jobs by a filter: iterating, searching page by page, counting, and what a filter may name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.errors import ConfigurationError
-from mainspring.model.access.api_keys import Scope
-from mainspring.model.jobs.job import Job, JobState
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.privacy.credentials import mask_urls
-from mainspring.model.views.search import Search, SearchPage, check_limit, make_search
+from mainspring.model.views.search import (
+    JobFilter,
+    Search,
+    SearchPage,
+    StateCount,
+    Suggestions,
+    check_limit,
+    make_search,
+)
 
 
 class Searcher:
-    """Searches jobs."""
+    """Finds jobs by filters."""
 
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
         self._jobs = jobs
 
+    async def jobs(
+        self, *, limit: int | None = None, scope: Scope = EVERYTHING, **filter: Unpack[JobFilter]
+    ) -> AsyncIterator[Job]:
+        """Iterate over the jobs that match all given filters and are within the `scope`: finished jobs and those of a
+        schedule newest first, pending ones in the order in which they run. `JobFilter` lists the filters."""
+        search = self._checked(filter, scope)
+        if limit is not None and limit < 0:
+            raise ConfigurationError(f"limit must be 0 or more, not {limit}.")
+        store = await self._core.store()
+        async for document in store.searching.find(search, limit):
+            yield self._jobs.decode(document)
+
     async def search(
         self,
         *,
-        state: JobState | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        schedule_id: str | None = None,
-        parent_id: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        data: Mapping[str, Any] | None = None,
         scope: Scope | None = None,
         limit: int = 50,
         after: str | None = None,
+        **filter: Unpack[JobFilter],
     ) -> SearchPage[Job]:
         """Return a page of the jobs that match all given filters. `after` is the `next` of the previous page.
 
-        `since` and `until` bound the time of a job's creation; `data` has plain values by their paths, such as
-        `{"user.id": 7}`; a tuple stands for any of its values. Encrypted and redacted values are not compared.
-        Finished jobs come latest first, pending ones in the order in which they run, others newest first. The cost of a
-        page is bounded, however many jobs there are: if few of them match, it may be short, and not `complete`.
+        `JobFilter` lists the filters. `data` has plain values by their paths, such as `{"user.id": 7}`; a tuple stands
+        for any of its values. Encrypted and redacted values are not compared. Finished jobs come latest first, pending
+        ones in the order in which they run, others newest first. The cost of a page is bounded, however many jobs there
+        are: if few of them match, it may be short, and not `complete`; then `searched` says how far it has come.
         """
-        given: dict[str, Any] = {"state": state, "name": name, "queue": queue, "tag": tag, "since": since}
-        given |= {"schedule_id": schedule_id, "parent_id": parent_id, "until": until}
-        search = self.tellable(make_search(given, data, scope))
+        search = self._checked(filter, scope)
         limit = check_limit(limit)
         store = await self._core.store()
         found = await store.searching.page(search, limit, after)
         jobs = tuple(self._jobs.decode(document) for document in found.documents)
-        return SearchPage(jobs, found.next, found.next is None or len(jobs) == limit)
+        complete = found.next is None or len(jobs) == limit
+        return SearchPage(jobs, found.next, complete, None if complete else _told(search, found.searched))
+
+    async def count(self, *, scope: Scope | None = None, **filter: Unpack[JobFilter]) -> list[StateCount]:
+        """Count the jobs that match all given filters, by state, whatever `state` is given. The cost is bounded: where
+        it is `capped`, there are at least so many. Blocked jobs are not counted."""
+        search = self._checked(filter, scope)
+        return await (await self._core.store()).counts.by_state(search)
+
+    async def suggestions(self, *, scope: Scope = EVERYTHING) -> Suggestions:
+        """Names, queues, tags and types of errors that filters may name: of jobs that were made, ran or failed lately.
+        The cost is bounded, so that some may be missing."""
+        return await (await self._core.store()).suggesting.suggest(scope)
+
+    def _checked(self, filter: Mapping[str, Any], scope: Scope | None) -> Search:
+        return self.tellable(make_search(filter, scope))
 
     def tellable(self, search: Search) -> Search:
         """The search without the jobs of which it would tell a value that is not shown: a caller that may not see a
@@ -73,3 +97,9 @@ class Searcher:
         for step in reversed(path.split(".")):
             value = {step: value}
         return bool(self._core.privacy.redaction(name).hidden(value))
+
+
+def _told(search: Search, searched: str | None) -> str:
+    """How far a search has come. The place that it has reached may be that of a job out of the scope."""
+    whole = searched if searched is not None and search.scope.everything else "A part of the jobs was searched."
+    return f"{whole} Go on with the next page."

@@ -43,6 +43,7 @@ from mainspring.store.schedules.schedules import Schedules
 from mainspring.store.schedules.timing import TimingSnapshot
 from mainspring.store.schedules.views import ScheduleViews
 from mainspring.store.views.change_stream import ChangeStream
+from mainspring.store.views.counts import Counts
 from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
 from mainspring.store.views.health import Progress
@@ -50,6 +51,7 @@ from mainspring.store.views.overview import Overview
 from mainspring.store.views.problem_facts import ProblemReads
 from mainspring.store.views.search import Searching
 from mainspring.store.views.statistics import Statistics
+from mainspring.store.views.suggestions import Suggesting
 from mainspring.store.workers import Workers
 
 __all__ = ["Store"]
@@ -84,6 +86,8 @@ class Store:
         self.workers = Workers(connection)
         self.controls = Controls(connection)
         self.searching = Searching(connection)
+        self.counts = Counts(connection)
+        self.suggesting = Suggesting(connection)
         self.recent_failures = RecentFailures(self.searching)
         self.created = Created(self.searching)
         self.overview = Overview(connection, self.claims, self.workers)

@@ -151,7 +151,7 @@ The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queu
 |---------------|----------|---------|
 | _id           | string   | its id; the jobs that it has changed have it among their `requests` |
 | verb          | string   | retry, cancel, run, delete, set_priority or move |
-| filter        | document | which jobs: state, name, queue, tag, schedule_id, parent_id, since, until, data, without |
+| filter        | document | which jobs: the conditions of a search (model/views/search.py), data, without |
 | ids, named    | array, int | in place of a filter: the ids of the jobs, and how many there are |
 | priority, queue | int, string | the new value, of set_priority and of move |
 | scope         | document | the scope of its creator: queues, prefixes; empty: everything |

@@ -68,6 +68,8 @@ QUERIES: dict[str, str | None] = {
     "tag": "{tag}",
     "scheduleId": "{schedule}",
     "parentId": "{job}",
+    "dedupeKey": "{dedupe}",
+    "worker": "{text}",
     "id": "{job}",
     "key": "data:{text}",
     "actor": "key:{key}",
@@ -77,6 +79,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
     **dict.fromkeys(("order", "heaviest", "latest", "action")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
+    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
 MINE = {"name": "{own_name}", "queue": "{own_queue}", "delay": "1h"}
@@ -99,6 +102,9 @@ FILTERS: list[Any] = [
     {"tag": "{tag}"},
     {"scheduleId": "{schedule}"},
     {"parentId": "{job}"},
+    {"dedupeKey": "{dedupe}"},
+    {"error": "{text}"},
+    {"fingerprint": "{text}"},
     {"data": {"data": "{text}"}},
 ]
 OPERATIONS: list[Any] = [

@@ -26,7 +26,7 @@ from mainspring import Calendar, Cron, Every, JobContext, Scheduler
 from mainspring.api.app import make_app
 from mainspring.api.settings import service_settings
 from mainspring.api.wire.jobs import JobOut
-from mainspring.model.operations.operations import OperationFilter
+from mainspring.model.views.search import JobFilter
 
 Make = Callable[..., Scheduler]
 TURNS = range(len(VALUES) if FULL else 1)
@@ -112,7 +112,7 @@ class World:
         await scheduler.limits.set(name="good", concurrency=4, rate="10/minute")
         await scheduler.limits.open_breaker(name="good", reason="a reason")
         redrive = await scheduler.dead_letters.discard(name="none")
-        filter: OperationFilter = {"name": "none", "since": datetime(2026, 1, 1, tzinfo=UTC), "data": {"a": 1}}
+        filter: JobFilter = {"name": "none", "since": datetime(2026, 1, 1, tzinfo=UTC), "data": {"a": 1}}
         operation = await scheduler.operations.create("set_priority", filter, priority=3, reason="x", actor="x")
         named = await scheduler.operations.create("move", ids=["none"], queue="other", reason="x", start_after=0)
         await scheduler.secrets.put("good-secret", "whsec_something", origins=["*"])

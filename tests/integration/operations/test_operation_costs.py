@@ -14,10 +14,10 @@ from harness.operating import NOW, fill, job
 from harness.profiling import Spent, profiled
 from mainspring import Operation, Scheduler
 from mainspring.engine.services.operating import carry_on, is_under_way
-from mainspring.model.operations.operations import OperationFilter
-from mainspring.store.operations.preview import EXAMINED
+from mainspring.model.views.search import JobFilter
+from mainspring.store.operations.operations import SCANNED
 from mainspring.store.orders import BATCH
-from mainspring.store.views.search import SCANNED
+from mainspring.store.views.counts import EXAMINED
 
 # Whether an index has ever held an array stays with it, and changes what it costs to read.
 pytestmark = pytest.mark.fresh_database
@@ -44,7 +44,7 @@ async def full(scheduler: Scheduler, db: Database) -> Scheduler:
     return scheduler
 
 
-FILTERS: list[tuple[Any, OperationFilter, int]] = [
+FILTERS: list[tuple[Any, JobFilter, int]] = [
     ("retry", {"state": "failed"}, STORED // 2),
     ("retry", {"state": "failed", "name": "rare"}, STORED // 200),
     ("cancel", {"state": "pending", "name": "rare"}, STORED // 200),
@@ -55,7 +55,7 @@ FILTERS: list[tuple[Any, OperationFilter, int]] = [
 
 @pytest.mark.parametrize(("verb", "filter", "expected"), FILTERS, ids=lambda one: str(one)[:40])
 async def test_neither_a_preview_nor_a_step_examines_more_than_so_many_keys(
-    full: Scheduler, db: Database, verb: Any, filter: OperationFilter, expected: int
+    full: Scheduler, db: Database, verb: Any, filter: JobFilter, expected: int
 ) -> None:
     async with profiled(db) as spent:
         preview = await full.operations.preview(verb, filter)

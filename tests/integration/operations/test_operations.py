@@ -29,12 +29,12 @@ from mainspring import (
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import ManualClock
 from mainspring.model.access.api_keys import Scope
-from mainspring.model.operations.operations import OperationFilter
+from mainspring.model.views.search import JobFilter
 
 Make = Callable[..., Scheduler]
 
 
-async def operate(scheduler: Scheduler, verb: Any, filter: OperationFilter | None = None, **options: Any) -> Operation:
+async def operate(scheduler: Scheduler, verb: Any, filter: JobFilter | None = None, **options: Any) -> Operation:
     """An operation that starts at once, carried out to its end."""
     operation = await scheduler.operations.create(verb, filter, reason="a test", start_after=0, **options)
     return await take_steps(scheduler, operation)
@@ -148,7 +148,7 @@ async def test_every_part_of_a_filter_has_to_fit(scheduler: Scheduler, db: Datab
     await fill(scheduler, db, job(**mine, name="other"), job("failed", **mine))
     await fill(scheduler, db, job(**{**mine, "created_at": NOW - timedelta(days=2)}))
     await fill(scheduler, db, job(**{**mine, "created_at": NOW + timedelta(days=2)}))
-    whole: OperationFilter = {
+    whole: JobFilter = {
         "state": "pending",
         "name": "work",
         "queue": "q",
@@ -183,7 +183,7 @@ async def test_a_job_that_fails_after_it_was_created_is_not_among_the_failed_one
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
     made: dict[str, Any] = {"schedule_id": "s", "scheduled_for": NOW}
-    filters: list[OperationFilter] = [{"state": "failed"}, {"schedule_id": "s"}]
+    filters: list[JobFilter] = [{"state": "failed"}, {"schedule_id": "s"}]
     for filter in filters:
         await fill(timed, db, job("failed", **made))
         operation = await timed.operations.create("retry", filter, reason="a test", start_after=0)

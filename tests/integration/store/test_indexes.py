@@ -26,6 +26,7 @@ from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import Completed, Retried
 from mainspring.model.jobs.retention import Retention, Share
+from mainspring.model.views.search import Search
 from mainspring.store import Store
 from mainspring.store.jobs.claim import Batch
 from mainspring.store.jobs.finish import Finish
@@ -332,7 +333,7 @@ async def test_counting_what_is_pending_reads_indexes_alone_and_no_more_than_it_
 @pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled", "expired"])
 async def test_listing_a_state_reads_no_more_than_is_asked_for(world: World, state: str) -> None:
     async def list_some() -> None:
-        async for _ in world.store.jobs.find(state, limit=40):
+        async for _ in world.store.searching.find(Search(state=state), 40):
             pass
 
     is_tight(await world.cost(list_some, "find"), 40)
@@ -340,7 +341,7 @@ async def test_listing_a_state_reads_no_more_than_is_asked_for(world: World, sta
 
 async def test_listing_pending_jobs_or_all_reads_no_more_than_is_asked_for(world: World) -> None:
     async def list_some(state: str | None) -> None:
-        async for _ in world.store.jobs.find(state, limit=40):
+        async for _ in world.store.searching.find(Search(state=state), 40):
             pass
 
     for state in ("pending", None):
@@ -349,7 +350,7 @@ async def test_listing_pending_jobs_or_all_reads_no_more_than_is_asked_for(world
 
 async def test_listing_the_jobs_of_a_schedule_reads_no_more_than_is_asked_for(world: World) -> None:
     async def list_some() -> None:
-        async for _ in world.store.jobs.find(schedule_id="s1", limit=40):
+        async for _ in world.store.searching.find(Search(schedule_id="s1"), 40):
             pass
 
     is_tight(await world.cost(list_some, "find"), 40)

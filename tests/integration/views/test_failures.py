@@ -136,7 +136,7 @@ async def test_a_snooze_and_a_cancellation_are_no_failures(store: Store, clock: 
 async def test_of_a_scope_only_its_own_are_told_and_no_more_than_so_many_looked_at(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SCANNED", 6)
+    monkeypatch.setattr(search, "SCANNED", 12)
     mine = await Life.begin(store, clock, "acme.send", "acme")
     await mine.attempt(RETRIED)
     scopes = (Scope(queues=("acme",)), Scope(prefixes=("acme.",)), Scope(("acme",), ("acme.",)))

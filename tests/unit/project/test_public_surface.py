@@ -15,9 +15,9 @@ from mainspring.config.settings import Settings
 from mainspring.model.schedules.schedule import ScheduleOptions
 
 SCHEDULER = """
-    archive cancel client configure connect cron delete every explain get_job in_transaction job jobs middleware now off
-    on on_start on_stop retry run run_now running schedule schedule_bulk search settings start stop stop_now transaction
-    update uri wait
+    archive cancel client configure connect count cron delete every explain get_job in_transaction job jobs
+    middleware now off on on_start on_stop retry run run_now running schedule schedule_bulk search settings start
+    stop stop_now suggestions transaction update uri wait
 """
 NAMESPACES = {
     "api_keys": "all create create_first get made_with revoke revoke_made_with rotate",

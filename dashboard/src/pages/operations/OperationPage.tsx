@@ -1,5 +1,114 @@
+// One operation: what it does to which jobs, why and by whom, how far it is, and which jobs it left alone.
+import { Link, useParams } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { PageHead } from "../../app/PageHead";
+import { count, plural } from "../../lib/text";
+import { Badge } from "../../ui/Badge";
+import { CallButton } from "../../ui/Call";
+import { Empty, Loaded, Panel } from "../../ui/Panel";
+import { Table } from "../../ui/Table";
+import { Moment } from "../../ui/Time";
+import type { Schemas } from "../../api/client";
+import { ended, sentence } from "./operation";
+import { Bar, CancelButton, OperationBadge, useOperation } from "./OperationProgress";
+import "./operations.css";
+
+type Detail = Schemas["OperationDetail"];
 
 export default function OperationPage() {
-  return <PageHead title="Operation" />;
+  const { id } = useParams({ strict: false }) as { id: string };
+  const query = useOperation(id);
+  return (
+    <Loaded query={query} rows={8}>
+      {(operation) => (
+        <div className="stack">
+          <PageHead title={sentence(operation)}>
+            <OperationBadge state={operation.state} />
+            <CancelButton operation={operation} />
+            <CallButton
+              calls={{
+                path: `/api/operations/${encodeURIComponent(id)}`,
+                python: `await scheduler.operations.get(${JSON.stringify(id)})`,
+              }}
+            />
+          </PageHead>
+          <Panel title="Progress">
+            <Bar operation={operation} />
+            <p className="muted">
+              {count(operation.progress.examined)} of {plural(operation.count, "job", "jobs", operation.capped)}{" "}
+              examined: {count(operation.progress.changed)} changed, {count(operation.progress.skipped)} skipped since
+              they did not match any more, {count(operation.progress.refused)} refused.
+            </p>
+            {operation.error && <p className="field-error wrap">{operation.error}</p>}
+            {operation.state === "waiting" && (
+              <p className="muted">Until it starts, it can be undone: no job is changed before.</p>
+            )}
+          </Panel>
+          <Panel title="What is meant">
+            <Facts operation={operation} />
+          </Panel>
+          <Panel title="Jobs that were left alone" flush>
+            <Table
+              caption="Jobs that were left alone"
+              rows={operation.progress.reasons}
+              id={(one) => one.jobId}
+              columns={[
+                {
+                  key: "job",
+                  title: "Job",
+                  cell: (one) => (
+                    <Link to="/jobs/$id" params={{ id: one.jobId }} className="mono">
+                      {one.jobId}
+                    </Link>
+                  ),
+                },
+                {
+                  key: "outcome",
+                  title: "Outcome",
+                  cell: (one) => <Badge tone={one.outcome === "refused" ? "warn" : "neutral"}>{one.outcome}</Badge>,
+                },
+                { key: "reason", title: "Why", cell: (one) => one.reason },
+              ]}
+              empty={<Empty title={ended(operation) ? "None" : "None so far"} />}
+            />
+          </Panel>
+        </div>
+      )}
+    </Loaded>
+  );
+}
+
+function Facts({ operation }: { operation: Detail }) {
+  const facts: [string, ReactNode][] = [
+    ["Reason", operation.reason],
+    ["By", operation.createdBy ?? "–"],
+    ["Created", <Moment key="c" at={operation.createdAt} />],
+    ["Starts", <Moment key="s" at={operation.startsAt} />],
+    ["Started", <Moment key="b" at={operation.startedAt} />],
+    ["Ended", <Moment key="e" at={operation.finishedAt} />],
+    ["Only jobs made by", <Moment key="t" at={operation.cutoff} />],
+    ...Object.entries(operation.filter ?? {})
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([key, value]): [string, ReactNode] => [
+        key,
+        <code key={key}>{typeof value === "object" ? JSON.stringify(value) : String(value)}</code>,
+      ]),
+  ];
+  if (operation.named) facts.push(["Named by id", plural(operation.named, "job")]);
+  return (
+    <dl className="operation-facts">
+      {facts.map(([term, value]) => (
+        <Fact key={term} term={term} value={value} />
+      ))}
+    </dl>
+  );
+}
+
+function Fact({ term, value }: { term: string; value: ReactNode }) {
+  return (
+    <>
+      <dt>{term}</dt>
+      <dd>{value}</dd>
+    </>
+  );
 }

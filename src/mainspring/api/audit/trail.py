@@ -1,4 +1,4 @@
-"""Audit entries of the service beside changes: refused keys, sessions, and reads of the log.
+"""Audit entries of the service beside changes: refused keys, sessions, exports, and reads of the log.
 
 Their number is bounded, so that no client can fill the log. The service writes the head of the audit log to its own log
 every hour.
@@ -48,6 +48,7 @@ class Trail:
         self._backend = ServiceBackend(scheduler)
         self._refused = Sampler("key.refused", each=5, most=30, seconds=_MINUTE)
         self.sessions = Sampler("session", each=10, most=1000, seconds=_HOUR)
+        self.exports = Sampler("job.export", each=60, most=1000, seconds=_HOUR)
         self.reads = Sampler("audit.read", each=1, most=100, seconds=_HOUR)
 
     async def check(self) -> AuditStanding:
@@ -81,7 +82,7 @@ class Trail:
 
     async def tell_left_out(self, *, all: bool = False) -> None:
         """Add a row with the number of rows left out since the last time."""
-        for sampler in (self._refused, self.sessions, self.reads):
+        for sampler in (self._refused, self.sessions, self.exports, self.reads):
             left = sampler.take_left_out(all=all)
             if left:
                 count, named = left.total(), dict(left.most_common(_NAMED))

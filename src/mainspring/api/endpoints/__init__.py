@@ -11,6 +11,7 @@ from mainspring.api.endpoints import (
     calendars,
     dead_letters,
     events,
+    export,
     job_actions,
     jobs,
     limits,
@@ -30,7 +31,8 @@ from mainspring.api.endpoints import (
 ROUTERS: list[APIRouter] = [
     bulk.router,
     search.router,
-    jobs.router,  # after bulk and search: /api/jobs/{id} would match their paths
+    export.router,
+    jobs.router,  # after bulk, search and export: /api/jobs/{id} would match their paths
     job_actions.router,
     schedules.router,
     calendars.router,
@@ -49,7 +51,7 @@ ROUTERS: list[APIRouter] = [
     audit.router,
     settings.router,
 ]
-LIVE: frozenset[str] = frozenset({"/api/events"})
-"""The paths whose answers last as long as the client's connection."""
+LIVE: frozenset[str] = frozenset({"/api/events", "/api/jobs/export"})
+"""The paths whose answers last long, as streams: a bounded number of them is open at a time."""
 STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk"})
 """The paths whose bodies are read piece by piece."""

@@ -114,10 +114,15 @@ async def cancel_operation(
 
 
 async def _check_reach(caller: Caller, body: OperationIn) -> None:
-    """Refuse what is out of the caller's scope: a queue to move jobs to, and a parent, which is as good as missing."""
+    """Refuse what is out of the caller's scope: a queue to move jobs to, a worker, and a parent, which is as good as
+    missing."""
     if body.queue is not None and not caller.scope.allows_queue(body.queue):
         raise Problem(403, "The queue is out of this key's scope; nothing was changed.", field="queue")
-    if body.filter is not None and body.filter.parent_id is not None and not caller.scope.everything:
+    if body.filter is None or caller.scope.everything:
+        return
+    if body.filter.worker is not None:
+        raise Problem(403, "This key has a scope, and workers are out of it.", field="filter.worker")
+    if body.filter.parent_id is not None:
         await caller.job(body.filter.parent_id)
 
 
@@ -144,7 +149,7 @@ async def _create(caller: Caller, body: OperationIn, operation_id: str) -> Made:
 
 def _asked(caller: Caller, body: OperationIn) -> dict[str, Any]:
     """Which jobs are meant, and the new value, as the Scheduler takes it."""
-    filter = None if body.filter is None else body.filter.given()
+    filter = None if body.filter is None else body.filter.given
     asked = {"filter": filter, "ids": body.ids, "priority": body.priority, "queue": body.queue}
     return {**asked, "scope": caller.scope}
 

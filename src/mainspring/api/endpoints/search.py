@@ -1,4 +1,4 @@
-"""The search for jobs by their fields, their time of creation, and values in their data."""
+"""Finding jobs by one filter: a search page by page, counts by state, and what a filter may name."""
 
 from __future__ import annotations
 
@@ -11,66 +11,71 @@ from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.jobs.visibility import seen_jobs
 from mainspring.api.middleware.parameters import Prefixed
 from mainspring.api.problems import Problem
-from mainspring.api.wire.base import InstantIn
+from mainspring.api.wire.filters import (
+    CountsAnswer,
+    JobQuery,
+    SearchQuery,
+    StateCountOut,
+    SuggestionsAnswer,
+    SuggestionsOut,
+)
 from mainspring.api.wire.jobs import JobOut, SearchAnswer
-from mainspring.model.jobs.job import JobState
-from mainspring.model.views.search import MOST_FOUND, read_value
+from mainspring.model.views.search import read_value
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
-Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 _IN_DATA = Prefixed("data.")
 _LIST = "search"
+InData = Annotated[list[tuple[str, str]], Depends(_IN_DATA)]
 
 
 @router.get("/search", summary="Search jobs")
-async def search_jobs(
-    caller: Viewer,
-    in_data: Annotated[list[tuple[str, str]], Depends(_IN_DATA)],
-    state: Annotated[JobState | None, Query()] = None,
-    name: Word = None,
-    queue: Word = None,
-    tag: Word = None,
-    schedule_id: Annotated[str | None, Query(alias="scheduleId", min_length=1, max_length=200)] = None,
-    parent_id: Annotated[str | None, Query(alias="parentId", min_length=1, max_length=1000)] = None,
-    since: Annotated[InstantIn | None, Query(description="Made at this instant or later.")] = None,
-    until: Annotated[InstantIn | None, Query(description="Made before this instant.")] = None,
-    key: Annotated[
-        list[str] | None,
-        Query(
-            description="A path in the data and its value, with a colon between. `data.PATH=VALUE` says the same.",
-            examples=["customer.id:4711"],
-        ),
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 50,
-    cursor: Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")] = None,
-) -> SearchAnswer:
-    """List the jobs that match all given filters. A value is compared as text and, if it reads as a number, true or
-    false, as that too; it has no operators. Finished jobs come latest first, pending ones in the order in which they
-    run, others newest first. The cost of a page is bounded: if few jobs match, it may be short, with `next` and
-    `complete: false`."""
-    if parent_id is not None and not await _is_reached(caller, parent_id):
+async def search_jobs(caller: Viewer, in_data: InData, query: Annotated[SearchQuery, Query()]) -> SearchAnswer:
+    """List the jobs that match all given filters. A value in the data is compared as text and, if it reads as a number,
+    true or false, as that too; it has no operators. Finished jobs come latest first, pending ones in the order in which
+    they run, others newest first. The cost of a page is bounded: if few jobs match, it may be short, with `next`,
+    `complete: false`, and `searched`, which says how far the search has come."""
+    asked = filter_of(query, in_data)
+    if not await is_answerable(caller, query):
         return SearchAnswer(data=[], complete=True)
-    found = await caller.scheduler.search(
-        state=state,
-        name=name,
-        queue=queue,
-        tag=tag,
-        schedule_id=schedule_id,
-        parent_id=parent_id,
-        since=since,
-        until=until,
-        data=_data(in_data, key or ()),
-        scope=caller.principal.scope,
-        limit=limit,
-        after=await caller.open_cursor(_LIST, cursor),
-    )
+    after = await caller.open_cursor(_LIST, query.cursor)
+    found = await caller.scheduler.search(**asked, scope=caller.scope, limit=query.limit, after=after)
     jobs = [JobOut.of(job) for job in await seen_jobs(caller, found.jobs)]
-    return SearchAnswer(data=jobs, next=await caller.seal_cursor(_LIST, found.next), complete=found.complete)
+    following = await caller.seal_cursor(_LIST, found.next)
+    return SearchAnswer(data=jobs, next=following, complete=found.complete, searched=found.searched)
 
 
-async def _is_reached(caller: Caller, parent_id: str) -> bool:
-    """Whether the parent is within reach: a caller must not learn that a job within reach has a parent out of it."""
-    return caller.scope.everything or bool(await caller.backend.jobs_within([parent_id], caller.scope))
+@router.get("/counts", summary="Count jobs by state")
+async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery, Query()]) -> CountsAnswer:
+    """Count the jobs that match all given filters, in each state but blocked; a `state` of the filter is ignored. The
+    cost is bounded: where a count is `capped`, there are at least so many."""
+    asked = filter_of(query, in_data)
+    if not await is_answerable(caller, query):
+        return CountsAnswer(data=[])
+    found = await caller.scheduler.count(**asked, scope=caller.scope)
+    return CountsAnswer(data=[StateCountOut.of(one) for one in found])
+
+
+@router.get("/suggestions", summary="Names for filters")
+async def suggest(caller: Viewer) -> SuggestionsAnswer:
+    """List names, queues, tags and types of errors that a filter may name: of jobs that were made, ran or failed
+    lately, at most 500 of each. The cost is bounded, so that some may be missing."""
+    return SuggestionsAnswer(data=SuggestionsOut.of(await caller.scheduler.suggestions(scope=caller.scope)))
+
+
+async def is_answerable(caller: Caller, query: JobQuery) -> bool:
+    """Whether the parent and the worker of a filter are within reach. Otherwise nothing is found: a caller must not
+    learn that a job within reach has a parent out of it, or which worker has run it."""
+    if caller.scope.everything:
+        return True
+    if query.worker is not None:
+        return False
+    return query.parent_id is None or bool(await caller.backend.jobs_within([query.parent_id], caller.scope))
+
+
+def filter_of(query: JobQuery, in_data: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The filter of a query as the Scheduler takes it."""
+    data = _data(in_data, query.key or ())
+    return {**query.given, "data": data} if data else query.given
 
 
 def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> dict[str, Any]:

@@ -164,9 +164,11 @@ class JobDetail(JobOut):
 
 
 class SearchAnswer(Answer[list[JobOut]]):
-    """A page of a search. If it is not `complete`, it is short although there may be more: continue with `next`."""
+    """A page of a search. If it is not `complete`, it is short although there may be more: continue with `next`.
+    Then `searched` says how far the search has come."""
 
     complete: bool
+    searched: str | None = None
 
 
 class GateOut(Out):

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span, UnreadableOut
+from mainspring.api.wire.base import Answer, In, Instant, Out, Span, UnreadableOut
 from mainspring.api.wire.dead_letters import JobId
+from mainspring.api.wire.filters import JobConditions, JobFilterOut
 from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import JobOut, Reason
 from mainspring.client.namespaces.operations import Operation
@@ -24,24 +25,16 @@ from mainspring.model.views.search import read_value
 
 Path = Annotated[str, Field(min_length=1, max_length=200)]
 Value = Annotated[str, Field(max_length=1000)] | int | float | bool
-_FILTERS = ("state", "name", "queue", "tag", "schedule_id", "parent_id", "since", "until")
 _IN_A_LIST = 5
 """How many reasons an operation in a list tells."""
 
 
-class OperationFilterIn(In):
+class OperationFilterIn(JobConditions):
     """Which jobs are meant; all that is given has to fit, and something has to be given."""
 
     state: JobState | None = Field(
         None, description="Without one, jobs are looked for in all states that the verb works on."
     )
-    name: Text | None = None
-    queue: Text | None = None
-    tag: Text | None = None
-    schedule_id: Text | None = None
-    parent_id: JobId | None = None
-    since: InstantIn | None = Field(None, description="Made at this instant or later.")
-    until: InstantIn | None = Field(None, description="Made before this instant.")
     data: Annotated[dict[Path, Value], Field(max_length=8)] | None = Field(
         None,
         description="Values in the data by their paths. A text is compared as in a search: as the text that it is and, "
@@ -49,12 +42,13 @@ class OperationFilterIn(In):
         examples=[{"customer.id": 4711}],
     )
 
+    @property
     def given(self) -> dict[str, Any]:
         """The filter as the Scheduler takes it."""
-        found = {name: value for name in _FILTERS if (value := getattr(self, name)) is not None}
-        if self.data:
-            found["data"] = {path: read_value(one) if isinstance(one, str) else one for path, one in self.data.items()}
-        return found
+        if not self.data:
+            return super().given
+        data = {path: read_value(one) if isinstance(one, str) else one for path, one in self.data.items()}
+        return {**super().given, "data": data}
 
 
 class OperationIn(In):
@@ -78,20 +72,6 @@ class OperationIn(In):
     reason: Reason = Field("", description="Needed, unless it is a dry run.")
     start_after: Span = Field(START_AFTER, description="How long it can be undone before it starts, up to 1h.")
     dry_run: bool = Field(False, description="Only count, and show some of the jobs that are meant; store nothing.")
-
-
-class OperationFilterOut(Out):
-    """Which jobs are meant, as it was frozen."""
-
-    state: str | None = None
-    name: str | None = None
-    queue: str | None = None
-    tag: str | None = None
-    schedule_id: str | None = None
-    parent_id: str | None = None
-    since: Instant | None = None
-    until: Instant | None = None
-    data: dict[str, Any] | None = None
 
 
 class LeftOut(Out):
@@ -126,10 +106,13 @@ class Meant(Out):
     """What an operation does to which jobs."""
 
     verb: Verb
-    filter: OperationFilterOut | None
+    filter: JobFilterOut | None
     priority: int | None
     queue: str | None
-    count: int = Field(description="How many jobs are meant, when it is created; counted up to 10,000.")
+    count: int = Field(
+        description="How many jobs are meant, when it is created; counted up to 2,000, and up to 1,000 where the jobs "
+        "themselves have to be read."
+    )
     capped: bool = Field(description="Whether counting has stopped: there are at least so many.")
 
 
@@ -184,7 +167,7 @@ class OperationPreviewOut(Meant):
 
     @classmethod
     def of(cls, asked: OperationIn, preview: OperationPreview, sample: list[JobOut]) -> Self:
-        filter = None if asked.filter is None else OperationFilterOut(**asked.filter.model_dump(by_alias=False))
+        filter = None if asked.filter is None else JobFilterOut(**asked.filter.model_dump(by_alias=False))
         return cls(
             verb=asked.verb,
             filter=filter,
@@ -212,5 +195,5 @@ _SAME = (
 
 def _fields(operation: Operation) -> dict[str, Any]:
     """The fields that all shapes of an operation share."""
-    filter = None if operation.filter is None else OperationFilterOut(**operation.filter)
+    filter = None if operation.filter is None else JobFilterOut(**operation.filter)
     return {name: getattr(operation, name) for name in _SAME} | {"filter": filter}

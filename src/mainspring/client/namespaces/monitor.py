@@ -48,7 +48,7 @@ class Monitor:
         """List the jobs with the latest failed attempts, the latest failure first: jobs that will be retried, jobs that
         succeeded later, and dead letters. Their `attempts` have the failures.
 
-        With a scope, the latest 5,000 jobs of each kind are searched.
+        With a scope, the latest 375 jobs of each kind are searched.
         """
         limit = check_limit(limit)
         store = await self._core.store()

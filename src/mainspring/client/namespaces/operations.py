@@ -26,7 +26,6 @@ from mainspring.model.operations.operations import (
     START_AFTER,
     LeftAlone,
     OperationFacts,
-    OperationFilter,
     OperationPreview,
     OperationProgress,
     Order,
@@ -36,11 +35,13 @@ from mainspring.model.operations.operations import (
     make_order,
 )
 from mainspring.model.unreadable import Listed
+from mainspring.model.views.search import JobFilter
 from mainspring.spelling import spelled_verbs
 from mainspring.store.connection import Document
 from mainspring.store.fitting import read, readable
 from mainspring.store.shapes import OPERATION
-from mainspring.store.views.search import Place, packed, unpacked
+from mainspring.store.views.search import packed, unpacked
+from mainspring.store.views.walks import Place
 
 _LOOK_EVERY = 0.2
 
@@ -84,7 +85,7 @@ class Operations:
     async def create(
         self,
         verb: Verb,
-        filter: OperationFilter | None = None,
+        filter: JobFilter | None = None,
         *,
         ids: Sequence[str] | str | None = None,
         priority: int | None = None,
@@ -118,7 +119,7 @@ class Operations:
     async def preview(
         self,
         verb: Verb,
-        filter: OperationFilter | None = None,
+        filter: JobFilter | None = None,
         *,
         ids: Sequence[str] | str | None = None,
         priority: int | None = None,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, get_args
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from mainspring.config.settings import check_name, check_reason
 from mainspring.durations import duration_ms
 from mainspring.errors import ConfigurationError, InvalidOperation
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.jobs.draft import check_priority
-from mainspring.model.jobs.job import BLOCKED, FINISHED, NOT_STARTED, PENDING, RETRIABLE, Job, JobState
+from mainspring.model.jobs.job import BLOCKED, FINISHED, NOT_STARTED, PENDING, RETRIABLE, Job
 from mainspring.model.jobs.job import RUNNING as RUNNING_JOB
 from mainspring.model.views.search import Search, make_search
 from mainspring.spelling import suggestion
@@ -44,23 +44,6 @@ WORKS_ON: Mapping[str, tuple[str, ...]] = {
     MOVE: NOT_STARTED,
 }
 """The states of the jobs that each verb changes."""
-_TEXTS = ("name", "queue", "tag", "schedule_id", "parent_id")
-_INSTANTS = ("since", "until")
-
-
-class OperationFilter(TypedDict, total=False):
-    """Which jobs are meant; all that is given has to fit. `since` and `until` are about when a job was made; `data` has
-    plain values by their paths, and a tuple there stands for any of its values."""
-
-    state: JobState
-    name: str
-    queue: str
-    tag: str
-    schedule_id: str
-    parent_id: str
-    since: datetime
-    until: datetime
-    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +62,10 @@ class Order:
     def states(self) -> tuple[str, ...]:
         """The states that jobs are looked for in. Without one in the filter, these are the states that the verb works
         on; blocked jobs, which no index lists, only where the filter says so."""
-        if self.search is not None and self.search.state is not None:
-            return (self.search.state,)
-        return tuple(state for state in WORKS_ON[self.verb] if state != BLOCKED)
+        if self.search is None or self.search.state is None:
+            possible = WORKS_ON[self.verb] if self.search is None else self.search.states
+            return tuple(state for state in WORKS_ON[self.verb] if state != BLOCKED and state in possible)
+        return (self.search.state,)
 
     def search_in(self, state: str, cutoff: datetime | None = None, not_by: str | None = None) -> Search:
         """The search for the jobs in one state."""
@@ -97,25 +81,20 @@ class Order:
     @property
     def filter(self) -> dict[str, Any] | None:
         """The filter as it was given; of several values for a path, the first."""
-        if self.search is None:
-            return None
-        shown: dict[str, Any] = {
-            name: value for name in ("state", *_TEXTS, *_INSTANTS) if (value := getattr(self.search, name)) is not None
-        }
-        return shown | ({"data": {path: values[0] for path, values in self.search.data}} if self.search.data else {})
+        return None if self.search is None else self.search.given
 
     def to_document(self) -> dict[str, Any]:
         given = {"verb": self.verb, "scope": self.scope.to_document(), **self.edits}
         if self.ids is not None:
             given["ids"] = list(self.ids)
         if self.search is not None:
-            given["filter"] = _filter_document(self.search)
+            given["filter"] = self.search.to_document()
         return given
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Order:
         scope, ids = Scope.from_document(document["scope"]), document.get("ids")
-        search = None if "filter" not in document else _search_of(document["filter"], scope)
+        search = None if "filter" not in document else Search.from_document(document["filter"], scope)
         named = None if ids is None else tuple(ids)
         return cls(document["verb"], search, named, document.get("priority"), document.get("queue"), scope)
 
@@ -239,17 +218,11 @@ def _check_verb(verb: object) -> Verb:
 
 
 def _check_filter(verb: Verb, filter: Mapping[str, Any], scope: Scope) -> Search:
-    known = tuple(OperationFilter.__annotations__)
-    for key in filter:
-        if key not in known:
-            raise InvalidOperation(f"Jobs have no filter {key!r:.100}.{suggestion(str(key), known)}", "filter")
-    given = {key: value for key, value in filter.items() if value is not None}
-    data = given.pop("data", None)
-    if not given and not data:
+    search = _refusing("filter", make_search, filter, scope)
+    if not search.given:
         raise InvalidOperation(
             'An empty filter would mean all jobs; name one thing at least, such as {"state": "failed"}.', "filter"
         )
-    search = _refusing("filter", make_search, given, data, scope)
     if search.state is not None and search.state not in WORKS_ON[verb]:
         raise InvalidOperation(
             f"{verb} works on {_listed(WORKS_ON[verb])} jobs; for {search.state} ones there is nothing to do.",
@@ -321,20 +294,3 @@ def left_in_state(order: Order, state: object) -> tuple[str, bool]:
 
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-# -- documents -------------------------------------------------------------------------------------------------------
-
-
-def _filter_document(search: Search) -> dict[str, Any]:
-    names = ("state", *_TEXTS, *_INSTANTS)
-    document = {name: value for name in names if (value := getattr(search, name)) is not None}
-    if search.data:
-        document["data"] = [{"path": path, "values": list(values)} for path, values in search.data]
-    return document | ({"without": list(search.without)} if search.without else {})
-
-
-def _search_of(document: Mapping[str, Any], scope: Scope) -> Search:
-    given = {name: document[name] for name in ("state", *_TEXTS, *_INSTANTS) if name in document}
-    data = tuple((one["path"], tuple(one["values"])) for one in document.get("data", ()))
-    return Search(**given, data=data, scope=scope, without=tuple(document.get("without", ())))

@@ -1,7 +1,8 @@
-"""A checked search for jobs, and the places in its order at which a page ends. Pure.
+"""The filter of jobs, checked, and the places in the order of a search at which a page ends. Pure.
 
-Every value is compared as a literal: a text is a text, whatever it looks like, so that no value of a client is ever
-taken as an operator.
+One filter serves all that choose jobs: `scheduler.jobs`, `scheduler.search`, exports, counts and operations. Every
+value is compared as a literal: a text is a text, whatever it looks like, so that no value of a client is ever taken as
+an operator.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.jobs.draft import check_instant
-from mainspring.model.jobs.job import STATES, Job
+from mainspring.model.jobs.job import FAILED, FINISHED, STATES, Job, JobState
+from mainspring.spelling import suggestion
 
 MOST_FOUND = 200
 _MOST_PATHS = 8
@@ -27,18 +29,61 @@ _LARGEST = 2**63
 Plain = str | int | float | bool
 
 
+class JobFilter(TypedDict, total=False):
+    """Which jobs are meant; all that is given, and is not None, has to fit.
+
+    `error` is in the type or the message of a job's error, in any case of letters; `fingerprint` is that of dead
+    letters with the same cause; `worker` runs a job or has run it. `since` and `until` are about when a job was made,
+    the other instants about when it is or was due, and when it ended. `data` has plain values by their paths, such as
+    `{"user.id": 7}`; a tuple there stands for any of its values.
+    """
+
+    state: JobState | None
+    name: str | None
+    queue: str | None
+    tag: str | None
+    dedupe_key: str | None
+    error: str | None
+    fingerprint: str | None
+    worker: str | None
+    schedule_id: str | None
+    parent_id: str | None
+    since: datetime | None
+    until: datetime | None
+    run_since: datetime | None
+    run_until: datetime | None
+    finished_since: datetime | None
+    finished_until: datetime | None
+    data: Mapping[str, Any] | None
+
+
+TEXTS = ("name", "queue", "tag", "dedupe_key", "error", "fingerprint", "worker", "schedule_id", "parent_id")
+INSTANTS = ("since", "until", "run_since", "run_until", "finished_since", "finished_until")
+_NAMES = ("name", "queue", "tag")
+CONDITIONS = ("state", *TEXTS, *INSTANTS)
+"""All that a filter may have but values in the data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A checked search. A field that is None does not filter."""
+    """A checked filter. A field that is None does not filter."""
 
     state: str | None = None
     name: str | None = None
     queue: str | None = None
     tag: str | None = None
+    dedupe_key: str | None = None
+    error: str | None = None
+    fingerprint: str | None = None
+    worker: str | None = None
     schedule_id: str | None = None
     parent_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    run_since: datetime | None = None
+    run_until: datetime | None = None
+    finished_since: datetime | None = None
+    finished_until: datetime | None = None
     data: tuple[tuple[str, tuple[Plain, ...]], ...] = ()
     """Paths in the data, each with the values that match."""
     scope: Scope = EVERYTHING
@@ -53,6 +98,36 @@ class Search:
     def paths(self) -> tuple[str, ...]:
         return tuple(path for path, _ in self.data)
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that jobs which match can be in."""
+        if self.state is not None:
+            return (self.state,)
+        if self.fingerprint is not None:
+            return (FAILED,)
+        return FINISHED if self.finished_since or self.finished_until else STATES
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The filter as it was given; of several values for a path, the first."""
+        return self._conditions() | ({"data": {path: values[0] for path, values in self.data}} if self.data else {})
+
+    def to_document(self) -> dict[str, Any]:
+        """The filter as it is stored, without the scope."""
+        document = self._conditions()
+        if self.data:
+            document["data"] = [{"path": path, "values": list(values)} for path, values in self.data]
+        return document | ({"without": list(self.without)} if self.without else {})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], scope: Scope) -> Search:
+        given = {name: document[name] for name in CONDITIONS if name in document}
+        data = tuple((one["path"], tuple(one["values"])) for one in document.get("data", ()))
+        return cls(**given, data=data, scope=scope, without=tuple(document.get("without", ())))
+
+    def _conditions(self) -> dict[str, Any]:
+        return {name: value for name in CONDITIONS if (value := getattr(self, name)) is not None}
+
 
 J = TypeVar("J", bound=Job)
 
@@ -60,22 +135,48 @@ J = TypeVar("J", bound=Job)
 @dataclass(frozen=True, slots=True)
 class SearchPage(Generic[J]):
     """A page of a search. `next` is the cursor of the next page, and None at the end. A page that is not `complete` has
-    fewer jobs than the limit, since the search read its most jobs for one page: there may be more on the next."""
+    fewer jobs than the limit, since the search read its most jobs for one page: there may be more on the next;
+    `searched` says how far it has come."""
 
     jobs: tuple[J, ...]
     next: str | None = None
     complete: bool = True
+    searched: str | None = None
 
 
-def make_search(given: Mapping[str, Any], data: Mapping[str, Any] | None = None, scope: Scope | None = None) -> Search:
-    """Check a search; the error names the first invalid condition."""
-    asked = {key: value for key, value in given.items() if value is not None}
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many jobs of a filter are in a state. Where `capped`, counting has stopped: there are at least so many."""
+
+    state: str
+    count: int
+    capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """Names, queues, tags and types of errors of jobs that ran or were made lately, sorted; some may be missing."""
+
+    names: tuple[str, ...]
+    queues: tuple[str, ...]
+    tags: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def make_search(filter: Mapping[str, Any], scope: Scope | None = None) -> Search:
+    """Check a filter; the error names the first condition that is invalid or unknown."""
+    known = (*CONDITIONS, "data")
+    for key in filter:
+        if key not in known:
+            raise ConfigurationError(f"Jobs have no filter {key!r:.100}.{suggestion(str(key), known)}")
+    asked = {key: value for key, value in filter.items() if value is not None}
+    data = asked.pop("data", {})
     state = asked.pop("state", None)
     if state is not None and state not in STATES:
         raise ConfigurationError(f"There is no state {state!r:.100}; the states are {', '.join(STATES)}.")
-    times = {key: check_instant(asked.pop(key), key).astimezone(UTC) for key in ("since", "until") if key in asked}
+    times = {key: check_instant(asked.pop(key), key).astimezone(UTC) for key in INSTANTS if key in asked}
     checked: dict[str, Any] = times | {key: _text(value, key) for key, value in asked.items()}
-    return Search(state=state, data=_places(data or {}), scope=scope or EVERYTHING, **checked)
+    return Search(state=state, data=_places(data), scope=scope or EVERYTHING, **checked)
 
 
 def check_limit(value: object) -> int:
@@ -96,9 +197,10 @@ def read_value(text: str) -> tuple[Plain, ...]:
 
 
 def _text(value: object, key: str) -> str:
-    if key in ("name", "queue", "tag"):
+    if key in _NAMES:
         return check_name(value, key)
-    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_VALUE or not _is_text(value):
+    fits = isinstance(value, str) and 1 <= len(value) <= _LONGEST_VALUE and _is_text(value) and "\0" not in value
+    if not fits or not isinstance(value, str):
         raise ConfigurationError(f"{key} must be a text of 1 to {_LONGEST_VALUE:,} characters, not {value!r:.100}.")
     return value
 

@@ -15,7 +15,9 @@ from mainspring.model.jobs.job import FAILED
 from mainspring.store.connection import Document
 from mainspring.store.reach import reached
 from mainspring.store.schema import DEAD, FAILURES
-from mainspring.store.views.search import Searching, Walk
+from mainspring.store.views import search as searches
+from mainspring.store.views.search import Searching
+from mainspring.store.views.walks import Walk
 
 
 class RecentFailures:
@@ -28,8 +30,8 @@ class RecentFailures:
         """The jobs whose attempts failed last, each once, the latest failure first."""
         found: dict[str, Document] = {}
         for walk in _walks(scope):
-            documents, _ = await self._searching.read_exact(walk, (), limit)
-            found |= {str(document["_id"]): document for document in documents}
+            read = await self._searching.read_exact(walk, (), limit, None, searches.SCANNED // 2)
+            found |= {str(document["_id"]): document for document in read.documents}
         return sorted(found.values(), key=_failed_at, reverse=True)[:limit]
 
 

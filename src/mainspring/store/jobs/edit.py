@@ -6,8 +6,7 @@ read the job before does not take it without the change.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mainspring.errors import InvalidJob, JobNotFound, JobStateError
@@ -30,8 +29,8 @@ from mainspring.store.jobs.aging import ASKED, NOT_AGED
 from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.jobs.finish import CLAIM_FIELDS, again_at, start_by_of
 from mainspring.store.jobs.upkeep import NO_KEY, TOO_NEW
-from mainspring.store.reach import both, reached
-from mainspring.store.schema import BUMP, BY_ID, CLAIM, FINISHED_INDEX, LEASE, SCHEDULE, WAITING_BY_QUEUE, WAITING_FOR
+from mainspring.store.reach import reached
+from mainspring.store.schema import BUMP, BY_ID, CLAIM, WAITING_BY_QUEUE
 
 _IN_LINE = {"$gt": ["$line", None]}
 # A job that is changed passes the gates of its limits anew.
@@ -94,32 +93,6 @@ class Jobs:
     async def existing_among(self, ids: Sequence[DocumentId], scope: Scope = EVERYTHING) -> set[DocumentId]:
         """The jobs among these that exist, within a scope."""
         return set(await self._connection.jobs.find_ids({"_id": {"$in": list(ids)}, **reached(scope)}, hint=BY_ID))
-
-    async def find(
-        self,
-        state: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        schedule_id: str | None = None,
-        limit: int | None = None,
-        scope: Scope = EVERYTHING,
-    ) -> AsyncIterator[Document]:
-        """Jobs that match, finished ones and those of a schedule newest first, pending ones in their order."""
-        others: dict[str, Any] = {
-            key: value for key, value in (("name", name), ("queue", queue), ("tags", tag)) if value is not None
-        }
-        left = limit
-        for filter, sort, hint in _plans(state, schedule_id):
-            if left == 0:
-                return
-            wanted = both({**filter, **others}, reached(scope))
-            batches = self._connection.jobs.find_batches(wanted, _BATCH, sort=sort, hint=hint, limit=left or 0)
-            async with aclosing(batches):
-                async for documents in batches:
-                    for document in documents:
-                        yield document
-                    left = None if left is None else left - len(documents)
 
     async def get_many(self, ids: Sequence[DocumentId]) -> dict[DocumentId, Document]:
         """The jobs among these that exist, by id."""
@@ -273,27 +246,3 @@ def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = 
         literal |= NOT_AGED
     again = {"start_by": start_by_of("$run_at"), **freed}
     return [{"$set": {**literal, **(computed or {}), **BUMP}}, {"$set": again}]
-
-
-def _plans(
-    state: str | None, schedule_id: str | None = None
-) -> list[tuple[dict[str, Any], list[tuple[str, int]], str]]:
-    """The reads that together list a state, each along an index."""
-    if schedule_id is not None:
-        wanted = {"schedule_id": schedule_id} if state is None else {"schedule_id": schedule_id, "state": state}
-        return [(wanted, [("schedule_id", -1), ("scheduled_for", -1)], SCHEDULE)]
-    if state in FINISHED:
-        return [({"state": state}, [("state", -1), ("finished_at", -1)], FINISHED_INDEX)]
-    if state == PENDING:
-        order = [("ready", 1), ("queue", 1), ("priority", 1), ("run_at", 1)]
-        return [
-            ({"ready": True, "state": PENDING}, order, CLAIM),
-            (
-                {"state": PENDING, "waiting_for.by": {"$exists": True}},
-                [("waiting_for.by", 1), ("name", 1)],
-                WAITING_FOR,
-            ),
-        ]
-    if state == RUNNING:
-        return [({"state": RUNNING}, [("state", 1), ("lease_until", 1)], LEASE)]
-    return [({} if state is None else {"state": state}, [("_id", -1)], "_id_")]

@@ -53,11 +53,14 @@ from mainspring.store.operations.preview import Counted, Preview
 from mainspring.store.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, CREATED, OPEN_OPERATIONS
-from mainspring.store.views.search import Place, Searching, wanted_of
+from mainspring.store.views.search import Searching
+from mainspring.store.views.walks import Place, wanted_of
 
 _ENTRY = {"dedupe_key": 1, "name": 1, "state": 1}
 _WALKS = 3
 """How often the pending jobs are walked at most."""
+SCANNED = 5_000
+"""The index entries that are compared with the filter for one batch: no request waits for it."""
 _BEGINNING: Document = {"walk": 1, "state": 0, "after": None, "found": 0}
 """The cursor of a walk: which walk it is, in which state, behind which page, and how many jobs it has found."""
 _REMOVED_AT_ONCE = 100
@@ -210,7 +213,7 @@ class Operations(Orders):
             return [], None  # those that were left alone would be counted again
         states = order.states if place["walk"] == 1 else (PENDING,)
         search = order.search_in(states[place["state"]], document["cutoff"], document["_id"])
-        page = await self._searching.page(search, BATCH, place["after"], _ENTRY)
+        page = await self._searching.page(search, BATCH, place["after"], _ENTRY, SCANNED)
         again = _left_before(document) if place["walk"] > 1 else frozenset[str]()
         found = [one for one in page.documents if isinstance(one["_id"], Hashable) and str(one["_id"]) not in again]
         batch = [_entry(order, one) for one in found]

@@ -21,7 +21,9 @@ from mainspring.model.views.search import Search
 from mainspring.store.connection import Document
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, CREATED
-from mainspring.store.views.search import Place, Searching, Walk, packed, search_fingerprint, unpacked
+from mainspring.store.views import search as searches
+from mainspring.store.views.search import Searching, packed, search_fingerprint, unpacked
+from mainspring.store.views.walks import Place, Walk
 
 JOBS, SCHEDULES = "job", "schedule"
 _FIRST_ID = ObjectId("0" * 24)
@@ -81,16 +83,17 @@ class Created:
         mark = "+".join(kinds) + search_fingerprint(search)
         begins = dict.fromkeys(kinds, ()) if after is None else _read_cursor(after, mark, kinds)
         # One document more than requested tells whether there is a next page.
-        stretches = [await self._read(kind, begin, skip + limit + 1, search) for kind, begin in begins.items()]
+        most = searches.SCANNED // max(len(begins), 1)
+        stretches = [await self._read(kind, begin, skip + limit + 1, search, most) for kind, begin in begins.items()]
         things = _merged(stretches, skip + limit)[skip:]
         # Ids of the same second are in random order.
         things.sort(key=lambda thing: thing[0], reverse=True)
         ends = {stretch.kind: stretch.next for stretch in stretches if stretch.next is not None}
         return Listed([thing[1:] for thing in things], _cursor(mark, ends) if ends else None)
 
-    async def _read(self, kind: str, begin: Place, limit: int, search: Search) -> Stretch:
-        found, rest = await self._searching.read_exact(_walk(kind, search), begin, limit, {"created_at": 1})
-        return Stretch(kind, begin, found, rest)
+    async def _read(self, kind: str, begin: Place, limit: int, search: Search, most: int) -> Stretch:
+        read = await self._searching.read_exact(_walk(kind, search), begin, limit, {"created_at": 1}, most)
+        return Stretch(kind, begin, read.documents, read.rest)
 
 
 def _merged(stretches: list[Stretch], limit: int) -> list[tuple[datetime, str, Any]]:

@@ -1,0 +1,47 @@
+// Rows that stay where they are: what was read again renews the rows that are shown, and new ones wait behind a pill.
+
+export type Row<T> = { job: T; gone: boolean };
+export type Settled<T> = { rows: Row<T>[]; fresh: number };
+
+/** The rows that are shown, renewed. A row that was not read again is `gone`: it does not match any more. */
+export function settle<T extends { id: string }>(shown: readonly T[], read: readonly T[]): Settled<T> {
+  const renewed = new Map(read.map((job) => [job.id, job]));
+  const known = new Set(shown.map((job) => job.id));
+  return {
+    rows: shown.map((job) => ({ job: renewed.get(job.id) ?? job, gone: !renewed.has(job.id) })),
+    fresh: read.filter((job) => !known.has(job.id)).length,
+  };
+}
+
+/** The row that is a step away from the current one; the first where there is none. */
+export function moved(ids: readonly string[], current: string | null, step: number): string | null {
+  const at = current === null ? -1 : ids.indexOf(current);
+  if (at === -1) return ids[0] ?? null;
+  return ids[Math.min(ids.length - 1, Math.max(0, at + step))] ?? null;
+}
+
+/** A selection with a row more or less. */
+export function toggled(selected: ReadonlySet<string>, id: string): Set<string> {
+  const next = new Set(selected);
+  if (!next.delete(id)) next.add(id);
+  return next;
+}
+
+/** The selection with all rows of the page, or without them where all are in it. */
+export function toggledPage(selected: ReadonlySet<string>, ids: readonly string[]): Set<string> {
+  const next = new Set(selected);
+  const all = ids.length > 0 && ids.every((id) => next.has(id));
+  for (const id of ids) {
+    if (all) next.delete(id);
+    else next.add(id);
+  }
+  return next;
+}
+
+/** A count that was capped, cut to a round number: there are at least so many. */
+export function atLeast(count: number, capped: boolean): { count: number; capped: boolean } {
+  if (!capped || count < 10) return { count, capped };
+  const digit = 10 ** Math.floor(Math.log10(count));
+  const step = [5, 2, 1].find((one) => one * digit <= count) ?? 1;
+  return { count: step * digit, capped };
+}
