@@ -45,6 +45,7 @@ from mainspring.model.access.api_keys import Scope as Scope
 from mainspring.model.access.audit import Row as Row
 from mainspring.model.access.audit_chain import Link as Link
 from mainspring.model.access.audit_chain import Verdict as Verdict
+from mainspring.model.access.audit_filter import AuditPage as AuditPage
 from mainspring.model.dead_letters.dead_letters import DeadLetterFilter as DeadLetterFilter
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup as DeadLetterGroup
 from mainspring.model.dead_letters.dead_letters import RedriveFacts as RedriveFacts
@@ -69,18 +70,22 @@ from mainspring.model.limits.limits import Rate as Rate
 from mainspring.model.limits.limits import Sequence as _limits_Sequence
 from mainspring.model.limits.queue_bound import WhenFull as WhenFull
 from mainspring.model.operations.operations import OperationFacts as OperationFacts
-from mainspring.model.operations.operations import OperationFilter as OperationFilter
 from mainspring.model.operations.operations import OperationPreview as OperationPreview
 from mainspring.model.operations.operations import Verb as Verb
 from mainspring.model.privacy.secrets import Secret as Secret
+from mainspring.model.schedules.coming import Coming as Coming
 from mainspring.model.schedules.firing_plan import Overlap as Overlap
 from mainspring.model.schedules.ledger import Entry as Entry
+from mainspring.model.schedules.ledger import RecentFiring as RecentFiring
 from mainspring.model.schedules.schedule import DeclaredOptions as DeclaredOptions
 from mainspring.model.schedules.schedule import EditOptions as EditOptions
 from mainspring.model.schedules.schedule import Firing as Firing
 from mainspring.model.schedules.schedule import RepeatOptions as RepeatOptions
 from mainspring.model.schedules.schedule import ScheduleFacts as ScheduleFacts
 from mainspring.model.schedules.schedule import ScheduleState as ScheduleState
+from mainspring.model.schedules.search import ScheduleFilterState as ScheduleFilterState
+from mainspring.model.schedules.search import ScheduleOrder as ScheduleOrder
+from mainspring.model.schedules.search import SchedulePage as SchedulePage
 from mainspring.model.unreadable import Listed as Listed
 from mainspring.model.views.changes import Change as Change
 from mainspring.model.views.health import Health as Health
@@ -88,7 +93,10 @@ from mainspring.model.views.name_statistics import NameOrder as NameOrder
 from mainspring.model.views.name_statistics import NameStatistics as NameStatistics
 from mainspring.model.views.overview import QueueStatus as QueueStatus
 from mainspring.model.views.problems import OverviewReport as OverviewReport
+from mainspring.model.views.search import JobFilter as JobFilter
 from mainspring.model.views.search import SearchPage as SearchPage
+from mainspring.model.views.search import StateCount as StateCount
+from mainspring.model.views.search import Suggestions as Suggestions
 from mainspring.model.views.statistics import Statistics as Statistics
 from mainspring.model.workers import WorkerStatus as WorkerStatus
 from mainspring.rules import Rule as Rule
@@ -116,6 +124,15 @@ class Schedules:
         actor: str | None = ...,
         backfill_id: str | None = ...,
     ) -> Backfill: ...
+    def coming(
+        self,
+        start: datetime | None = ...,
+        end: datetime | None = ...,
+        step: Duration = ...,
+        *,
+        heaviest: int = ...,
+        scope: Scope = ...,
+    ) -> Coming: ...
     def delete(self, schedule_id: str) -> None: ...
     def edit(
         self,
@@ -135,7 +152,9 @@ class Schedules:
         after: str | None = ...,
     ) -> Iterator[Schedule]: ...
     def get(self, schedule_id: str, *, scope: Scope = ...) -> Schedule: ...
-    def ledger(self, schedule_id: str, start: datetime, end: datetime, *, limit: int = ...) -> list[Entry]: ...
+    def ledger(
+        self, schedule_id: str, start: datetime, end: datetime, *, limit: int = ..., latest: bool = ...
+    ) -> list[Entry]: ...
     def pause(self, schedule_id: str, reason: str = ..., *, actor: str | None = ...) -> Schedule: ...
     def preview(
         self,
@@ -146,12 +165,27 @@ class Schedules:
         schedule_id: str = ...,
         start_at: datetime | None = ...,
         end_at: datetime | None = ...,
+        max_runs: int | None = ...,
         jitter: Seconds = ...,
     ) -> list[Firing]: ...
     def preview_backfill(
         self, schedule_id: str, start: datetime, end: datetime, *, which: Which = ..., limit: int = ...
     ) -> list[Entry]: ...
+    def recent(self, ids: Sequence[str], count: int = ..., *, scope: Scope = ...) -> dict[str, list[RecentFiring]]: ...
     def resume(self, schedule_id: str) -> Schedule: ...
+    def search(
+        self,
+        *,
+        state: ScheduleFilterState | None = ...,
+        name: str | None = ...,
+        queue: str | None = ...,
+        tag: str | None = ...,
+        text: str | None = ...,
+        order: ScheduleOrder = ...,
+        scope: Scope | None = ...,
+        limit: int = ...,
+        after: str | None = ...,
+    ) -> SchedulePage[Schedule]: ...
     def skip_next(
         self, schedule_id: str, reason: str = ..., *, actor: str | None = ..., request_id: str | None = ...
     ) -> Schedule: ...
@@ -213,7 +247,7 @@ class Operations:
     def create(
         self,
         verb: Verb,
-        filter: OperationFilter | None = ...,
+        filter: JobFilter | None = ...,
         *,
         ids: Sequence[str] | str | None = ...,
         priority: int | None = ...,
@@ -228,7 +262,7 @@ class Operations:
     def preview(
         self,
         verb: Verb,
-        filter: OperationFilter | None = ...,
+        filter: JobFilter | None = ...,
         *,
         ids: Sequence[str] | str | None = ...,
         priority: int | None = ...,
@@ -342,8 +376,16 @@ class Secrets:
 class AuditLog:
     def check(self) -> AuditStanding: ...
     def find(
-        self, *, before: int | None = ..., limit: int = ..., actor: str | None = ..., target: str | None = ...
-    ) -> Listed[Row]: ...
+        self,
+        *,
+        before: int | None = ...,
+        limit: int = ...,
+        actor: str | None = ...,
+        target: str | None = ...,
+        action: str | None = ...,
+        since: datetime | None = ...,
+        until: datetime | None = ...,
+    ) -> AuditPage: ...
     def head(self) -> Link: ...
     def seal(self, actor: str, reason: str = ...) -> Row: ...
     def verify(self, *, first: int = ..., last: int | None = ..., known: Link | None = ...) -> Verdict: ...
@@ -434,7 +476,7 @@ class Schedule(ScheduleFacts):
     def backfill(self, /, start: datetime, end: datetime, **options: Any) -> Backfill: ...
     def delete(self) -> None: ...
     def edit(self, /, **changes: Any) -> Schedule: ...
-    def ledger(self, start: datetime, end: datetime, *, limit: int = ...) -> list[Entry]: ...
+    def ledger(self, start: datetime, end: datetime, *, limit: int = ..., latest: bool = ...) -> list[Entry]: ...
     def pause(self, reason: str = ..., *, actor: str | None = ...) -> Schedule: ...
     def preview_backfill(self, start: datetime, end: datetime, *, which: Which = ...) -> list[Entry]: ...
     def refresh(self) -> Schedule: ...
@@ -489,6 +531,7 @@ class Scheduler:
         self, uri: str | None = ..., *, clock: Clock | None = ..., **options: Unpack[SchedulerOptions]
     ) -> Self: ...
     def connect(self) -> Self: ...
+    def count(self, *, scope: Scope | None = ..., **filter: Unpack[JobFilter]) -> list[StateCount]: ...
     def cron(
         self,
         expression: str,
@@ -538,17 +581,7 @@ class Scheduler:
         encrypt: bool | list[str] | tuple[str, ...] | None = ...,
         redact: list[str] | tuple[str, ...] | None = ...,
     ) -> JobDecorator: ...
-    def jobs(
-        self,
-        *,
-        state: JobState | None = ...,
-        name: str | None = ...,
-        queue: str | None = ...,
-        tag: str | None = ...,
-        schedule_id: str | None = ...,
-        limit: int | None = ...,
-        scope: Scope = ...,
-    ) -> Iterator[Job]: ...
+    def jobs(self, *, limit: int | None = ..., scope: Scope = ..., **filter: Unpack[JobFilter]) -> Iterator[Job]: ...
     def middleware(self, function: Middleware) -> Middleware: ...
     def now(self) -> datetime: ...
     def off(self, event: EventName, callback: Callback) -> None: ...
@@ -578,26 +611,14 @@ class Scheduler:
     ) -> Schedule: ...
     def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = ...) -> list[Job]: ...
     def search(
-        self,
-        *,
-        state: JobState | None = ...,
-        name: str | None = ...,
-        queue: str | None = ...,
-        tag: str | None = ...,
-        schedule_id: str | None = ...,
-        parent_id: str | None = ...,
-        since: datetime | None = ...,
-        until: datetime | None = ...,
-        data: Mapping[str, Any] | None = ...,
-        scope: Scope | None = ...,
-        limit: int = ...,
-        after: str | None = ...,
+        self, *, scope: Scope | None = ..., limit: int = ..., after: str | None = ..., **filter: Unpack[JobFilter]
     ) -> SearchPage[Job]: ...
     @property
     def settings(self) -> Settings: ...
     def start(self) -> None: ...
     def stop(self, graceful: bool = ..., timeout: Seconds | None = ...) -> None: ...
     def stop_now(self) -> None: ...
+    def suggestions(self, *, scope: Scope = ...) -> Suggestions: ...
     def transaction(self) -> BlockingContext[BlockingTransaction]: ...
     def update(self, job_id: str, *, data: Mapping[str, Any] | None = ..., **changes: Unpack[JobChanges]) -> Job: ...
     @property
