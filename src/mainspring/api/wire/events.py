@@ -63,5 +63,17 @@ class Digest:
             seen.add(value)
 
     def out(self) -> DigestOut:
-        lists = {name: sorted(seen) if len(seen) <= _MOST else None for name, seen in self._seen.items()}
-        return DigestOut(at=self.at, jobs=self._jobs, created=self._created, controls=self._controls, **lists)
+        return DigestOut(
+            at=self.at,
+            jobs=self._jobs,
+            created=self._created,
+            ids=self._listed("ids"),
+            names=self._listed("names"),
+            queues=self._listed("queues"),
+            schedules=self._listed("schedules"),
+            controls=self._controls,
+        )
+
+    def _listed(self, list_name: str) -> list[str] | None:
+        seen = self._seen[list_name]
+        return sorted(seen) if len(seen) <= _MOST else None
