@@ -33,7 +33,10 @@ async def a_day(scheduler: Scheduler) -> list[str]:
     return await stored(
         scheduler,
         *jobs(3, "completed", name="report"),
-        *(job("failed", n, name="charge", queue="mail", error=DECLINED, data={"customer": {"id": n}}) for n in range(4)),
+        *(
+            job("failed", n, name="charge", queue="mail", error=DECLINED, data={"customer": {"id": n}})
+            for n in range(4)
+        ),
         *jobs(2, "pending", name="later", tags=["vip"]),
         job("running", name="long", progress={"percent": 40, "note": "page 4 of 10"}),
         job("cancelled", name="stopped"),

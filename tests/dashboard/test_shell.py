@@ -67,21 +67,20 @@ async def test_the_theme_is_chosen_and_kept(board: Board) -> None:
 async def test_a_browser_logs_in_with_a_key_and_returns_to_its_place(browser: Browser, make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     key = await scheduler.api_keys.create("looker", "viewer")
-    async with serving(scheduler, keyless=False) as api:
-        async with opened(browser, api) as board:
-            board.expected = ("401",)
-            page = await board.open("/workers")
-            await page.get_by_label("API key").fill("ms_wrong")
-            await page.get_by_role("button", name="Log in").click()
-            await expect(page.get_by_role("alert")).to_be_visible()
-            await page.get_by_label("API key").fill(key.text)
-            await page.get_by_role("button", name="Log in").click()
-            await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
-            # A viewer has no pages of admins.
-            await expect(page.get_by_role("link", name="Settings and keys")).to_have_count(0)
-            await page.get_by_role("button", name=re.compile("looker")).click()
-            await page.get_by_role("menuitem", name="Log out").click()
-            await expect(page.get_by_label("API key")).to_be_visible()
+    async with serving(scheduler, keyless=False) as api, opened(browser, api) as board:
+        board.expected = ("401",)
+        page = await board.open("/workers")
+        await page.get_by_label("API key").fill("ms_wrong")
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.get_by_role("alert")).to_be_visible()
+        await page.get_by_label("API key").fill(key.text)
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+        # A viewer has no pages of admins.
+        await expect(page.get_by_role("link", name="Settings and keys")).to_have_count(0)
+        await page.get_by_role("button", name=re.compile("looker")).click()
+        await page.get_by_role("menuitem", name="Log out").click()
+        await expect(page.get_by_label("API key")).to_be_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
