@@ -147,7 +147,10 @@ function options(
       points: { show: false },
     },
     scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-    axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) }],
+    axes: [
+      { ...axis, values: (_plot, ticks, _space, step) => ticks.map((tick) => instant(tick, step)) },
+      { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) },
+    ],
     series: [{}, ...series],
     hooks: {
       setSelect: [
@@ -170,6 +173,15 @@ function lonely(plot: uPlot, series: number): number[] {
   const values = plot.data[series] ?? [];
   const there = (index: number) => values[index] !== null && values[index] !== undefined;
   return Array.from(values.keys()).filter((index) => there(index) && !there(index - 1) && !there(index + 1));
+}
+
+/** The label of an instant on the axis: the date where a day begins or ticks are days apart, else the time. */
+function instant(seconds: number, step: number): string {
+  const at = new Date(seconds * 1000);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}${step < 60 ? `:${two(at.getSeconds())}` : ""}`;
+  const date = at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return step >= 86_400 || time === "00:00" ? date : time;
 }
 
 function drawMarks(plot: uPlot, marks: { at: number; label: string }[]): void {

@@ -20,7 +20,7 @@ export const GLYPHS: Record<Shown, string> = {
   completed: "✓",
   failed: "✕",
   cancelled: "⊘",
-  expired: "⌛",
+  expired: "⊖",
   blocked: "◫",
   paused: "‖",
 };
