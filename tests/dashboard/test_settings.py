@@ -84,6 +84,7 @@ async def test_a_key_is_created_shown_once_rotated_and_revoked(keyed: Board) -> 
 
 
 async def test_the_first_key_logs_the_page_in_that_made_it(board: Board) -> None:
+    board.expected = ("401",)  # a request may be under way while the first key ends the access without one
     page = await board.open("/settings?tab=keys")
     await page.get_by_role("button", name="Create a key").click()
     dialog = page.get_by_role("dialog")
