@@ -103,7 +103,7 @@ function Story({ schedule }: { schedule: Schedule }) {
         </p>
       )}
       {schedule.error && <p className="field-error wrap">Its document is malformed: {schedule.error}</p>}
-      <dl className="schedules-facts">
+      <dl className="schedules-facts sentence">
         <dt>State</dt>
         <dd>
           <ScheduleState schedule={schedule} />

@@ -43,7 +43,7 @@ export default function SchedulesPage() {
       key: "health",
       title: "Last firings",
       cell: (row) => <Strip firings={strips.get(row.id)} zone={row.zone} />,
-      width: "240px",
+      width: "300px",
     },
     {
       key: "actions",

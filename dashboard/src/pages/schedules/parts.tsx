@@ -38,7 +38,7 @@ export function ScheduleState({ schedule }: { schedule: Schedule }) {
 
 function StateWord({ state }: { state: string }) {
   if (state === "paused") return <StateBadge state="paused" />;
-  return <Badge tone={state === "active" ? "good" : "neutral"}>{state}</Badge>;
+  return <span className="muted">{state}</span>;
 }
 
 /** The next firing: relative and absolute, in the viewer's zone. */
