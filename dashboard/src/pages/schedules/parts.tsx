@@ -2,6 +2,7 @@
 import { absolute, relative, viewerZone } from "../../lib/time";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Time, useNow } from "../../ui/Time";
+import "../../ui/Table.css";
 import type { Schedule } from "./queries";
 
 /** When it fires: in words, and as it was written. */
