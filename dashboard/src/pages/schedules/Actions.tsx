@@ -129,7 +129,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           onClose={close}
           onConfirm={() => (list ? act : gone).delete.mutate()}
         >
-          The schedule and its ledger are deleted for ever. The {schedule.runs} jobs that it has made stay.
+          The schedule and its ledger are deleted for ever. The jobs that it has made stay.
           {schedule.declaredBy &&
             ` It is declared in the code of ${schedule.declaredBy}: the next start makes it again.`}
         </ReasonDialog>

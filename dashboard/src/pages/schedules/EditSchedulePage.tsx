@@ -157,9 +157,9 @@ function Preview({ preview, kept }: { preview: Previewed; kept: boolean }) {
   return (
     <div className="stack" aria-live="polite">
       {error ? (
-        <p className="field-error wrap" role="alert">
+        <pre className="field-error" role="alert">
           {error instanceof Problem ? error.message : String(error)}
-        </p>
+        </pre>
       ) : preview.data ? (
         <>
           <p className="schedules-lead wrap">Fires {preview.data.description}.</p>
@@ -183,7 +183,8 @@ function faultsOf(
   const told = errors.flatMap((error) => (error instanceof Problem ? error.errors : []));
   for (const { field, detail } of [...told, ...(problems ?? [])]) {
     const place = fieldOf(field, form, detail);
-    if (place) faults[place] ??= detail;
+    // Further lines point at a place of the expression; the preview shows them.
+    if (place) faults[place] ??= detail.split("\n")[0];
   }
   Object.assign(faults, own);
   // A field that is still to be filled in is no fault yet.

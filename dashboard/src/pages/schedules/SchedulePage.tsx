@@ -15,7 +15,7 @@ import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Table } from "../../ui/Table";
 import { Moment, Time } from "../../ui/Time";
 import { Actions } from "./Actions";
-import { KINDS, kindOf, whyOf } from "./health";
+import { type Firing, KINDS, kindOf, whyOf } from "./health";
 import { Firings, LastFiring, NextFiring, ScheduleState } from "./parts";
 import { misfireWords, overlapWords } from "./policies";
 import { ROOT, type Schedule, schedulePath, STRIPS, useSchedule, useStrips } from "./queries";
@@ -63,10 +63,7 @@ export default function SchedulePage() {
       <Loaded query={schedule} rows={10}>
         {(one) => (
           <div className="stack">
-            <Story schedule={one} />
-            <Panel title="Last firings">
-              <Strip firings={strips.get(id)} zone={one.zone} />
-            </Panel>
+            <Story schedule={one} firings={strips.get(id)} />
             <div className="columns">
               <Panel title="Next firings" flush>
                 <Coming schedule={one} />
@@ -87,7 +84,7 @@ export default function SchedulePage() {
   );
 }
 
-function Story({ schedule }: { schedule: Schedule }) {
+function Story({ schedule, firings }: { schedule: Schedule; firings: readonly Firing[] | undefined }) {
   const role = useRole();
   return (
     <Panel>
@@ -103,7 +100,7 @@ function Story({ schedule }: { schedule: Schedule }) {
         </p>
       )}
       {schedule.error && <p className="field-error wrap">Its document is malformed: {schedule.error}</p>}
-      <dl className="schedules-facts">
+      <dl className="schedules-facts sentence">
         <dt>State</dt>
         <dd>
           <ScheduleState schedule={schedule} />
@@ -119,6 +116,10 @@ function Story({ schedule }: { schedule: Schedule }) {
         <dt>Last firing</dt>
         <dd>
           <LastFiring schedule={schedule} />
+        </dd>
+        <dt>Last firings</dt>
+        <dd>
+          <Strip firings={firings} zone={schedule.zone} />
         </dd>
         <dt>Queue</dt>
         <dd>
@@ -139,7 +140,7 @@ function Story({ schedule }: { schedule: Schedule }) {
         )}
         <dt>Runs</dt>
         <dd>
-          {plural(schedule.runs, "job")} made
+          {plural(schedule.runs, "firing")} made a job
           {schedule.failures > 0 && `, ${schedule.failures} failed in a row`}
         </dd>
         <dt>Made</dt>

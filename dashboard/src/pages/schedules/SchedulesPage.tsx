@@ -11,6 +11,7 @@ import { CallButton } from "../../ui/Call";
 import { Segments, Select, TextField } from "../../ui/Field";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { type Column, Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
 import { Actions } from "./Actions";
 import { KINDS } from "./health";
 import { keywords, type ListFilter, PAGE, pathOf, ROOT, type Schedule, useSchedules, useStrips } from "./queries";
@@ -36,14 +37,14 @@ export default function SchedulesPage() {
   const columns: Column<Schedule>[] = [
     { key: "id", title: "Schedule", cell: (row) => <Name row={row} /> },
     { key: "when", title: "When", cell: (row) => <When schedule={row} /> },
-    { key: "state", title: "State", cell: (row) => <ScheduleState schedule={row} /> },
+    { key: "state", title: "State", cell: (row) => <ScheduleState schedule={row} />, minor: true },
     { key: "next", title: "Next firing", cell: (row) => <NextFiring schedule={row} />, minor: true },
     { key: "last", title: "Last firing", cell: (row) => <LastFiring schedule={row} />, minor: true },
     {
       key: "health",
       title: "Last firings",
       cell: (row) => <Strip firings={strips.get(row.id)} zone={row.zone} />,
-      width: "240px",
+      width: "300px",
     },
     {
       key: "actions",
@@ -171,6 +172,10 @@ function Name({ row }: { row: Schedule }) {
       </Link>
       <span className="muted wrap">{row.name === "mainspring:http" ? webhookTarget(row) : row.name}</span>
       {row.error && <span className="field-error">{row.error}</span>}
+      <div className="schedules-narrow">
+        <ScheduleState schedule={row} />
+        {row.nextAt && <Time at={row.nextAt} />}
+      </div>
     </div>
   );
 }

@@ -2,6 +2,7 @@
 import { absolute, relative, viewerZone } from "../../lib/time";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Time, useNow } from "../../ui/Time";
+import "../../ui/Table.css";
 import type { Schedule } from "./queries";
 
 /** When it fires: in words, and as it was written. */
@@ -38,7 +39,7 @@ export function ScheduleState({ schedule }: { schedule: Schedule }) {
 
 function StateWord({ state }: { state: string }) {
   if (state === "paused") return <StateBadge state="paused" />;
-  return <Badge tone={state === "active" ? "good" : "neutral"}>{state}</Badge>;
+  return <span className="muted">{state}</span>;
 }
 
 /** The next firing: relative and absolute, in the viewer's zone. */

@@ -55,7 +55,7 @@ class Window:
 
 def make_window(start: datetime | None, end: datetime | None, step: object, now: datetime) -> Window:
     """The checked window. Without a start it begins with the bucket of now, without an end it has a day."""
-    length = timedelta(milliseconds=duration_ms(step, "step", InvalidSchedule))  # type: ignore[arg-type]
+    length = timedelta(milliseconds=duration_ms(step, "step", InvalidSchedule))
     if not SHORTEST_STEP <= length <= LONGEST_STEP:
         raise InvalidSchedule("step must be between a minute and seven days.")
     if start is None:
@@ -106,7 +106,7 @@ class Timed:
 def group_of(times: Times) -> Hashable:
     """A value that is equal for schedules with the same nominal times. `H` counts as the minute that it stands for."""
     rule = times.rule
-    meaning: Hashable = rule.meaning if isinstance(rule, Cron) else rule
+    meaning: object = rule.meaning if isinstance(rule, Cron) else rule
     return (meaning, times.start_at, times.end_at, times.jitter > 0)
 
 
