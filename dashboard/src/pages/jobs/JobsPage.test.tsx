@@ -93,7 +93,7 @@ test("the address is the filter of the request, and rows show what matters", asy
   expect(await screen.findByText("CardDeclined: no")).toBeTruthy();
   expect(searches()[0]?.query["state"]).toBe("failed");
   expect(searches()[0]?.query["data.customer.id"]).toBe("42");
-  expect(screen.getByRole("tab", { name: "failed 500+" })).toBeTruthy();
+  expect(screen.getByRole("tab", { name: "failed 900+" })).toBeTruthy();
 });
 
 test("a typed filter goes into the address and into the request", async () => {
