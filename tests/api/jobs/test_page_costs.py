@@ -16,7 +16,7 @@ from harness.profiling import profiled
 pytestmark = pytest.mark.fresh_database
 
 MOST = 2_100
-STORED = 4_000
+STORED = 2_300
 STATES = ("pending", "running", "completed", "failed", "cancelled", "expired")
 HELD = {"by": "handler", "note": "No worker has its handler.", "since": NOW}
 

@@ -30,7 +30,7 @@ test("rows and pages are selected and given back", () => {
 });
 
 test("a capped count is a round number that is not too large", () => {
-  expect(atLeast(997, true)).toEqual({ count: 500, capped: true });
+  expect(atLeast(997, true)).toEqual({ count: 900, capped: true });
   expect(atLeast(1310, true)).toEqual({ count: 1000, capped: true });
   expect(atLeast(3, true)).toEqual({ count: 3, capped: true });
   expect(atLeast(997, false)).toEqual({ count: 997, capped: false });

@@ -42,6 +42,5 @@ export function toggledPage(selected: ReadonlySet<string>, ids: readonly string[
 export function atLeast(count: number, capped: boolean): { count: number; capped: boolean } {
   if (!capped || count < 10) return { count, capped };
   const digit = 10 ** Math.floor(Math.log10(count));
-  const step = [5, 2, 1].find((one) => one * digit <= count) ?? 1;
-  return { count: step * digit, capped };
+  return { count: Math.floor(count / digit) * digit, capped };
 }

@@ -150,6 +150,8 @@ function Shown({ verb, preview }: { verb: Verb; preview: Preview }) {
         No job is meant: {words.label.toLowerCase()} works on {words.states.join(", ")} jobs.
       </p>
     );
+  if (preview.count === 0)
+    return <p>Counting stopped before the first match: there may be jobs further back. Each that matches is meant.</p>;
   return (
     <div>
       <p>

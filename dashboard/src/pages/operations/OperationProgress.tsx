@@ -62,7 +62,7 @@ export function OperationProgress({ id, onDismiss }: { id: string; onDismiss?: (
 }
 
 /** Undo while it waits, cancel while it runs. */
-export function CancelButton({ operation }: { operation: Pick<Operation, "id" | "state" | "startsAt"> }) {
+export function CancelButton({ operation }: { operation: Pick<Operation, "id" | "state" | "startsAt" | "createdAt"> }) {
   const now = useNow();
   const role = useRole();
   const waiting = operation.state === "waiting";
@@ -71,7 +71,9 @@ export function CancelButton({ operation }: { operation: Pick<Operation, "id" | 
     touches: [["operations"]],
   });
   if (ended(operation) || !role.can("operator")) return null;
-  const left = Math.max(0, Math.ceil((Date.parse(operation.startsAt) - now) / 1000));
+  // The browser knows the server's clock to the second: no more than the whole wait is ever left.
+  const wait = Date.parse(operation.startsAt) - Date.parse(operation.createdAt);
+  const left = Math.max(0, Math.ceil(Math.min(wait, Date.parse(operation.startsAt) - now) / 1000));
   return (
     <Button small busy={stop.isPending} onClick={() => stop.mutate()}>
       {waiting ? (left > 0 ? `Undo (${left} s)` : "Undo: no worker has begun") : "Cancel the rest"}

@@ -105,8 +105,9 @@ class Searching:
         fields = None if fields is None else {**fields, **dict.fromkeys(walk.keys, 1)}
         if walk.gathered:
             return await self._read_gathered(walk, place, limit, fields, left)
-        read = self._read_tied if walk.ties else self.read_exact
-        return await read(walk, place, limit, fields, left)
+        if walk.ties:
+            return await self._read_tied(walk, place, limit, fields, left)
+        return await self.read_exact(walk, place, limit, fields, left)
 
     # -- walks whose index ends with the id ----------------------------------------------------------------------------
 
