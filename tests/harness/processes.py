@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.history import WORKER_VARIABLE, History
+from harness.preloaded import Preloaded, Process
 from harness.waiting import eventually
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -29,21 +32,38 @@ def start_program(
 
     `through` is a command that becomes the program, such as nsenter.
     """
-    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     with log.open("ab") as output:
         return subprocess.Popen(
             [*through, sys.executable, "-m", module, *arguments],
-            env={**os.environ, "PYTHONPATH": path, **environment},
+            env={**os.environ, "PYTHONPATH": _path(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
 
 
+def _path() -> str:
+    return os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+
+
+@functools.cache
+def _preloaded() -> Preloaded:
+    preloaded = Preloaded(_path())
+    atexit.register(preloaded.close)
+    return preloaded
+
+
+def _start_worker(log: Path, environment: Mapping[str, str], through: Sequence[str]) -> Process:
+    """Start a worker process: forked from one that has imported the product, where nothing else has to come first."""
+    if through or "LD_PRELOAD" in environment or not sys.platform.startswith("linux"):
+        return start_program("harness.apps.worker", log, environment, through=through)
+    return _preloaded().start("harness.apps.worker", log, {**os.environ, "PYTHONPATH": _path(), **environment})
+
+
 class WorkerProcess:
     """One worker process."""
 
-    def __init__(self, id: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, id: str, process: Process, log: Path) -> None:
         self.id = id
         self.process = process
         self.pid = process.pid
@@ -106,7 +126,7 @@ class Fleet:
             OPTIONS_VARIABLE: json.dumps({"poll_interval": 0.2, **options}),
             **(environment or {}),
         }
-        worker = WorkerProcess(id, start_program("harness.apps.worker", log, variables, through=through), log)
+        worker = WorkerProcess(id, _start_worker(log, variables, through), log)
         self.workers.append(worker)
         return worker
 
