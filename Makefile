@@ -43,7 +43,7 @@ up: $(READY) $(DASHBOARD) ## run the product on the embedded MongoDB and watch i
 
 # Hundreds of processes are started; none of them needs to compile what another has compiled.
 test: $(READY) $(DASHBOARD) check ## check the code and run all tests (about fifteen minutes on two cores)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal
 
 retest: $(READY) ## run the tests that failed last once more, one after another
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --last-failed --last-failed-no-failures=none
