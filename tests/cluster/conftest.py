@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,19 @@ def shared_nodes() -> Iterator[Servers]:
 def three_nodes(shared_nodes: Servers) -> Servers:
     """A replica set of three nodes, for tests that do harm to servers; they override `uri`.
 
-    It is mended before each test.
+    It is mended before each test, and rests while other tests run.
     """
     shared_nodes.mend()
     return shared_nodes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | None) -> Generator[None, None, None]:
+    """Idle nodes take their share of the cores too: halt them when the next test does not need them."""
+    nodes = item.funcargs.get("three_nodes")
+    yield
+    if isinstance(nodes, Servers) and (nextitem is None or "three_nodes" not in nextitem.fixturenames):
+        nodes.halt()
 
 
 @pytest.fixture
