@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import random
@@ -219,7 +220,9 @@ def start_pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+@functools.cache
 def _version() -> str:
+    """The version of this package; to find it, the metadata of all installed packages may have to be searched."""
     try:
         return version("mainspring")
     except PackageNotFoundError:
