@@ -67,6 +67,7 @@ async def test_a_job_that_is_made_long_after_it_was_decided_is_told_as_late(
     servers: Servers, make_scheduler: Callable[..., Scheduler], ask: Asking
 ) -> None:
     clock = ManualClock()
+    await make_scheduler().connect()  # to make the indexes takes its time
     scheduler = make_scheduler(clock=clock, operation_timeout=1)
     schedule = await scheduler.schedule("work", repeat=Every("1h"), schedule_id="hourly")
     at, firing = schedule.next_at, (await inside(scheduler).store()).firing

@@ -28,7 +28,7 @@ def tells(attempt: Attempt | Job) -> bool:
 
 async def ended(scheduler: Scheduler, name: str) -> Job:
     job = await scheduler.schedule(name, {"lines": LINES})
-    return await scheduler.wait(job.id, timeout=30)
+    return await scheduler.wait(job.id, timeout=120)
 
 
 async def test_the_log_of_an_attempt_says_how_many_lines_were_cut(scheduler: Scheduler) -> None:
