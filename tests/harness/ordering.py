@@ -3,8 +3,8 @@
 xdist's `worksteal` gives each process a share of the list, and a process that has nothing left takes the last tests of
 another. So the tests that wait for processes, leases and elections stand at the head of the shares: they run while the
 other processes keep the cores busy, and short tests are left for the end. The tests that do harm to the replica set of
-three nodes are in one share, so that only one process starts such a set. One share at least begins with other tests:
-where all tests start processes at once, they only wait for each other.
+three nodes are in one share, and so are those with a browser: only one process starts such a set, or a browser. One
+share at least begins with other tests: where all tests start processes at once, they only wait for each other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_STARTS_PROCESSES = ("cluster", "acceptance", "attack", "mongod")
+_STARTS_PROCESSES = ("cluster", "acceptance", "attack", "mongod", "dashboard")
 _THREE_NODES = "three_nodes"
 
 
@@ -36,7 +36,7 @@ def in_shares(items: Sequence[Any], processes: int) -> list[Any]:
 def _group(item: Any) -> int:
     """Which of the groups of tests that start processes a test is in; each group takes minutes."""
     if _folder(item) != "cluster":
-        return 2
+        return 3 if _folder(item) == "dashboard" else 2
     return 0 if _THREE_NODES in item.fixturenames else 1
 
 
