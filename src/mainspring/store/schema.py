@@ -74,6 +74,10 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
 | limits, breakers | declared in its code: scope, target and the rules; explanations of other processes use them |
+| memory, lag_ms | bytes in use by its process; the longest wait of a callback for its event loop since the last beat |
+| slots | the jobs that it runs, the oldest 50: job, name, queue, since, gates (the limits whose slots each holds) |
+| busy | how many jobs it runs, by queue: queue, n |
+| drain | a request to claim no more, finish and end: at, reason, actor; ended, when it has finished |
 | versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 | defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
 | | a process without the handler stores its jobs by them |

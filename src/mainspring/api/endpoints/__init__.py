@@ -25,6 +25,7 @@ from mainspring.api.endpoints import (
     sessions,
     settings,
     v1,
+    workers,
 )
 
 # A request is compared with these in this order: the busiest routes come first.
@@ -41,6 +42,7 @@ ROUTERS: list[APIRouter] = [
     operations.router,
     limits.router,
     overview.router,
+    workers.router,
     events.router,
     observability.router,
     problems.router,

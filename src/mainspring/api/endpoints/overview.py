@@ -1,4 +1,4 @@
-"""The lists of queues and workers."""
+"""The list of queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from mainspring.api.endpoints.limits import is_reached
 from mainspring.api.jobs.visibility import with_signed
 from mainspring.api.wire.base import Answer
 from mainspring.api.wire.limits import QueueOut
-from mainspring.api.wire.observability import WorkerOut
 from mainspring.model.limits.limits import QUEUE
 
 router = APIRouter(prefix="/api")
@@ -21,10 +20,3 @@ async def list_queues(caller: Viewer) -> Answer[list[QueueOut]]:
     `counted`."""
     found = [queue for queue in await caller.scheduler.queues.all() if is_reached(caller, QUEUE, queue.name)]
     return Answer(data=[QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")])
-
-
-@router.get("/workers", tags=["workers"], summary="List workers")
-async def list_workers(caller: Viewer) -> Answer[list[WorkerOut]]:
-    """List the workers that are alive, and those that ended within the last hour, by their latest heartbeat."""
-    caller.check_everything()
-    return Answer(data=[WorkerOut.of(worker) for worker in await caller.scheduler.workers.all()])

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from mainspring.model.jobs.job import RUNNING
 from mainspring.model.limits.controls import Paused
 from mainspring.model.views.overview import QueueStatus
-from mainspring.model.workers import WorkerStatus
 from mainspring.store.connection import Connection
 from mainspring.store.jobs.claim import Claims
 from mainspring.store.schema import CLAIM, LEASE, WAITING_BY_QUEUE
-from mainspring.store.workers import Workers, read_worker
+from mainspring.store.workers import Workers
 
 COUNTED = 1_000
 """The number up to which the jobs of a queue are counted."""
@@ -64,11 +63,3 @@ class Overview:
                 break
             names.append(found["queue"])
         return names
-
-    async def workers(self) -> list[WorkerStatus]:
-        """The workers whose last heartbeat was within the last hour or so, the latest first."""
-        live = {worker.id for worker in await self._workers.live()}
-        found = await self._connection.workers.find_all(
-            {}, sort=[("beat_at", -1)], hint="beat_at", limit=_WORKERS_SHOWN
-        )
-        return [read_worker(document, live=str(document["_id"]) in live) for document in found]
