@@ -212,6 +212,8 @@ BREAKER: Shape = {
     "good": WHOLE,
     "bad": WHOLE,
     "rule": DOCUMENT,
+    "story": ListOf({"at": INSTANT, "state": TEXT, "reason": TEXT, "actor": TEXT}),
+    "last_failure": {"at": INSTANT, "error": TEXT, "job": TEXT},
 }
 CALENDAR: Shape = {"name": TEXT, "rev": WHOLE, "calendar": DOCUMENT, "updated_at": INSTANT, "actor": TEXT}
 REDRIVE: Shape = {

@@ -152,6 +152,11 @@ class Rescued:
         """The number of attempts that its last worker allowed."""
         return self.document.get("max_attempts")
 
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its error, if it has become a dead letter."""
+        return self._text("fingerprint") or None
+
     def _text(self, field: str) -> str:
         """A field that another program may have stored, as text."""
         value = self.document.get(field)
