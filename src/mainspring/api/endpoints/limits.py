@@ -92,8 +92,8 @@ async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 @router.get("/limits", tags=["flow"], summary="List limits")
 async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
     """List the limits that live workers declare in code or that are set at run time, and their current use: how many
-    slots are taken, which jobs hold them, and how many jobs wait. Of a limit by key, the values that hold jobs back come
-    first."""
+    slots are taken, which jobs hold them, and how many jobs wait. Of a limit by key, the values that hold jobs back
+    come first."""
     found = await caller.scheduler.limits.all()
     reached = [one for one in found if is_reached(caller, one.scope, one.target)]
     everything = caller.scope.everything
