@@ -85,7 +85,8 @@ function Now({ breaker }: { breaker: Breaker }) {
   if (breaker.state === "half_open")
     return (
       <>
-        It lets one job at a time through as a probe, since <Time at={breaker.since} />. A probe that succeeds closes it.
+        It lets one job at a time through as a probe, since <Time at={breaker.since} />. A probe that succeeds closes
+        it.
       </>
     );
   return (

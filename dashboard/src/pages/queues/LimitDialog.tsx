@@ -115,8 +115,7 @@ const NONE = { concurrency: null, rate: null };
 
 /** Removing an override, after which the declared limits count again. */
 export function useRemoveOverride({ scope, target }: Target) {
-  return useAct(
-    () => unwrap(api.DELETE("/api/limits/{scope}/{target}", { params: { path: { scope, target } } })),
-    { done: () => `The declared limits of ${target} count again.` },
-  );
+  return useAct(() => unwrap(api.DELETE("/api/limits/{scope}/{target}", { params: { path: { scope, target } } })), {
+    done: () => `The declared limits of ${target} count again.`,
+  });
 }

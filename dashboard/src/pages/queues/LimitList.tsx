@@ -24,7 +24,10 @@ export function LimitList() {
       {(limits) =>
         limits.length === 0 ? (
           <Panel>
-            <Empty title="No limit is in force" command={'@scheduler.job("charge", concurrency=Limit(5, key="tenant"))'}>
+            <Empty
+              title="No limit is in force"
+              command={'@scheduler.job("charge", concurrency=Limit(5, key="tenant"))'}
+            >
               A limit is declared in code, or set here at run time on a queue or a job name.
             </Empty>
           </Panel>
@@ -48,7 +51,9 @@ export function LimitPanel({ limit }: { limit: Limit }) {
       <span className="wrap">{limit.target}</span>
       <span className="queue-limit">{limitWords(limit.counts)}</span>
       {limit.override && <OverrideBadge limit={limit} />}
-      {held > 0 && <Badge tone="warn">{limit.uses.some(byKey) ? `${plural(held, "key")} saturated` : "saturated"}</Badge>}
+      {held > 0 && (
+        <Badge tone="warn">{limit.uses.some(byKey) ? `${plural(held, "key")} saturated` : "saturated"}</Badge>
+      )}
     </span>
   );
   return (

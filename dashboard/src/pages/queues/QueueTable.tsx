@@ -135,9 +135,7 @@ function Actions({ queue, limit }: { queue: Queue; limit?: Limit }) {
         small
         look="quiet"
         items={[
-          queue.paused
-            ? { label: "Resume", onSelect: pausing.resume }
-            : { label: "Pause…", onSelect: pausing.ask },
+          queue.paused ? { label: "Resume", onSelect: pausing.resume } : { label: "Pause…", onSelect: pausing.ask },
           { label: limit?.override ? "Change the override…" : "Set limits…", onSelect: () => setLimiting(true) },
           limit?.override && { label: "Remove the override", onSelect: () => remove.mutate() },
         ]}
