@@ -139,7 +139,7 @@ class LimitStatus:
     declared: JobLimits
     override: LimitOverride | None
     uses: tuple[GateUse, ...] = ()
-    """The gates that are in use or have a wait list, those that hold jobs back first; at most a hundred of them."""
+    """The gates that are in use or have a wait list, those that hold jobs back first; about eighty at most."""
 
 
 @dataclass(frozen=True, slots=True)

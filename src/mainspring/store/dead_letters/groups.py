@@ -23,11 +23,12 @@ from mainspring.store.dead_letters.dead_letters import KEYS, filter_of, read_alo
 from mainspring.store.fitting import fit
 from mainspring.store.schema import BY_ID, GROUPED
 from mainspring.store.shapes import JOB
+from mainspring.store.side_by_side import side_by_side
 from mainspring.store.views.failure_counts import FailureCounts, Failures
 
 _NEWEST = 400
 _LOOKED_AT = 1_000
-_WALKED = 100
+_WALKED = 60
 _COUNTED = 800
 _FIELDS = {**KEYS, "name": 1, "queue": 1, "tags": 1, "error.type": 1, "error.message": 1}
 
@@ -70,9 +71,9 @@ class Groups:
             whole = len(newest) < _NEWEST
             return [replace(one, count=one.count if whole else 0) for one in _grouped(newest, capped=not whole)]
         known = {one.print: one for one in _grouped(newest, capped=True)}
-        for print in await self._walk():
-            if print not in known and (last := await self._end(print, selection, -1)) is not None:
-                known[print] = _Found(print, last)
+        others = [print for print in await self._walk() if print not in known]
+        ends = await side_by_side(lambda print: self._end(print, selection, -1), others)
+        known |= {print: _Found(print, last) for print, last in zip(others, ends, strict=True) if last is not None}
         return [replace(one, count=0) for one in known.values()]
 
     async def _look_into(self, selection: Selection, scope: Scope) -> list[_Found]:
@@ -102,12 +103,15 @@ class Groups:
     async def _measure(self, found: Sequence[_Found], selection: Selection) -> None:
         """Count each group up to its share of the keys that may be counted, and find its first dead letter."""
         most = max(10, _COUNTED // max(1, len(found)))
-        for one in found:
+
+        async def measure(one: _Found) -> None:
             within = self._within(one.print, selection)
             one.count = await self._connection.jobs.count(within, hint=GROUPED, limit=most)
             one.capped = one.count >= most
             first = await self._end(one.print, selection, 1)
             one.first = None if first is None else first.get("finished_at")
+
+        await side_by_side(measure, found)
 
     async def _end(self, print: str | None, selection: Selection, direction: int) -> Document | None:
         """The first dead letter of a group (1), or the last (-1)."""

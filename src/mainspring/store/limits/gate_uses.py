@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from mainspring.model.limits.controls import GateUse, Holder
 from mainspring.model.limits.limits import RATE
@@ -19,9 +20,10 @@ from mainspring.store.fitting import fit
 from mainspring.store.limits.wait_lists import beginning
 from mainspring.store.schema import BY_ID, LINE
 from mainspring.store.shapes import GATE
+from mainspring.store.side_by_side import side_by_side
 
-_SCANNED, _WALKED, _WAITING_COUNTED = 400, 200, 800
-_SHOWN, _HOLDERS_SHOWN = 100, 5
+_SCANNED, _WALKED, _WAITING_COUNTED = 100, 50, 600
+_SHOWN, _HOLDERS_SHOWN = 80, 5
 _FIELDS = {"grants": 1, "line": 1, "limit": 1, "full": 1, "opens": 1}
 
 Held = Mapping[str, list[Holder]]
@@ -42,12 +44,13 @@ class GateUses:
             names[prefix] = await self._names(prefix, len(keyed), held)
         every = [name for those in names.values() for name in those]
         gates = {one["_id"]: fit(one, GATE).document for one in await self._gates(every)}
-        counted = max(10, _WAITING_COUNTED // max(1, sum(bool(gate.get("line")) for gate in gates.values())))
+        counted = max(5, _WAITING_COUNTED // max(1, sum(bool(gate.get("line")) for gate in gates.values())))
         found: dict[str, list[GateUse]] = {}
         for form, those in names.items():
-            uses = [await self._use(gates[name], form, held, counted) for name in those if name in gates]
+            there = [gates[name] for name in those if name in gates]
+            uses = await side_by_side(partial(self._use, form=form, held=held, counted=counted), there)
             used = [use for use in uses if use.taken or use.waiting or use.full]
-            found[form] = sorted(used, key=lambda use: (-use.waiting, not use.full, -use.taken, use.gate))[:_SHOWN]
+            found[form] = sorted(used, key=lambda use: (-use.waiting, not use.full, -use.taken, use.gate))
         return found
 
     async def _names(self, prefix: str, sharing: int, held: Held) -> list[str]:
@@ -57,7 +60,7 @@ class GateUses:
         first = await self._connection.gates.find_ids(
             {"_id": beginning(prefix)}, sort=[("_id", 1)], hint=BY_ID, limit=max(10, _SCANNED // sharing)
         )
-        return list(dict.fromkeys([*waiting, *taken[:_SHOWN], *first]))
+        return list(dict.fromkeys([*waiting, *taken, *first]))[: max(5, _SHOWN // sharing)]
 
     async def _waited_at(self, prefix: str, most: int) -> list[str]:
         """The gates with this prefix at which jobs wait: one seek for each."""

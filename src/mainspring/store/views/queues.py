@@ -6,7 +6,6 @@ shared among the queues of the page, and queues with a short backlog leave their
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +21,7 @@ from mainspring.store.fitting import fit
 from mainspring.store.jobs.claim import PRIORITIES, Claims
 from mainspring.store.schema import CLAIM, LEASE, WAITING_BY_QUEUE
 from mainspring.store.shapes import JOB
+from mainspring.store.side_by_side import side_by_side
 from mainspring.store.views.statistics import Statistics
 from mainspring.store.workers import Workers
 
@@ -29,11 +29,10 @@ PAGE = 20
 """The most queues of a page."""
 DUE, SCHEDULED, WAITING = "due", "scheduled", "waiting"
 _KINDS = (DUE, SCHEDULED, WAITING)
-_FIRST_ROUND, _SECOND_ROUND = 200, 500
+_FIRST_ROUND, _SECOND_ROUND = 200, 800
 _COUNTED_ALONE = 300
 _RUNNING_READ = 200
 _SAMPLE = 200
-_AT_ONCE = 4
 _LATELY = 30 * MINUTE
 _HOUR = 60 * MINUTE
 
@@ -109,7 +108,9 @@ class Queues:
     ) -> list[QueueStatus]:
         counts, counted = await self._counts(names)
         recent = await self._statistics.recent(_LATELY)
-        return [await self._status(name, counts, counted, pauses.get(name), live, running, recent) for name in names]
+        return await side_by_side(
+            lambda name: self._status(name, counts, counted, pauses.get(name), live, running, recent), names
+        )
 
     async def _counts(self, names: Sequence[str]) -> tuple[Counted, int]:
         """The pending jobs of these queues by kind, and the number up to which they were counted."""
@@ -123,12 +124,8 @@ class Queues:
         return counts | await self._count_all(long, second), second
 
     async def _count_all(self, wanted: Sequence[tuple[str, str]], most: int) -> Counted:
-        counts: Counted = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            chunk = wanted[start : start + _AT_ONCE]
-            found = await asyncio.gather(*(self._count(name, kind, most) for name, kind in chunk))
-            counts |= dict(zip(chunk, found, strict=True))
-        return counts
+        found = await side_by_side(lambda one: self._count(*one, most), wanted)
+        return dict(zip(wanted, found, strict=True))
 
     async def _count(self, queue: str, kind: str, most: int) -> int:
         jobs = self._connection.jobs
