@@ -44,7 +44,10 @@ class Draining:
         """Follow the request as the heartbeat has read it, on the event loop."""
         if asked != self._asked:
             self._asked = asked
-            self._begin() if asked else self._go_on()
+            if asked:
+                self._begin()
+            else:
+                self._go_on()
         if asked and not len(self._claimed_jobs) and self._ending is None:
             self._ending = asyncio.create_task(self._end(), name="mainspring-drain")
 

@@ -96,7 +96,7 @@ class GroupOut(Out):
     @classmethod
     def of(cls, group: DeadLetterGroup, message: str) -> Self:
         same = ("fingerprint", "name", "error_type", "count", "first_seen", "last_seen", "sample_job_id")
-        more = {"capped": group.capped, "queues": list(group.queues), "trend": list(group.trend)}
+        more: dict[str, Any] = {"capped": group.capped, "queues": list(group.queues), "trend": list(group.trend)}
         fields = {key: getattr(group, key) for key in same} | more
         return cls(**fields, trend_start=group.trend_start, message=message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -94,7 +94,7 @@ class QueueDetailOut(QueueOut):
         )
 
 
-def queue_fields(queue: QueueStatus) -> dict[str, object]:
+def queue_fields(queue: QueueStatus) -> dict[str, Any]:
     """The fields of a queue in every answer."""
     same = ("name", "ready", "due", "scheduled", "waiting", "running", "counted", "workers", "slots", "utilisation")
     activity = queue.activity

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
+from mainspring.clock import EPOCH
 from mainspring.model.limits.controls import GateUse, Holder
 from mainspring.model.limits.limits import RATE
 from mainspring.model.workers import WorkerStatus
@@ -108,5 +109,5 @@ def _held(workers: Iterable[WorkerStatus]) -> Held:
             for gate in slot.gates:
                 held[gate].append(Holder(slot.job_id, slot.name, worker.id, slot.since))
     for holders in held.values():
-        holders.sort(key=lambda one: (one.since is None, one.since))
+        holders.sort(key=lambda one: one.since or EPOCH)
     return held
