@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ async def test_a_group_is_run_again_with_a_reason(board: Board) -> None:
     row = page.get_by_role("row", name="LookupError")
     await expect(row).to_contain_text("3")
     await expect(row).to_contain_text("default, payments")
-    await expect(row.get_by_role("img")).to_have_attribute("aria-label", "3 failed in the last 24 hours, 3 of them in this one")
+    await expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile("^3 failed in the last 24 hours"))
     await row.get_by_role("button").click()
     await expect(page.locator(".dead-stack")).to_contain_text("raise LookupError")
     await expect(page.get_by_role("region", name="Dead letters of this group").get_by_role("row")).to_have_count(4)
