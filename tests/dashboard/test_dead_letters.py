@@ -24,7 +24,7 @@ async def failing(board: Board) -> dict[str, bool]:
     @board.scheduler.job("charge", retry=1)
     async def charge(tenant: str) -> None:
         if not now["up"]:
-            raise LookupError(f"the card of {tenant} was declined {HOSTILE}")
+            raise LookupError(f"the card of {tenant!r} was declined {HOSTILE}")
 
     await board.scheduler.start()
     for tenant, queue in (("a", "default"), ("b", "default"), ("c", "payments")):

@@ -10,9 +10,10 @@ import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Sparkline } from "../../ui/Sparkline";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
-import { filterOf, type Group, trendWords, useGroups } from "./data";
+import { type Group, useGroups } from "./data";
 import { GroupDetail } from "./GroupDetail";
 import { Redrives } from "./Redrives";
+import { filterOf, trendWords } from "./words";
 import "./dead-letters.css";
 
 export default function DeadLettersPage() {

@@ -2,10 +2,10 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "../../api/client";
 import { useInterval } from "../../live/interval";
+import type { Filter } from "./words";
 
 export type Group = Schemas["GroupOut"];
 export type Redrive = Schemas["RedriveOut"];
-export type Filter = { name?: string; queue?: string; error?: string; text?: string };
 
 export function useGroups(filter: Filter) {
   return useQuery({
@@ -43,20 +43,4 @@ export function useRedrives() {
     queryFn: async () => (await unwrap(api.GET("/api/redrives", { params: { query: { limit: 10 } } }))).data,
     refetchInterval: (query) => (query.state.data?.some((one) => one.state === "running") ? eager : calm),
   });
-}
-
-/** The filter in the address. */
-export function filterOf(search: Record<string, string | undefined>): Filter {
-  const filter: Filter = {};
-  for (const key of ["name", "queue", "error", "text"] as const) {
-    const value = search[key]?.trim();
-    if (value) filter[key] = value;
-  }
-  return filter;
-}
-
-/** How many failed in the last hours, in words. */
-export function trendWords(trend: readonly number[]): string {
-  const sum = trend.reduce((total, one) => total + one, 0);
-  return `${sum} failed in the last ${trend.length} hours, ${trend.at(-1) ?? 0} of them in this one`;
 }

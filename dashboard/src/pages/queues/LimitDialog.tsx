@@ -1,26 +1,14 @@
 // Setting the limits of a queue or a job name at run time, in place of those that its code declares.
 import { useState } from "react";
 import { useAct } from "../../api/act";
-import { api, Problem, type Schemas, unwrap } from "../../api/client";
+import { api, Problem, unwrap } from "../../api/client";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { TextField } from "../../ui/Field";
 import type { Limit } from "./data";
-import { limitWords } from "./words";
+import { type AskedLimit, limitBody, limitWords } from "./words";
 
 export type Target = { scope: "queue" | "name"; target: string };
-
-type Asked = { concurrency: string; concurrencyKey: string; rate: string; rateKey: string; reason: string };
-
-/** The body of the request; a field that is left empty stays as declared. */
-export function limitBody(asked: Asked): Schemas["LimitIn"] {
-  const body: Schemas["LimitIn"] = { reason: asked.reason.trim() };
-  const limit = Number(asked.concurrency);
-  const [by, rateBy] = [asked.concurrencyKey.trim(), asked.rateKey.trim()];
-  if (asked.concurrency.trim()) body.concurrency = by ? { limit, key: by, eachQueue: false } : limit;
-  if (asked.rate.trim()) body.rate = rateBy ? { rate: asked.rate.trim(), key: rateBy, eachQueue: false } : asked.rate;
-  return body;
-}
 
 function text(value: unknown): string {
   return typeof value === "string" || typeof value === "number" ? String(value) : "";
@@ -29,7 +17,7 @@ function text(value: unknown): string {
 export function LimitDialog({ target, limit, onClose }: { target: Target; limit?: Limit; onClose: () => void }) {
   const { scope, target: name } = target;
   const { concurrency, rate } = limit?.counts ?? {};
-  const [asked, setAsked] = useState<Asked>({
+  const [asked, setAsked] = useState<AskedLimit>({
     concurrency: text(concurrency?.limit),
     concurrencyKey: text(concurrency?.key),
     rate: text(rate?.rate),
@@ -44,7 +32,7 @@ export function LimitDialog({ target, limit, onClose }: { target: Target; limit?
     { done: () => `The limits of ${name} are set. They count within two seconds.`, onDone: onClose, quiet: true },
   );
   const problem = set.error instanceof Problem ? set.error : null;
-  const change = (field: keyof Asked) => (event: { target: { value: string } }) =>
+  const change = (field: keyof AskedLimit) => (event: { target: { value: string } }) =>
     setAsked({ ...asked, [field]: event.target.value });
   return (
     <Dialog

@@ -73,7 +73,7 @@ const COLUMNS: Column<Queue>[] = [
     minor: true,
     cell: (queue) => <span className="muted">{upTo(queue.scheduled, queue.counted)}</span>,
   },
-  { key: "oldest", title: "Oldest due", align: "right", cell: (queue) => <Oldest queue={queue} /> },
+  { key: "oldest", title: "Oldest due", align: "right", minor: true, cell: (queue) => <Oldest queue={queue} /> },
   { key: "use", title: "Slots in use", minor: true, cell: (queue) => <Utilisation queue={queue} /> },
   { key: "activity", title: "Ended, last 30 min", minor: true, cell: (queue) => <QueueActivity queue={queue} /> },
   { key: "drain", title: "Time to drain", align: "right", minor: true, cell: (queue) => drainWords(queue) },
@@ -118,6 +118,7 @@ export function Utilisation({ queue }: { queue: Queue }) {
 export function QueueActivity({ queue, width }: { queue: Queue; width?: number }) {
   const { ended, failed } = queue.activity;
   const sum = (values: number[]) => values.reduce((total, one) => total + one, 0);
+  if (sum(ended) === 0) return <span className="muted">none</span>;
   const label = `${sum(ended)} attempts ended in the last ${ended.length} minutes, ${sum(failed)} of them failed`;
   return <Sparkline values={ended} over={failed} label={label} width={width} />;
 }

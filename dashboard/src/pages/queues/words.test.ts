@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { drainWords, limitWords, rateWords, ruleWords, upTo } from "./words";
+import { drainWords, limitBody, limitWords, rateWords, ruleWords, upTo } from "./words";
 
 const queue = { due: 40, waiting: 0, counted: 100, drainMs: 90_000, noWorker: false, paused: null, slots: 4 };
 
@@ -31,4 +31,20 @@ test("limits are told as people say them", () => {
 test("the rule of a breaker is a sentence", () => {
   const rule = { errors: 0.5, window: "1m", minimum: 10, openFor: "30s" };
   expect(ruleWords(rule)).toBe("It opens for 30s when 50 % of at least 10 attempts within 1m fail.");
+});
+
+const nothing = { concurrency: "", concurrencyKey: "", rate: "", rateKey: "", reason: "" };
+
+test("an empty field stays as declared", () => {
+  expect(limitBody({ ...nothing, concurrency: "5", reason: " busy " })).toEqual({ concurrency: 5, reason: "busy" });
+  expect(limitBody({ ...nothing, rate: "10/s" })).toEqual({ rate: "10/s", reason: "" });
+});
+
+test("a key makes a limit for each of its values", () => {
+  const asked = { ...nothing, concurrency: "2", concurrencyKey: "tenant", rate: "1/m", rateKey: "host" };
+  expect(limitBody(asked)).toEqual({
+    concurrency: { limit: 2, key: "tenant", eachQueue: false },
+    rate: { rate: "1/m", key: "host", eachQueue: false },
+    reason: "",
+  });
 });

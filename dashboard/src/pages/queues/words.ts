@@ -79,3 +79,15 @@ export function waitWords(by: string): string {
   };
   return words[by] ?? by;
 }
+
+export type AskedLimit = { concurrency: string; concurrencyKey: string; rate: string; rateKey: string; reason: string };
+
+/** The body of the request; a field that is left empty stays as declared. */
+export function limitBody(asked: AskedLimit): Schemas["LimitIn"] {
+  const body: Schemas["LimitIn"] = { reason: asked.reason.trim() };
+  const limit = Number(asked.concurrency);
+  const [by, rateBy] = [asked.concurrencyKey.trim(), asked.rateKey.trim()];
+  if (asked.concurrency.trim()) body.concurrency = by ? { limit, key: by, eachQueue: false } : limit;
+  if (asked.rate.trim()) body.rate = rateBy ? { rate: asked.rate.trim(), key: rateBy, eachQueue: false } : asked.rate;
+  return body;
+}

@@ -193,7 +193,12 @@ function Handlers({ worker }: { worker: Worker }) {
   if (worker.handlers === null) return <>any</>;
   if (worker.handlers.length === 0) return <>none</>;
   return (
-    <Popover label={count(worker.handlers.length)} name={`Handlers of ${place(worker)}`} look="quiet" small>
+    <Popover
+      label={plural(worker.handlers.length, "handler")}
+      name={`${plural(worker.handlers.length, "handler")} of ${place(worker)}`}
+      look="quiet"
+      small
+    >
       <ul className="worker-handlers">
         {worker.handlers.map((name) => (
           <li key={name} className="wrap">

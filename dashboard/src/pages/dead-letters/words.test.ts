@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { filterOf, trendWords } from "./data";
+import { filterOf, trendWords } from "./words";
 
 test("the filter is what the address has, without empty fields and others", () => {
   expect(filterOf({ name: " send ", queue: "", group: "abc", text: "time out" })).toEqual({
