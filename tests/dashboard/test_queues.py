@@ -155,3 +155,22 @@ async def test_the_pages_are_readable_in_both_themes_and_on_a_phone(board: Board
                     if (place := picture(f"{name}-{theme}{'-phone' if phone else ''}")) is not None:
                         await page.screenshot(path=place, full_page=True)
     going.set()
+
+
+async def test_a_job_name_without_a_limit_gets_one_and_a_paused_name_is_resumed(board: Board) -> None:
+    await board.scheduler.schedule("charge", queue="mail", delay=3600)
+    await board.scheduler.limits.pause("charge", key={"tenant": "acme"}, reason="unpaid", actor="ada")
+    page = await board.open("/queues")
+    paused = page.get_by_role("row", name="tenant=acme")
+    await expect(paused).to_contain_text("unpaid")
+    await paused.get_by_role("button", name="Resume").click()
+    await expect(paused).to_have_count(0)
+    await page.get_by_role("tab", name="Limits").click()
+    await page.get_by_role("button", name="Set a limit…").click()
+    await page.get_by_role("dialog").get_by_label("Job name", exact=True).fill("charge")
+    await page.get_by_role("dialog").get_by_role("button", name="Go on").click()
+    await page.get_by_role("dialog").get_by_label("Jobs at once").fill("3")
+    await page.get_by_role("dialog").get_by_role("button", name="Set the limits").click()
+    await expect(page.locator(".panel", has_text="charge")).to_contain_text("3 at once")
+    (limit,) = await board.scheduler.limits.all()
+    assert limit.concurrency is not None and limit.concurrency.limit == 3

@@ -5,6 +5,8 @@ import { CallButton } from "../../ui/Call";
 import { Tabs } from "../../ui/Field";
 import { BreakerList } from "./BreakerList";
 import { LimitList } from "./LimitList";
+import { NewLimit } from "./NewLimit";
+import { OtherPauses } from "./OtherPauses";
 import { QueueTable } from "./QueueTable";
 import "./queues.css";
 
@@ -24,6 +26,7 @@ export default function QueuesPage() {
   return (
     <div className="stack">
       <PageHead title="Queues and limits">
+        {tab === "limits" && <NewLimit />}
         <CallButton calls={CALLS[tab]} />
       </PageHead>
       <Tabs
@@ -36,7 +39,12 @@ export default function QueuesPage() {
         ]}
         onChange={(value) => change({ tab: value === "queues" ? null : value })}
       />
-      {tab === "queues" && <QueueTable />}
+      {tab === "queues" && (
+        <>
+          <QueueTable />
+          <OtherPauses />
+        </>
+      )}
       {tab === "limits" && <LimitList />}
       {tab === "breakers" && <BreakerList />}
     </div>
