@@ -8,6 +8,7 @@ from harness.dead import dead_letter
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Scheduler
+from mainspring.clock import truncate
 from mainspring.model.access.api_keys import Scope
 
 
@@ -63,7 +64,7 @@ async def test_a_job_run_again_leaves_the_group_and_stays_in_the_trend(scheduler
 
 async def test_an_old_cause_is_listed_behind_many_new_dead_letters_of_another(scheduler: Scheduler) -> None:
     store = await inside(scheduler).store()
-    now = store.clock.now()
+    now = truncate(store.clock.now())
     new = [dead_letter(now - timedelta(seconds=n), error={"type": "New", "message": "m"}) for n in range(1200)]
     old = [dead_letter(now - timedelta(days=n + 1), error={"type": "Old", "message": "m"}) for n in range(3)]
     await store.connection.jobs.insert_many([*new, *old])
