@@ -61,7 +61,7 @@ function Sample({ group }: { group: Group }) {
         return (
           <div>
             <div className="row spread">
-              <h3>
+              <h3 className="dead-sample">
                 The latest,{" "}
                 <Link to="/jobs/$id" params={{ id: job.id }}>
                   {shortId(job.id)}
