@@ -19,7 +19,7 @@ from harness.dead import dead_letter
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Limit
-from mainspring.model.views.statistics import HOUR, MINUTE
+from mainspring.model.views.windows import HOUR, MINUTE
 from mainspring.store import Store
 
 MOST = 2_200
@@ -98,15 +98,15 @@ async def fill(api: Api, store: Store) -> None:
     await connection.gates.insert_many(gates)
     breaker = {"kind": "breaker", "scope": "name", "target": "x", "key": "t", "state": "closed", "at": now}
     await connection.controls.insert_many([breaker | {"_id": f"breaker:name:x:t={n}", "value": n} for n in range(900)])
-    counts = [
-        {"_id": {"per": "minute", "at": minute - n % 30 * MINUTE, "queue": f"q{n}", "name": "x", "worker": "w"}}
-        for n in range(MANY)
-    ]
-    counts += [
-        {"_id": {"per": "group", "at": minute.replace(minute=0) - n % 24 * HOUR, "queue": "busy", "print": str(n)}}
-        for n in range(MANY)
-    ]
-    await connection.stats.insert_many([one | {"failed": 1} for one in counts])
+    # As workers and the roll-up leave them: minutes in sum, and the last ones of each worker.
+    kinds = {str(n): {"queue": f"q{n}", "name": "x", "completed": 1} for n in range(200)}
+    spans: list[dict[str, Any]] = [{"per": "minute", "at": minute - n * MINUTE} for n in range(6, 60)]
+    spans += [{"per": "worker", "at": minute - n * MINUTE, "worker": f"w{m}"} for n in range(7) for m in range(40)]
+    await connection.stats.insert_many([{"_id": id, "kinds": kinds} for id in spans])
+    await connection.stats.insert_one({"_id": {"per": "marks"}, "minute": minute - 5 * MINUTE})
+    hour = minute.replace(minute=0)
+    groups = [{"per": "group", "at": hour - n % 24 * HOUR, "queue": "busy", "print": str(n)} for n in range(MANY)]
+    await connection.stats.insert_many([{"_id": id, "failed": 1} for id in groups])
     slots = [{"job": str(n), "name": "x", "queue": "busy", "since": now, "gates": [gates[n]["_id"]]} for n in range(50)]
     workers = [
         {"_id": f"w{n}", "beat_at": now, "host": "h", "pid": n, "concurrency": 9, "slots": slots} for n in range(40)

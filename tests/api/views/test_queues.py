@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from api.conftest import Api
@@ -12,7 +11,6 @@ from harness.api_keys import keyed
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Limit, Scheduler
-from mainspring.model.views.statistics import MINUTE
 
 Make = Callable[..., Scheduler]
 
@@ -127,24 +125,6 @@ async def test_a_long_backlog_gets_the_counts_that_short_ones_leave(api: Api) ->
     found = await queues(api)
     assert found["short"]["due"] == 1
     assert found["long"]["due"] == found["long"]["counted"] == 800
-
-
-async def test_a_busy_installation_has_whole_minutes_only(api: Api) -> None:
-    store = await inside(api.scheduler).store()
-    now = store.clock.now()
-    minute = now.replace(second=0, microsecond=0)
-    rows = [
-        {
-            "_id": {"per": "minute", "at": minute - n * MINUTE, "queue": "a", "name": f"n{m}", "worker": "w"},
-            "completed": 1,
-        }
-        for n in range(10)
-        for m in range(60)
-    ]
-    await store.connection.stats.insert_many(rows)
-    recent = await store.statistics.recent(timedelta(minutes=30))
-    activity = recent.of("a")
-    assert set(activity.ended) == {60} and len(activity.ended) == 6
 
 
 async def test_a_tenant_sees_its_own_queues_without_notes_of_operators(api: Api) -> None:

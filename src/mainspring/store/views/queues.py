@@ -69,7 +69,7 @@ class Queues:
         """One queue with what its jobs wait for."""
         live, running = await self._workers.live(), await self._running()
         counts = {(queue, kind): await self._count(queue, kind, _COUNTED_ALONE) for kind in _KINDS}
-        recent = await self._statistics.recent(_HOUR)
+        recent = await self._statistics.recent(_HOUR, [queue])
         status = await self._status(queue, counts, _COUNTED_ALONE, paused, live, running, recent)
         held, names = await self._waits(queue), await self._names(queue)
         return QueueDetail(status, _grouped(held), len(held), names, sum(names.values()))
@@ -107,7 +107,7 @@ class Queues:
         running: Mapping[str, int],
     ) -> list[QueueStatus]:
         counts, counted = await self._counts(names)
-        recent = await self._statistics.recent(_LATELY)
+        recent = await self._statistics.recent(_LATELY, names)
         return await side_by_side(
             lambda name: self._status(name, counts, counted, pauses.get(name), live, running, recent), names
         )

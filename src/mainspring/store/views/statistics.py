@@ -89,12 +89,13 @@ class Statistics(RollUps):
                 sums.setdefault(kind, Counts()).add(counts)
         return sums
 
-    async def recent(self, length: timedelta) -> Recent:
-        """The counts of the last minutes by queue, the current one included."""
+    async def recent(self, length: timedelta, queues: Sequence[str]) -> Recent:
+        """The counts of the last minutes of these queues, the current minute included."""
         end = floored(self._connection.clock.now(), MINUTE) + MINUTE
         start = end - length
         counts: dict[str, dict[datetime, Counts]] = {}
-        for document in await self._within(Window(start, end, MINUTE), {"$project": {"kinds": 1}}):
+        stage = codec.only(None, None, Scope(tuple(queues))) or {"$project": {"kinds": 1}}
+        for document in await self._within(Window(start, end, MINUTE), stage):
             for (queue, _), one in codec.read_kinds(document.get("kinds")):
                 counts.setdefault(queue, {}).setdefault(document["_id"]["at"], Counts()).add(one)
         return Recent(start, end, counts)
