@@ -47,6 +47,8 @@ from mainspring.errors import (
     Unavailable,
     UnsupportedServer,
     WaitTimeout,
+    WorkerNotFound,
+    WorkerStateError,
 )
 from mainspring.model.access.api_keys import Key as ApiKey
 from mainspring.model.access.audit import Entry as AuditEntry
@@ -203,5 +205,7 @@ __all__ = [
     "UnsupportedServer",
     "WaitTimeout",
     "WaitingFor",
+    "WorkerNotFound",
+    "WorkerStateError",
     "asgi",
 ]

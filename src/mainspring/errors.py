@@ -17,6 +17,8 @@
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
     ├── OperationNotFound       no operation has this id
+    ├── WorkerNotFound          no live worker has this id
+    ├── WorkerStateError        the worker's state does not allow the verb
     ├── SecretNotFound          no secret has this name
     ├── KeyNotFound             no valid API key has this id
     ├── MalformedDocument       a stored document cannot be read: another program, or a newer version, has written it
@@ -189,6 +191,21 @@ class OperationNotFound(MainspringError, LookupError):
 
     def __reduce__(self) -> tuple[type[OperationNotFound], tuple[str]]:
         return type(self), (self.operation_id,)
+
+
+class WorkerNotFound(MainspringError, LookupError):
+    """No live worker has this id: it never existed, or its process has ended."""
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(f"No live worker has the id {worker_id!r:.300}; list those that are there.")
+        self.worker_id = worker_id
+
+    def __reduce__(self) -> tuple[type[WorkerNotFound], tuple[str]]:
+        return type(self), (self.worker_id,)
+
+
+class WorkerStateError(MainspringError):
+    """The worker's state does not allow the verb."""
 
 
 class KeyNotFound(MainspringError, LookupError):

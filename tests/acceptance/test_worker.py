@@ -178,3 +178,23 @@ async def test_a_worker_without_a_module_runs_webhooks_and_email_with_the_settin
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert "Traceback" not in worker.output
+
+
+async def test_a_drained_worker_process_finishes_ends_and_is_not_replaced(
+    start_worker: Start, client: Scheduler
+) -> None:
+    worker = await start_worker("--concurrency", "1", processes=2)
+    first = await running(client, await client.schedule("work", {"seconds": 3}))
+    assert first.worker is not None
+    pid = await pid_of(client, first)
+    await client.workers.drain(first.worker, reason="test")
+    done = await client.wait(first.id, timeout=20)
+    assert (done.state, [attempt.outcome for attempt in done.attempts]) == ("completed", ["completed"])
+    await eventually(lambda: pid not in {child.pid for child in worker.children()})
+    await eventually(lambda: "was drained; no other one takes its place" in worker.output)
+    (left,) = await client.workers.all()
+    other = await client.wait((await client.schedule("work", {"seconds": 0})).id, timeout=20)
+    assert (other.state, other.attempts[0].worker) == ("completed", left.id)
+    await client.workers.drain(left.id)
+    assert worker.wait() == 0  # nothing is left to supervise
+    assert worker.output.count(" is up ") == 2 and "Traceback" not in worker.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from harness.inside import inside
 from mainspring import Calendar, Cron, Scheduler
 
 
@@ -29,6 +30,10 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
         case "name":
             await scheduler.calendars.put("x", Calendar(days=["2030-12-25"]))
             return "x"
+        case "queue":
+            return "default"
+        case "worker_id":
+            return await _worker(scheduler)
         case "scope" | "target":
             return {"scope": "queue", "target": "default"}[name]
     raise AssertionError(f"say what {name} may be")
@@ -37,3 +42,12 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
 async def _job(scheduler: Scheduler, *, ended: bool) -> str:
     job = await scheduler.schedule("x", delay=3600)
     return (await scheduler.cancel(job.id)).id if ended else job.id
+
+
+async def _worker(scheduler: Scheduler) -> str:
+    """A live worker that drains, so that its drain can be cancelled, too; it never looks."""
+    store = await inside(scheduler).store()
+    now = store.clock.now()
+    worker = {"_id": "w:1", "beat_at": now, "host": "h", "pid": 1, "drain": {"at": now}}
+    await store.connection.workers.replace_one({"_id": "w:1"}, worker, upsert=True)
+    return "w:1"

@@ -160,6 +160,14 @@ async def _records(scheduler: Scheduler, one: Party) -> None:
     await ServiceBackend(scheduler).keep_reply(f"{one.word}-reply", 200, f'{{"data": "{one.word}"}}')
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     worker = {"queues": [one.queue], "handlers": [one.name], "beat_at": now + timedelta(days=36500), "limits": []}
+    slot = {
+        "job": one.ids["job"],
+        "name": one.name,
+        "queue": one.queue,
+        "since": now,
+        "gates": [f"c:queue:{one.queue}"],
+    }
+    worker |= {"slots": [slot], "busy": [{"queue": one.queue, "n": 1}], "concurrency": 1, "running": 1}
     await _db(scheduler)["jobs.workers"].insert_one({"_id": f"{one.word}-worker", "host": one.word, "pid": 1, **worker})
     minute = {"per": "worker", "at": now, "worker": f"{one.word}-worker"}
     counts = {"started": 5, "completed": 1, "failed": 4}
@@ -168,6 +176,8 @@ async def _records(scheduler: Scheduler, one: Party) -> None:
     await _db(scheduler)["jobs.stats"].insert_one({"_id": minute, "total": counts, "kinds": kinds, "oldest": oldest})
     version = {"per": "version", "at": now, "version": f"{one.word} v2"}
     await _db(scheduler)["jobs.stats"].insert_one({"_id": version})
+    hour = {"per": "group", "at": now.replace(minute=0), "queue": one.queue, "print": f"{one.word}-print"}
+    await _db(scheduler)["jobs.stats"].insert_one({"_id": hour | {"worker": f"{one.word}-worker"}, "failed": 1})
 
 
 async def documents_with(scheduler: Scheduler, marks: set[str]) -> Mapping[tuple[str, str], str]:

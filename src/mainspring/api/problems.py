@@ -33,6 +33,8 @@ from mainspring.errors import (
     SecretNotFound,
     Unavailable,
     UnsupportedServer,
+    WorkerNotFound,
+    WorkerStateError,
 )
 from mainspring.spelling import meant_by
 
@@ -46,11 +48,13 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (CalendarNotFound, 404),
     (RedriveNotFound, 404),
     (OperationNotFound, 404),
+    (WorkerNotFound, 404),
     (SecretNotFound, 404),
     (KeyNotFound, 404),
     (JobStateError, 409),
     (MalformedDocument, 409),
     (ScheduleStateError, 409),
+    (WorkerStateError, 409),
     (QueueFull, 429),
     (Unavailable, 503),
     (UnsupportedServer, 501),

@@ -67,6 +67,7 @@ class Lifecycle:
         self._hooks_run = 0
         """How many start hooks have run; none runs twice when the start is retried."""
         self._at_once = False
+        self._drained: asyncio.Task[None] | None = None
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -114,6 +115,7 @@ class Lifecycle:
             secrecy=core.privacy,
             middleware=registry.middleware,
             version=_version(),
+            drained=self._on_drained,
             id=os.environ.get("MAINSPRING_WORKER_ID"),
         )
         await worker.start()
@@ -155,6 +157,8 @@ class Lifecycle:
         self._hooks_run = 0
         worker = self._core.worker.take()
         try:
+            if self._drained is not None:
+                await asyncio.wait({self._drained})
             if worker is not None:
                 await self._stop_worker(worker, grace)
         finally:
@@ -177,6 +181,19 @@ class Lifecycle:
             finally:
                 self._core.events.emit("scheduler:stop")
 
+    def _on_drained(self) -> None:
+        """Stop the worker, which an operator has drained. The Scheduler itself goes on."""
+        worker = self._core.worker.take()
+        if worker is not None:
+            self._hooks_run = 0
+            self._drained = asyncio.create_task(self._stop_worker(worker, self._core.link.settings.grace))
+            self._drained.add_done_callback(self._after_drain)
+
+    def _after_drain(self, ended: asyncio.Task[None]) -> None:
+        self._drained = None
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            logger.error("The drained worker did not stop as it should", exc_info=error)
+
     def stop_now(self) -> None:
         """Stop without waiting for handlers: applies to a stop that is under way, or to the next one."""
         self._at_once = True
@@ -195,9 +212,13 @@ class Lifecycle:
                 self.stop_now()
             told.set()
 
+        def drained(_: str) -> None:
+            told.set()
+
         handled = [signal.SIGTERM, signal.SIGINT]
         for number in handled:
             _handle_signal(loop, number, on_signal)
+        self._core.events.on("worker:stop", drained)
         try:
             pauses = start_pauses()
             while not told.is_set() and not await self.try_start():
@@ -206,6 +227,7 @@ class Lifecycle:
                         await told.wait()
             await told.wait()
         finally:
+            self._core.events.off("worker:stop", drained)
             await self.stop(self._core.link.settings.grace)
             for number in handled:
                 with suppress(NotImplementedError):

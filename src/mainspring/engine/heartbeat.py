@@ -1,7 +1,8 @@
 """The heartbeat: a thread of its own, on a client of its own, that keeps this worker's claims.
 
 It renews every claim when a third of its lease has passed, all of them with one write, before it does anything else;
-then it updates the worker in the registry, notes which jobs have been started, and reads cancellations once a second.
+then it updates the worker in the registry, notes which jobs have been started, and reads cancellations once a second
+and a request to drain every other second.
 An error of one part keeps no other part from being tried.
 
 A second thread, which never waits for the database, fences: a handler whose claim could not be renewed in time is
@@ -32,6 +33,9 @@ from mainspring.store.workers import BEAT_EVERY
 logger = logging.getLogger("mainspring")
 
 _CANCEL_EVERY = 1.0
+_DRAIN_EVERY = 2.0
+# The registry has what the slots run no longer ago than this, if that has changed.
+_REPORT_EVERY = 2.0
 _NOTED_AFTER = 0.25
 
 
@@ -46,6 +50,7 @@ class Heartbeat:
         limiter: Limiter,
         worker: str,
         facts: Callable[[], dict[str, Any]],
+        drain: Callable[[bool], None],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -53,6 +58,7 @@ class Heartbeat:
         self._limiter = limiter
         self._worker = worker
         self._facts = facts
+        self._drain = drain
         self._renewals: Renewals | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -64,6 +70,8 @@ class Heartbeat:
         )
         self._beat_at = float("-inf")
         self._cancel_at = float("-inf")
+        self._drain_at = monotonic()
+        self._reported: frozenset[DocumentId] = frozenset()
         self._retry_at: dict[str, float] = {}
 
     def start(self) -> None:
@@ -113,6 +121,7 @@ class Heartbeat:
         self._try("say that this worker lives", self._beat, patience)
         self._try("note which jobs were started", self._note_started, patience)
         self._try("look for cancellations", self._notice_cancellations, patience)
+        self._try("look for a request to drain", self._notice_drain, patience)
 
     def _try(self, what: str, part: Callable[[Renewals], None], patience: float | None = None) -> None:
         """Do one part of the heartbeat; after an error it is tried again a twelfth of a lease later."""
@@ -175,10 +184,13 @@ class Heartbeat:
 
     def _beat(self, renewals: Renewals) -> None:
         now = monotonic()
-        if now - self._beat_at < self._beat_every():
+        claimed_now = frozenset(claimed.id for claimed in self._claimed_jobs.all())
+        changed = claimed_now != self._reported and now - self._beat_at >= _REPORT_EVERY
+        if now - self._beat_at < self._beat_every() and not changed:
             return
-        renewals.beat(self._worker, self._facts())
-        self._beat_at = now
+        lag = {"lag_ms": round(self._loop_watch.take_lag() * 1000)}
+        renewals.beat(self._worker, self._facts() | lag)
+        self._beat_at, self._reported = now, claimed_now
         self._limiter.extend(now)
         for claimed in self._claimed_jobs.all():  # a claim with slots of limits holds no longer than the slots do
             claimed.slots_renewed(self._limiter.claim_end)
@@ -209,6 +221,16 @@ class Heartbeat:
             claimed = self._claimed_jobs.get(job_id)
             if claimed is not None and claimed.token == token:
                 self._stop(claimed, StopReason.CANCELLED, reason)
+
+    def _notice_drain(self, renewals: Renewals) -> None:
+        """Read whether this worker is to drain, and tell the event loop: a drain can be cancelled, too."""
+        now = monotonic()
+        if now - self._drain_at < _DRAIN_EVERY or self._loop is None:
+            return
+        asked = renewals.drain_asked(self._worker)
+        self._drain_at = now
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._drain, asked)
 
     # -- fencing -----------------------------------------------------------------------------------------------------
 
@@ -246,6 +268,7 @@ class LoopWatch:
         self._patience = patience
         self._asked_at: float | None = None
         self._held_at = float("-inf")
+        self._lag = 0.0
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Post a callback to the loop, and note when one is overdue."""
@@ -263,5 +286,13 @@ class LoopWatch:
         """Whether the loop was seen blocked at that instant or later."""
         return self._held_at >= instant
 
+    def take_lag(self) -> float:
+        """The longest time that a callback had to wait for the loop since the last call, in seconds."""
+        asked, longest = self._asked_at, self._lag
+        self._lag = 0.0
+        return longest if asked is None else max(longest, monotonic() - asked)
+
     def _answer(self) -> None:
-        self._asked_at = None
+        asked, self._asked_at = self._asked_at, None
+        if asked is not None:
+            self._lag = max(self._lag, monotonic() - asked)

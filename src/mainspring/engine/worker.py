@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,7 @@ from mainspring.engine.chores.upkeep.refresh_timezones import RefreshTimezones
 from mainspring.engine.chores.upkeep.reload_keys import ReloadKeys
 from mainspring.engine.chores.upkeep.roll_up_statistics import RollUpStatistics
 from mainspring.engine.claim.producer import Producer
+from mainspring.engine.draining import Draining
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.heartbeat import Heartbeat
 from mainspring.engine.job_log import JobLog
@@ -64,6 +65,7 @@ from mainspring.engine.services.archive import Archive
 from mainspring.engine.services.counting import Counting
 from mainspring.engine.services.pruner import Pruner
 from mainspring.engine.services.timekeeper import Timekeeper
+from mainspring.engine.vitals import memory_in_use, reported_slots
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.model.jobs.outcome import Outcome, Released
@@ -105,8 +107,10 @@ class Worker:
         secrecy: Privacy,
         middleware: Sequence[Middleware] = (),
         version: str = "",
+        drained: Callable[[], None] = lambda: None,
         id: str | None = None,
     ) -> None:
+        """`drained` is called when an operator has drained this worker, and it is to be stopped."""
         self.id = id or new_worker_id()
         self._store = store
         self._settings = settings
@@ -188,7 +192,10 @@ class Worker:
             busy=lambda: len(self.claimed_jobs) >= settings.concurrency,
             failed=self._failed,
         )
-        self._heartbeat = Heartbeat(store, settings, self.claimed_jobs, self._limiter, self.id, self._facts)
+        draining = Draining(store, self.id, self.claimed_jobs, self._slots, self._producer, drained)
+        self._heartbeat = Heartbeat(
+            store, settings, self.claimed_jobs, self._limiter, self.id, self._facts, draining.look
+        )
         context = ChoreContext(
             store,
             settings,
@@ -397,6 +404,8 @@ class Worker:
             "handlers": self._handlers.names,
             "concurrency": self._settings.concurrency,
             "running": len(self._slots.running),
+            **reported_slots(self._slots.running),
+            "memory": memory_in_use(),
             "started_at": self._started_at,
             "version": self._version,
             **self._handlers.told,

@@ -19,6 +19,29 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class RunningSlot:
+    """A slot of a worker that runs a job, as the last heartbeat reported it."""
+
+    job_id: str
+    name: str
+    queue: str
+    since: datetime | None = None
+    gates: tuple[str, ...] = ()
+    """The limits whose slots the job holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A request that a worker claims no more, finishes its jobs and ends."""
+
+    at: datetime | None = None
+    reason: str = ""
+    actor: str | None = None
+    ended: bool = False
+    """Whether the worker has finished its jobs and is about to end."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """A worker process. `queues` or `handlers` None: all of them. A field that was not read has its default."""
 
@@ -45,11 +68,25 @@ class WorkerStatus:
     breakers: Mapping[Place, Breaker] = field(default_factory=dict)
     defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
     """The job defaults of each name that has a handler of its own."""
+    memory: int | None = None
+    """The resident memory of its process in bytes; None where the system does not tell it."""
+    loop_lag: float | None = None
+    """The longest time that a callback waited for the event loop between the last two heartbeats, in seconds."""
+    slots: tuple[RunningSlot, ...] = ()
+    """The jobs that it runs, those that have run for longest first; at most 50."""
+    busy: Mapping[str, int] = field(default_factory=dict)
+    """The number of jobs that it runs, by queue."""
+    drain: Drain | None = None
+    """The request to drain, if there is one."""
     error: str | None = None
     """The fields of its document that cannot be read: another program has written them."""
 
     def serves(self, queue: str) -> bool:
-        """Whether it claims jobs of a queue."""
+        """Whether it claims jobs of a queue: a worker that drains claims none."""
+        return self.drain is None and self.accepts(queue)
+
+    def accepts(self, queue: str) -> bool:
+        """Whether a queue is among those of the worker."""
         return self.queues is None or queue in self.queues
 
     def handles(self, name: str) -> bool:

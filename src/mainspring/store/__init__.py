@@ -11,6 +11,7 @@ from mainspring.store.access.service_secrets import ServiceSecrets
 from mainspring.store.connection import Connection
 from mainspring.store.dead_letters.alerts import Alerts
 from mainspring.store.dead_letters.dead_letters import DeadLetters
+from mainspring.store.dead_letters.groups import Groups
 from mainspring.store.dead_letters.recent_failures import RecentFailures
 from mainspring.store.dead_letters.redrives import Redrives
 from mainspring.store.foreign.foreign import Foreign
@@ -28,6 +29,7 @@ from mainspring.store.jobs.steps import StoredSteps
 from mainspring.store.jobs.transactions import Transactions
 from mainspring.store.jobs.upkeep import Upkeep
 from mainspring.store.limits.controls import Controls
+from mainspring.store.limits.gate_uses import GateUses
 from mainspring.store.limits.gates import Gates
 from mainspring.store.limits.repair import WaitListRepair
 from mainspring.store.limits.wait_on_insert import WaitOnInsert
@@ -46,9 +48,10 @@ from mainspring.store.views.change_stream import ChangeStream
 from mainspring.store.views.counts import Counts
 from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
+from mainspring.store.views.failure_counts import Failures
 from mainspring.store.views.health import Progress
-from mainspring.store.views.overview import Overview
 from mainspring.store.views.problem_facts import ProblemReads
+from mainspring.store.views.queues import Queues
 from mainspring.store.views.search import Searching
 from mainspring.store.views.statistics import Statistics
 from mainspring.store.views.suggestions import Suggesting
@@ -90,7 +93,6 @@ class Store:
         self.suggesting = Suggesting(connection)
         self.recent_failures = RecentFailures(self.searching)
         self.created = Created(self.searching)
-        self.overview = Overview(connection, self.claims, self.workers)
         self.calendars = Calendars(connection)
         self.firing = Firing(connection, self.inserts, self.jobs, self.upkeep, self.calendars)
         self.schedules = Schedules(connection, self.inserts, self.firing, self.upkeep, self.calendars, self.cipher)
@@ -111,6 +113,10 @@ class Store:
         self.closed_sessions = ClosedSessions(connection)
         self.secrets = Secrets(connection, self.cipher)
         self.statistics = Statistics(connection)
+        self.failure_counts = Failures(connection)
+        self.dead_letter_groups = Groups(connection, self.failure_counts)
+        self.gate_uses = GateUses(connection)
+        self.queues = Queues(connection, self.claims, self.workers, self.statistics)
         self.health = Progress(connection, self.claims)
         self.problems = ProblemReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())

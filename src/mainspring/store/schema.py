@@ -74,6 +74,10 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
 | limits, breakers | declared in its code: scope, target and the rules; explanations of other processes use them |
+| memory, lag_ms | bytes in use by its process; the longest wait of a callback for its event loop since the last beat |
+| slots | the jobs that it runs, the oldest 50: job, name, queue, since, gates (the limits whose slots each holds) |
+| busy | how many jobs it runs, by queue: queue, n |
+| drain | a request to claim no more, finish and end: at, reason, actor; ended, when it has finished |
 | versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 | defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
 | | a process without the handler stores its jobs by them |
@@ -123,6 +127,8 @@ The kinds: "c" for limits (jobs at once) and "r" for rates, then "name" or "queu
 | rule          | document | of a breaker: errors, window, minimum, open_for, as declared by the last worker |
 | counts, step  | array, int | of a breaker: good and bad ends by parts of the window, and a part's milliseconds |
 | good, bad     | int      | of a breaker: their sums |
+| story         | array    | of a breaker: its last ten changes of state: at, state, reason, actor |
+| last_failure  | document | of a breaker: the last failed attempt that it counted: at, error (the type), job |
 | change_id     | string   | of a breaker: the call that made the last change of its state |
 | keep_until    | date     | of a breaker with a key: when it may be forgotten, if it is closed then |
 | reason, actor, at | string, string, date | the reason, the caller and the time of the change |
@@ -290,6 +296,9 @@ that ended and of those that began; bins and waits, how many took and waited how
 Two kinds of documents are exceptions. Where per is "marks", there is only one: it has the instants up to which the
 spans of each length are complete (minute, part, hour, day) and minutes were deleted (pruned), and the versions of
 workers that were seen. Where per is "version", the id has at, when a version of workers was first seen, and version.
+
+Failures are counted by their fingerprint: per is "group", at an hour, and the id has queue, print (the fingerprint) and
+worker; failed has the number. They are kept for two days.
 """
 
 from __future__ import annotations
@@ -329,7 +338,7 @@ LINE, SEQ, GOING, OPEN, HOLDERS, BY_FAIRNESS, UNUSED = (
 )
 DUE, CALENDARS, ZONES, DECLARED, CREATED = "due", "calendars", "zones", "declared", "created"
 FIRINGS, SPANS, OLD = "firings", "spans", "old"
-DEAD, UNDER_WAY, STARTED = "dead", "under_way", "started"
+DEAD, GROUPED, UNDER_WAY, STARTED = "dead", "grouped", "under_way", "started"
 OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
@@ -359,6 +368,8 @@ JOB_INDEXES = [
     _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
     _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
     _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
+    # Without it, a group among a million dead letters is found, counted and listed only by a walk over all of them.
+    _partial(GROUPED, {"state": FAILED}, "state", "fingerprint", "finished_at", "_id"),
     _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
     _partial(FAILURES, {"last_failure_at": {"$exists": True}}, "last_failure_at", "_id"),
 ]

@@ -169,6 +169,11 @@ WORKER: Shape = {
     "queues": TEXTS,
     "handlers": TEXTS,
     "keys": TEXTS,
+    "memory": WHOLE,
+    "lag_ms": WHOLE,
+    "slots": ListOf({"job": TEXT, "name": NAMED, "queue": NAMED, "since": INSTANT, "gates": TEXTS}),
+    "busy": ListOf({"queue": NAMED, "n": WHOLE}),
+    "drain": {"at": INSTANT, "reason": TEXT, "actor": TEXT, "ended": FLAG},
     "versions": ListOf({"name": TEXT, "version": WHOLE}),
     "started_at": INSTANT,
     "beat_at": INSTANT,
@@ -207,6 +212,8 @@ BREAKER: Shape = {
     "good": WHOLE,
     "bad": WHOLE,
     "rule": DOCUMENT,
+    "story": ListOf({"at": INSTANT, "state": TEXT, "reason": TEXT, "actor": TEXT}),
+    "last_failure": {"at": INSTANT, "error": TEXT, "job": TEXT},
 }
 CALENDAR: Shape = {"name": TEXT, "rev": WHOLE, "calendar": DOCUMENT, "updated_at": INSTANT, "actor": TEXT}
 REDRIVE: Shape = {

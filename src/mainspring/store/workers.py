@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from mainspring.clock import truncate
 from mainspring.model.jobs.declared_defaults import JobDefaults, Registered, told_defaults
 from mainspring.model.limits.reported_limits import reported_breakers, reported_limits
-from mainspring.model.workers import WorkerStatus
+from mainspring.model.workers import Drain, RunningSlot, WorkerStatus
 from mainspring.store.connection import Connection, Document
 from mainspring.store.fitting import fit
 from mainspring.store.locks import Locks
@@ -18,8 +18,10 @@ from mainspring.store.shapes import WORKER
 BEAT_EVERY = 8.0
 _DEAD_AFTER = 3 * BEAT_EVERY
 _FORGOTTEN_AFTER = timedelta(hours=1)
-_ROOM = ("queues", "concurrency", "running")
-_ABLE = ("queues", "handlers", "versions", "keys")
+_ROOM = ("queues", "concurrency", "running", "busy", "drain")
+_ABLE = ("queues", "handlers", "versions", "keys", "drain")
+_SLOTS = ("slots",)
+_WORKERS_SHOWN = 1_000
 _REGISTERED = ("handlers", "versions", "defaults", "started_at")
 
 
@@ -40,6 +42,45 @@ class Workers:
         """The workers whose last heartbeat is recent, with all that they report."""
         return await self._find(self._alive(), BEAT_AT)
 
+    async def with_slots(self) -> list[WorkerStatus]:
+        """The workers whose last heartbeat is recent, with the jobs that they run."""
+        return await self._find(self._alive(), BEAT_AT, _SLOTS)
+
+    async def latest(self) -> list[WorkerStatus]:
+        """The workers whose last heartbeat was within the last hour or so, the latest first."""
+        found = await self._connection.workers.find_all({}, sort=[("beat_at", -1)], hint=BEAT_AT, limit=_WORKERS_SHOWN)
+        since = self._alive_since()
+        return [read_worker(document, live=_is_after(document.get("beat_at"), since)) for document in found]
+
+    # -- draining --------------------------------------------------------------------------------------------------
+
+    async def drain(self, worker: str, reason: str, actor: str | None) -> WorkerStatus | None:
+        """Ask a live worker to drain, and return it; None if it is not there. An earlier request stays as it is."""
+        asked: Document = {"reason": {"$literal": reason}, "at": self._connection.clock.expression()}
+        asked |= {} if actor is None else {"actor": {"$literal": actor}}
+        changed = await self._connection.workers.find_one_and_update(
+            {"_id": worker, **self._alive()}, [{"$set": {"drain": {"$ifNull": ["$drain", asked]}}}], after=True
+        )
+        return None if changed is None else read_worker(changed)
+
+    async def cancel_drain(self, worker: str) -> WorkerStatus | None:
+        """Cancel the drain of a worker that has not ended, and return it; None if there is no such drain."""
+        draining = {"_id": worker, "drain": {"$exists": True}, "drain.ended": {"$ne": True}, **self._alive()}
+        changed = await self._connection.workers.find_one_and_update(draining, {"$unset": {"drain": ""}}, after=True)
+        return None if changed is None else read_worker(changed)
+
+    async def end_drain(self, worker: str) -> bool:
+        """Note that a drained worker ends; False if the drain was cancelled meanwhile."""
+        outcome = await self._connection.workers.update_one(
+            {"_id": worker, "drain": {"$exists": True}}, {"$set": {"drain.ended": True}}, hint=BY_ID
+        )
+        return outcome.matched_count == 1
+
+    async def get(self, worker: str) -> WorkerStatus | None:
+        """A worker whose last heartbeat is recent."""
+        found = await self._connection.workers.find_one({"_id": worker, **self._alive()}, hint=BY_ID)
+        return None if found is None else read_worker(found)
+
     async def registered(self) -> Registered:
         """The handlers of live workers with their defaults. Where workers disagree, as during a deploy, the one that
         was started last counts."""
@@ -57,7 +98,10 @@ class Workers:
         return await self._find(able, HANDLERS, _ABLE)
 
     def _alive(self) -> Document:
-        return {"beat_at": {"$gt": truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))}}
+        return {"beat_at": {"$gt": self._alive_since()}}
+
+    def _alive_since(self) -> datetime:
+        return truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))
 
     async def _find(self, filter: Document, hint: str, fields: Sequence[str] | None = None) -> list[WorkerStatus]:
         return [
@@ -125,8 +169,26 @@ def read_worker(stored: Document, *, live: bool = True) -> WorkerStatus:
         limits=reported_limits(document),
         breakers=reported_breakers(document),
         defaults=told_defaults(document),
+        memory=document.get("memory"),
+        loop_lag=None if (lag := document.get("lag_ms")) is None else lag / 1000,
+        slots=tuple(_slot(one) for one in document.get("slots") or ()),
+        busy={one["queue"]: int(one["n"]) for one in document.get("busy") or () if "queue" in one and "n" in one},
+        drain=None if (drain := document.get("drain")) is None else _drain(drain),
         error=fitted.error,
     )
+
+
+def _slot(one: Document) -> RunningSlot:
+    gates = tuple(one.get("gates") or ())
+    return RunningSlot(one.get("job", ""), one.get("name", ""), one.get("queue", ""), one.get("since"), gates)
+
+
+def _drain(asked: Document) -> Drain:
+    return Drain(asked.get("at"), asked.get("reason", ""), asked.get("actor"), asked.get("ended", False))
+
+
+def _is_after(instant: object, since: datetime) -> bool:
+    return isinstance(instant, datetime) and instant > since
 
 
 def _versions(document: Document) -> dict[str, int]:

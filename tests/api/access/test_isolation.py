@@ -61,6 +61,8 @@ PATHS = {
     "redrive_id": ("redrive",),
     "operation_id": ("operation",),
     "key_id": ("key",),
+    "queue": ("queue",),
+    "worker_id": ("worker",),
 }
 QUERIES: dict[str, str | None] = {
     "name": "{name}",

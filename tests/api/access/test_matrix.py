@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -120,7 +121,10 @@ TABLE = {
     "POST /api/breakers/{scope}/{target:path}/open": Row(OPERATOR, 404, {}),
     "POST /api/breakers/{scope}/{target:path}/close": Row(OPERATOR, 404, {}),
     "GET /api/queues": Row(VIEWER),
+    "GET /api/queues/{queue:path}": Row(VIEWER, 404),
     "GET /api/workers": Row(VIEWER, 403),
+    "POST /api/workers/{worker_id}/drain": Row(OPERATOR, 403, {}),
+    "DELETE /api/workers/{worker_id}/drain": Row(OPERATOR, 403),
     "POST /api/jobs": Row(OPERATOR, 403, NEW_JOB),
     "GET /api/jobs": Row(VIEWER),
     "GET /api/jobs/{id}": Row(VIEWER, 404),
@@ -181,7 +185,10 @@ class World:
             "name": "foreign-secret",
             "name:path": "foreign-calendar",
         }
-        self.places |= {"scope": "queue", "target:path": "foreign-queue"}
+        self.places |= {"scope": "queue", "target:path": "foreign-queue", "queue:path": "foreign-queue"}
+        self.places["worker_id"] = "foreign-worker"  # it never looks, so that its drain can be cancelled
+        worker = {"_id": "foreign-worker", "host": "foreign-host", "beat_at": scheduler.now() + timedelta(days=36500)}
+        await self.db["jobs.workers"].insert_one(worker)
         await ServiceBackend(scheduler).service_secret(SECRET)  # made when a list is first asked for
         for role in ROLES:
             self.keys[role] = (await scheduler.api_keys.create(role, role)).text

@@ -125,6 +125,7 @@ class World:
             await self._keep(name)
         jobs = [done.id, dead.id, waiting.id]
         self.places = {"id": [*jobs, schedule.id], "job_id": jobs, "schedule_id": [schedule.id, "paused-schedule"]}
+        self.places["queue"] = ["good-queue", "q"]
         self.places |= {
             "operation_id": [operation.id, named.id],
             "redrive_id": [redrive.id],

@@ -51,7 +51,8 @@ async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
         ("/api/schedules?status=active", "did you mean 'state'?"),
         ("/api/jobs/search?schedule_id=x", "did you mean 'scheduleId'?"),
         ("/api/jobs/search?q=x", "this path takes cursor, key, limit, name,"),
-        ("/api/queues?name=x", "this path takes none."),
+        ("/api/queues?name=x", "this path takes cursor, limit."),
+        ("/api/workers?name=x", "this path takes none."),
     ],
 )
 async def test_the_parameter_that_was_meant_is_named(api: Api, path: str, meant: str) -> None:

@@ -28,13 +28,13 @@ NAMESPACES = {
     "monitor": "failures follow foreign_documents health name_statistics overview statistics",
     "operations": "all cancel create get preview",
     "privacy": "hidden_texts keys_in_use reencrypt set_keys shown",
-    "queues": "all limit pause resume",
+    "queues": "all get limit page pause resume some",
     "schedules": (
         "backfill coming delete edit find get ledger pause preview preview_backfill recent resume search "
         "skip_next trigger upcoming"
     ),
     "secrets": "all delete get put value values",
-    "workers": "all handler_names own_id rescue",
+    "workers": "all cancel_drain drain handler_names own_id rescue",
 }
 SCHEDULE = "backfill delete edit ledger pause preview_backfill refresh resume skip_next trigger upcoming"
 NOWHERE = "mongodb://127.0.0.1:1/x"
@@ -158,6 +158,8 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "UnsupportedServer",
         "WaitTimeout",
         "WaitingFor",
+        "WorkerNotFound",
+        "WorkerStateError",
         "asgi",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
@@ -240,6 +242,7 @@ def test_an_operation_has_what_was_promised_in_both_faces() -> None:
 
 def test_a_group_of_dead_letters_has_what_was_promised() -> None:
     promised = "fingerprint name error_type message count first_seen last_seen sample_job_id"
+    promised += " capped queues trend_start trend"
     assert list(mainspring.DeadLetterGroup.__dataclass_fields__) == promised.split()
 
 

@@ -17,14 +17,15 @@ from mainspring.api.endpoints import (
     limits,
     observability,
     operations,
-    overview,
     problems,
+    queues,
     schedules,
     search,
     secrets,
     sessions,
     settings,
     v1,
+    workers,
 )
 
 # A request is compared with these in this order: the busiest routes come first.
@@ -40,7 +41,8 @@ ROUTERS: list[APIRouter] = [
     dead_letters.redrives,
     operations.router,
     limits.router,
-    overview.router,
+    queues.router,
+    workers.router,
     events.router,
     observability.router,
     problems.router,

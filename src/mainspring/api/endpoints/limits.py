@@ -6,6 +6,7 @@ would hold back jobs out of its reach.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
@@ -90,10 +91,13 @@ async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 
 @router.get("/limits", tags=["flow"], summary="List limits")
 async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
-    """List the limits that live workers declare in code or that are set at run time, and their current use."""
+    """List the limits that live workers declare in code or that are set at run time, and their current use: how many
+    slots are taken, which jobs hold them, and how many jobs wait. Of a limit by key, the values that hold jobs back
+    come first."""
     found = await caller.scheduler.limits.all()
     reached = [one for one in found if is_reached(caller, one.scope, one.target)]
-    shown = [LimitOut.of(one) for one in await with_signed(caller, reached, "override")]
+    everything = caller.scope.everything
+    shown = [LimitOut.of(one, everything=everything) for one in await with_signed(caller, reached, "override")]
     return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
@@ -129,7 +133,7 @@ async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
     """List all breakers: those that live workers declare in code, and those that are stored."""
     found = await caller.scheduler.limits.breakers()
     reached = [one for one in found if is_reached(caller, one.scope, one.target, one.queue)]
-    shown = [BreakerOut.of(one) for one in await signed(caller, reached)]
+    shown = [_shown(caller, one) for one in await signed(caller, reached)]
     return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
@@ -208,7 +212,15 @@ async def _moved(caller: Caller, action: str, status: BreakerStatus) -> Answer[B
     told = BreakerOut.of(status).model_dump(mode="json")
     await caller.note(action, f"{status.scope}:{status.target}", after=told)
     (seen,) = await signed(caller, [status])
-    return Answer(data=BreakerOut.of(seen))
+    return Answer(data=_shown(caller, seen))
+
+
+def _shown(caller: Caller, status: BreakerStatus) -> BreakerOut:
+    """A breaker; a key with a scope sees neither actors nor reasons of operators in its story."""
+    if not caller.scope.everything:
+        hidden = tuple(one if one.actor is None else replace(one, actor=None, reason="") for one in status.story)
+        status = replace(status, story=hidden)
+    return BreakerOut.of(status)
 
 
 def _told(override: LimitOverride | None) -> dict[str, Any] | None:

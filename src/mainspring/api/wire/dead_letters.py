@@ -88,11 +88,17 @@ class GroupOut(Out):
     first_seen: Instant | None
     last_seen: Instant | None
     sample_job_id: str
+    capped: bool = Field(description="Whether there are more than `count`, or may be.")
+    queues: list[str] = Field(description="The queues of the failures of the last day, and of the latest dead letter.")
+    trend_start: Instant | None = Field(description="The beginning of the first hour of `trend`.")
+    trend: list[int] = Field(description="How many jobs failed in each hour, the current one last; 24 at most.")
 
     @classmethod
     def of(cls, group: DeadLetterGroup, message: str) -> Self:
         same = ("fingerprint", "name", "error_type", "count", "first_seen", "last_seen", "sample_job_id")
-        return cls(**{key: getattr(group, key) for key in same}, message=message)
+        more: dict[str, Any] = {"capped": group.capped, "queues": list(group.queues), "trend": list(group.trend)}
+        fields = {key: getattr(group, key) for key in same} | more
+        return cls(**fields, trend_start=group.trend_start, message=message)
 
 
 class SkipOut(Out):

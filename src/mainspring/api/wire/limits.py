@@ -1,7 +1,8 @@
-"""Queues, pauses, limits and breakers on the wire."""
+"""Pauses, limits and breakers on the wire."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -10,9 +11,8 @@ from mainspring.api.wire.base import In, Instant, Out, Span, jsonable, span_text
 from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import Reason
 from mainspring.model.limits.breaker import BreakerStatus
-from mainspring.model.limits.controls import LimitOverride, LimitStatus, Paused
-from mainspring.model.limits.limits import JobLimits, Limit, Rate
-from mainspring.model.views.overview import QueueStatus
+from mainspring.model.limits.controls import GateUse, Holder, LimitOverride, LimitStatus, Paused
+from mainspring.model.limits.limits import RATE, JobLimits, Limit, Rate
 
 Place = Literal["queue", "name"]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -130,23 +130,6 @@ class PausedOut(Out):
         return cls(**{name: getattr(paused, name) for name in same}, value=jsonable(paused.value))
 
 
-class QueueOut(Out):
-    """A queue as it is now. A count that reaches `counted` means "or more"."""
-
-    name: str
-    ready: int = Field(description="Pending jobs that may start as soon as they are due.")
-    waiting: int = Field(description="Pending jobs that wait at a gate.")
-    running: int
-    counted: int
-    paused: PausedOut | None
-
-    @classmethod
-    def of(cls, queue: QueueStatus) -> Self:
-        same = ("name", "ready", "waiting", "running", "counted")
-        paused = None if queue.paused is None else PausedOut.of(queue.paused)
-        return cls(**{name: getattr(queue, name) for name in same}, paused=paused)
-
-
 class AllowanceOut(Out):
     """Limits: how many jobs run at once, and the rate of their starts."""
 
@@ -183,12 +166,39 @@ class OverrideOut(AllowanceOut):
         )
 
 
+class HolderOut(Out):
+    """A running job that holds a slot of a limit, by its worker's last heartbeat."""
+
+    job_id: str
+    name: str
+    worker: str | None = Field(description="The worker; null for keys with a scope.")
+    since: Instant | None
+
+    @classmethod
+    def of(cls, holder: Holder, *, everything: bool) -> Self:
+        worker = holder.worker if everything else None
+        return cls(job_id=holder.job_id, name=holder.name, worker=worker, since=holder.since)
+
+
 class UseOut(Out):
-    """The current use of one limit; `waiting` is counted up to 1,000."""
+    """The current use of one limit; `waiting` is counted up to `counted`."""
 
     gate: str
+    kind: Literal["concurrency", "rate"]
+    value: str | None = Field(description="The value of the key, or the queue, that it is for; null without a key.")
     taken: int
+    full: bool = Field(description="Whether all slots are taken, or no start is saved.")
+    opens_at: Instant | None = Field(description="Of a rate without a saved start: when the next start is.")
     waiting: int
+    counted: int
+    holders: list[HolderOut] = Field(description="The jobs that have held its slots for longest, at most five.")
+
+    @classmethod
+    def of(cls, use: GateUse, *, everything: bool) -> Self:
+        same = ("gate", "value", "taken", "full", "opens_at", "waiting", "counted")
+        kind: Literal["concurrency", "rate"] = "rate" if use.gate.startswith(f"{RATE}:") else "concurrency"
+        holders = [HolderOut.of(holder, everything=everything) for holder in use.holders]
+        return cls(**{name: getattr(use, name) for name in same}, kind=kind, holders=holders)
 
 
 class LimitOut(Out):
@@ -202,15 +212,32 @@ class LimitOut(Out):
     uses: list[UseOut]
 
     @classmethod
-    def of(cls, status: LimitStatus) -> Self:
+    def of(cls, status: LimitStatus, *, everything: bool = True) -> Self:
         return cls(
             scope=status.scope,  # type: ignore[arg-type]
             target=status.target,
             counts=AllowanceOut.of(status),
             declared=AllowanceOut.of(status.declared),
             override=None if status.override is None else OverrideOut.of_override(status.override),
-            uses=[UseOut(gate=use.gate, taken=use.taken, waiting=use.waiting) for use in status.uses],
+            uses=[UseOut.of(use, everything=everything) for use in status.uses],
         )
+
+
+class BreakerChangeOut(Out):
+    """One step of a breaker's story."""
+
+    at: Instant
+    state: Literal["closed", "open", "half_open"]
+    reason: str
+    actor: str | None
+
+
+class BreakerFailureOut(Out):
+    """A failed attempt that a breaker has counted."""
+
+    at: Instant
+    error_type: str
+    job_id: str
 
 
 class BreakerOut(Out):
@@ -229,12 +256,21 @@ class BreakerOut(Out):
     reason: str
     actor: str | None
     rule: dict[str, Any] | None
+    story: list[BreakerChangeOut] = Field(description="Its last changes of state, the latest first; at most ten.")
+    last_failure: BreakerFailureOut | None = Field(description="The last failed attempt that it has counted.")
 
     @classmethod
     def of(cls, status: BreakerStatus) -> Self:
         same = ("scope", "target", "queue", "key", "state", "since", "open_until", "good", "bad", "reason", "actor")
         rule = None if status.rule is None else _rule(status)
-        return cls(**{name: getattr(status, name) for name in same}, value=jsonable(status.value), rule=rule)
+        last = status.last_failure
+        return cls(
+            **{name: getattr(status, name) for name in same},
+            value=jsonable(status.value),
+            rule=rule,
+            story=[BreakerChangeOut.model_validate(asdict(change)) for change in status.story],
+            last_failure=None if last is None else BreakerFailureOut.model_validate(asdict(last)),
+        )
 
 
 def _rule(status: BreakerStatus) -> dict[str, Any] | None:

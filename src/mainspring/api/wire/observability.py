@@ -6,12 +6,13 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue
 
-from mainspring.api.wire.base import Instant, Out, span_text, to_ms
+from mainspring.api.wire.base import In, Instant, Out, span_text, to_ms
+from mainspring.api.wire.jobs import Reason
 from mainspring.model.views.changes import CONTROL, GAP, JOB, Change
 from mainspring.model.views.health import Health
 from mainspring.model.views.name_statistics import NameCounts, NameStatistics
 from mainspring.model.views.statistics import BOUNDS, WAIT_BOUNDS, Counts, Point, Statistics
-from mainspring.model.workers import WorkerStatus
+from mainspring.model.workers import Drain, WorkerStatus
 
 
 class SchedulerFacts(Out):
@@ -24,6 +25,33 @@ class SchedulerFacts(Out):
 
 class PollingScheduler(SchedulerFacts):
     poll_interval: int = Field(description="How long a worker sleeps at most without being woken, in milliseconds.")
+
+
+class SlotOut(Out):
+    """A job that a slot of a worker runs, as the last heartbeat reported it."""
+
+    job_id: str
+    name: str
+    queue: str
+    since: Instant | None
+
+
+class DrainOut(Out):
+    """A request that a worker claims no more, finishes its jobs and ends."""
+
+    at: Instant | None
+    reason: str
+    actor: str | None
+
+    @classmethod
+    def of(cls, drain: Drain) -> Self:
+        return cls(at=drain.at, reason=drain.reason, actor=drain.actor)
+
+
+class DrainIn(In):
+    """The reason for which a worker is drained."""
+
+    reason: Reason = ""
 
 
 class WorkerOut(Out):
@@ -42,6 +70,12 @@ class WorkerOut(Out):
     started_at: Instant | None
     beat_at: Instant | None
     lease_until: Instant | None
+    memory_bytes: int | None = Field(None, description="The resident memory of its process, where the system tells it.")
+    loop_lag_ms: int | None = Field(
+        None, description="The longest time that a callback waited for the event loop between its last two heartbeats."
+    )
+    slots: list[SlotOut] = Field(description="The jobs that it runs; the 50 that have run for longest.")
+    drain: DrainOut | None = Field(None, description="The request to drain, if there is one.")
     error: str | None = Field(None, description="The unreadable fields of its document.")
 
     @classmethod
@@ -52,6 +86,12 @@ class WorkerOut(Out):
             queues=None if worker.queues is None else list(worker.queues),
             handlers=None if worker.handlers is None else list(worker.handlers),
             versions=dict(worker.versions),
+            memory_bytes=worker.memory,
+            loop_lag_ms=to_ms(worker.loop_lag),
+            slots=[
+                SlotOut(job_id=slot.job_id, name=slot.name, queue=slot.queue, since=slot.since) for slot in worker.slots
+            ],
+            drain=None if worker.drain is None else DrainOut.of(worker.drain),
         )
 
 

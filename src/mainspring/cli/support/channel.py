@@ -1,9 +1,10 @@
 """The channel between the supervisor and a worker process: a socket pair that the worker has as its stdin.
 
-The supervisor sends the words `stop` and `stop_now`; the worker sends `ready` and the message of an error; each is one
-line of JSON. At the end of the stream either side knows that the other is dead, however it died, on every system.
-(Linux could kill the worker with its parent, but a worker should drain then, not die.) The supervisor stops the worker
-by word and not by signal, so that a service manager that signals all processes at once does not count as two signals.
+The supervisor sends the words `stop` and `stop_now`; the worker sends `ready`, `drained` and the message of an error;
+each is one line of JSON. At the end of the stream either side knows that the other is dead, however it died, on every
+system. (Linux could kill the worker with its parent, but a worker should drain then, not die.) The supervisor stops the
+worker by word and not by signal, so that a service manager that signals all processes at once does not count as two
+signals.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class WorkerEnd:
 
     def ready(self) -> None:
         self._send({"ready": True})
+
+    def drained(self) -> None:
+        self._send({"drained": True})
 
     def failed(self, sentence: str) -> None:
         self._send({"error": sentence[:_LONGEST_SENTENCE]})

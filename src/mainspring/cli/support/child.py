@@ -23,6 +23,8 @@ class Child:
         self.number = number
         self.worker_id = worker_id
         self.ready = False
+        self.drained = False
+        """Whether an operator has drained it, so that it ends for good."""
         self.last_words: str | None = None
         self._on_ready = on_ready
         self._process: asyncio.subprocess.Process | None = None
@@ -111,6 +113,8 @@ class Child:
                 message = json.loads(line)
                 if "error" in message:
                     self.last_words = message["error"]
+                elif "drained" in message:
+                    self.drained = True
                 elif not self.ready:
                     self.ready = True
                     self._on_ready(self)

@@ -1,9 +1,9 @@
 """The supervisor of `mainspring worker`, which keeps a number of worker processes alive.
 
-It replaces a worker that ends unasked, after a pause that grows with each such end. It knows for sure that the process
-is dead, so that it rescues the worker's jobs at once, instead of waiting for the leases to run out. If a worker cannot
-start because of its settings, or if the starts fail repeatedly, the supervisor ends; in an outage of the database it
-does not.
+It replaces a worker that ends unasked, after a pause that grows with each such end; a worker that an operator has
+drained is not replaced. It knows for sure that the process is dead, so that it rescues the worker's jobs at once,
+instead of waiting for the leases to run out. If a worker cannot start because of its settings, or if the starts fail
+repeatedly, the supervisor ends; in an outage of the database it does not.
 
 At the first signal the workers drain, at the second they stop at once, at the third they are killed. The supervisor
 also kills a worker that has not ended some time after its grace. If the supervisor itself is killed, its workers notice
@@ -132,6 +132,9 @@ class Supervisor:
             child = await self._run_child(number)
             if self._stopping.is_set():
                 self._after_stop(child)
+                return
+            if child.drained and child.code == 0:
+                logger.info("Worker %d (pid %d) was drained; no other one takes its place", child.number, child.pid)
                 return
             self._after_death(child)
             short_lives = 0 if monotonic() - started >= _LIVED_LONG else short_lives + 1

@@ -69,6 +69,12 @@ async def _serve(face: Face, wire: WorkerEnd) -> None:
         if word == GONE:
             _outlive_nobody(face.inner.settings.grace)
 
+    def drained(_: str) -> None:
+        if not told.is_set():
+            wire.drained()
+            told.set()
+
+    face.inner.on("worker:stop", lambda worker: loop.call_soon_threadsafe(drained, worker))
     wire.listen(heard)
     try:
         await face.start()

@@ -22,6 +22,7 @@ from mainspring.durations import Duration
 from mainspring.engine.handlers import Handler, check_part
 from mainspring.engine.services.redriving import take_step
 from mainspring.errors import ArchiveError, ConfigurationError, InvalidJob, WaitTimeout
+from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.dead_letters.dead_letters import (
     DEFAULT_ALERT,
     DISCARD,
@@ -107,11 +108,17 @@ class DeadLetters:
         async for document in store.dead_letters.find(selection, limit, place):
             yield self._jobs.decode(document)
 
-    async def groups(self, **filter: Unpack[DeadLetterFilter]) -> list[DeadLetterGroup]:
-        """Group the failed jobs that match by the fingerprint of their error; the group of the latest one comes
-        first."""
+    async def groups(
+        self, *, limit: int = 100, scope: Scope = EVERYTHING, **filter: Unpack[DeadLetterFilter]
+    ) -> list[DeadLetterGroup]:
+        """Group the failed jobs that match by the fingerprint of their error; the group of the latest one comes first.
+
+        The cost does not grow with the number of dead letters: where there are many, a group's `count` is `capped`, and
+        a filter by queue, tag or text, or a scope, is applied to the newest 1,000.
+        """
         selection = make_selection(filter)
-        return await (await self._core.store()).dead_letters.groups(selection)
+        check_whole(limit, "limit", 1, 200)
+        return await (await self._core.store()).dead_letter_groups.find(selection, scope, limit)
 
     # -- redrives --------------------------------------------------------------------------------------------------
 

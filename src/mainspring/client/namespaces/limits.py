@@ -102,15 +102,22 @@ class LimitControls:
         """List the limits that the code of this process or of live workers declares, or that are set at run time, and
         their current use."""
         store = await self._core.store()
-        stored = limits_in(await store.controls.find())
+        stored = limits_in(await store.controls.find_limits())
         overrides = {Target(one.scope, one.target): one for one in stored}
         declared = await self._targets.declared_anywhere(store)
-        statuses = [
-            await _limit_status(store, target, declared.get(target, JobLimits()), overrides.get(target))
-            for target in sorted(declared.keys() | overrides.keys(), key=lambda target: target.path)
+        targets = sorted(declared.keys() | overrides.keys(), key=lambda target: target.path)
+        found = [_limit_status(one, declared.get(one, JobLimits()), overrides.get(one)) for one in targets]
+        counting = [
+            (forms, status) for forms, status in found if status.concurrency is not None or status.rate is not None
         ]
-        counting = (status for status in statuses if status.concurrency is not None or status.rate is not None)
-        return Listed(counting, stored.unreadable)
+        uses = await store.gate_uses.find(
+            (form for forms, _ in counting for form in forms), await store.workers.with_slots()
+        )
+        statuses = (
+            replace(status, uses=tuple(use for form in sorted(forms) for use in uses[form]))
+            for forms, status in counting
+        )
+        return Listed(statuses, stored.unreadable)
 
     async def _let_look(self, store: Store, target: Target) -> None:
         """Let every worker check for free slots: other limits are in force for this target."""
@@ -136,14 +143,14 @@ class LimitControls:
     async def pauses(self) -> Listed[Paused]:
         """List all pauses of names and queues, each with its actor and reason. `unreadable` of the list names documents
         that cannot be read and have no effect."""
-        return pauses_in(await (await self._core.store()).controls.find())
+        return pauses_in(await (await self._core.store()).controls.find_pauses())
 
     # -- breakers --------------------------------------------------------------------------------------------------
 
     async def breakers(self) -> Listed[BreakerStatus]:
         """List all breakers: those that the code of this process or of live workers declares, and the stored ones."""
         store = await self._core.store()
-        found = breakers_in(await store.controls.find())
+        found = breakers_in(await store.controls.find_breakers())
         anywhere = await self._targets.declared_anywhere(store)
         declared = {(one.scope, one.target): rule for one, known in anywhere.items() if (rule := known.breaker)}
         statuses = []
@@ -212,14 +219,11 @@ class LimitControls:
         return moved.status
 
 
-async def _limit_status(
-    store: Store, target: Target, declared: JobLimits, override: LimitOverride | None
-) -> LimitStatus:
+def _limit_status(target: Target, declared: JobLimits, override: LimitOverride | None) -> tuple[set[str], LimitStatus]:
+    """The forms of a target's gates, and its limits, without their use."""
     counts = declared if override is None else combined(declared, override.allowance)
-    forms = _forms(target, counts)
-    keyed = [form for form in forms if form.endswith("=")]
-    uses = await store.controls.uses([form for form in forms if form not in keyed], keyed) if forms else []
-    return LimitStatus(target.scope, target.target, counts.concurrency, counts.rate, declared, override, tuple(uses))
+    status = LimitStatus(target.scope, target.target, counts.concurrency, counts.rate, declared, override)
+    return _forms(target, counts), status
 
 
 def _forms(target: Target, allowance: JobLimits) -> set[str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.client.core import Core
 from mainspring.client.namespaces.pauses import Pauses
+from mainspring.config.checks import check_whole
+from mainspring.config.settings import check_name
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.controls import Paused, make_target
 from mainspring.model.limits.limits import QUEUE, Limit, Rate
 from mainspring.model.limits.queue_bound import WhenFull
-from mainspring.model.views.overview import QueueStatus
+from mainspring.model.views.queues import QueueDetail, QueueStatus
 from mainspring.spelling import spelled_verbs
+from mainspring.store import Store
 from mainspring.store.limits.controls import pauses_in
+from mainspring.store.views.queues import PAGE
+
+_MOST = 500
 
 
 @spelled_verbs
@@ -55,10 +61,37 @@ class Queues:
         return await self._pauses.remove(make_target(None, queue, key))
 
     async def all(self) -> list[QueueStatus]:
-        """List the queues that have unfinished jobs, that workers serve, or that are paused, by name."""
+        """List the queues that have unfinished jobs, that workers serve, or that are paused, by name; the first 500."""
+        found: list[QueueStatus] = []
+        after: str | None = ""
+        while after is not None and len(found) < _MOST:
+            page, after = await self.page(after=after)
+            found += page
+        return found
+
+    async def page(self, *, after: str = "", limit: int = PAGE) -> tuple[list[QueueStatus], str | None]:
+        """List up to 20 queues by name, those behind the name `after`, and return the name to continue after; None at
+        the end. The cost does not grow with the number of jobs: see `QueueStatus.counted`."""
+        check_whole(limit, "limit", 1, PAGE)
         store = await self._core.store()
-        pauses = _whole_queues(pauses_in(await store.controls.find()))
-        return await store.overview.queues(pauses, {*self._core.registry.queue_limits, *pauses})
+        pauses = await self._paused(store)
+        return await store.queues.page(pauses, self._core.registry.queue_limits, after, limit)
+
+    async def some(self, queues: Sequence[str]) -> list[QueueStatus]:
+        """List those of these queues that exist; at most 20 names."""
+        names = sorted({check_name(queue, "a queue's name") for queue in queues})
+        check_whole(len(names), "The number of queues", 0, PAGE)
+        store = await self._core.store()
+        return await store.queues.some(names, await self._paused(store))
+
+    async def get(self, queue: str) -> QueueDetail:
+        """Return one queue with what its waiting jobs wait for, and the names of the jobs that are due next."""
+        check_name(queue, "a queue's name")
+        store = await self._core.store()
+        return await store.queues.detail(queue, (await self._paused(store)).get(queue))
+
+    async def _paused(self, store: Store) -> dict[str, Paused]:
+        return _whole_queues(pauses_in(await store.controls.find_pauses()))
 
 
 def _whole_queues(pauses: list[Paused]) -> dict[str, Paused]:

@@ -1,11 +1,13 @@
-"""`scheduler.workers`: the list of workers, and the rescue of a dead worker's jobs."""
+"""`scheduler.workers`: the list of workers, draining one, and the rescue of a dead worker's jobs."""
 
 from __future__ import annotations
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
+from mainspring.config.settings import check_actor, check_reason
 from mainspring.engine.chores.jobs.rescue_lost import announce_rescues
 from mainspring.engine.services.counting import Counting
+from mainspring.errors import ConfigurationError, WorkerNotFound, WorkerStateError
 from mainspring.model.jobs.job import Job
 from mainspring.model.workers import WorkerStatus
 from mainspring.spelling import spelled_verbs
@@ -32,7 +34,35 @@ class Workers:
     async def all(self) -> list[WorkerStatus]:
         """List the workers that are alive, and those that ended within about the last hour, by their latest
         heartbeat."""
-        return await (await self._core.store()).overview.workers()
+        return await (await self._core.store()).workers.latest()
+
+    async def drain(self, worker_id: str, *, reason: str = "", actor: str | None = None) -> WorkerStatus:
+        """Ask one worker to claim no more jobs, to finish those that it runs, and to end; return it as it is now.
+
+        It obeys within a few seconds, and its jobs may take as long as they need. A process of `mainspring worker` ends
+        with it and is not replaced; in other processes the Scheduler goes on without a worker. A second call changes
+        nothing. Raise WorkerNotFound if no live worker has this id.
+        """
+        reason, actor = check_reason(reason), check_actor(actor)
+        found = await (await self._core.store()).workers.drain(_checked(worker_id), reason, actor)
+        if found is None:
+            raise WorkerNotFound(worker_id)
+        return found
+
+    async def cancel_drain(self, worker_id: str) -> WorkerStatus:
+        """Cancel the drain of a worker that has not finished yet: it claims jobs again. Return it as it is now.
+
+        Raise WorkerNotFound if no live worker has this id, and WorkerStateError if it does not drain, or has finished.
+        """
+        store = await self._core.store()
+        found = await store.workers.cancel_drain(_checked(worker_id))
+        if found is not None:
+            return found
+        there = await store.workers.get(worker_id)
+        if there is None:
+            raise WorkerNotFound(worker_id)
+        state = "does not drain" if there.drain is None else "has finished its jobs and ends"
+        raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so that there is no drain to cancel.")
 
     async def rescue(self, worker_id: str) -> list[Job]:
         """Rescue a worker's jobs at once, instead of when their leases run out, and return them.
@@ -49,3 +79,9 @@ class Workers:
         await store.workers.leave(worker_id)
         await store.gates.take_back(worker_id)
         return [self._jobs.decode(one.document) for one in rescued]
+
+
+def _checked(worker_id: object) -> str:
+    if not isinstance(worker_id, str) or not worker_id:
+        raise ConfigurationError(f"A worker's id is a non-empty text, not {worker_id!r:.100}.")
+    return worker_id

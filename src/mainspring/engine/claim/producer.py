@@ -136,6 +136,8 @@ class Producer(Service):
         self._sleeping = False
         self._history = False
         """Whether a callback wants events of jobs; they are then read with their earlier attempts."""
+        self._held = False
+        """Whether the worker drains, so that nothing is claimed."""
         self._low_water = 0
         """The most claimed jobs that may still wait for a slot when the next are claimed."""
 
@@ -150,6 +152,15 @@ class Producer(Service):
         """Poll at once, also in new queues without a hint."""
         self._found_queues_at = float("-inf")
         self.wake()
+
+    def hold(self) -> None:
+        """Claim nothing until `go_on` is called."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Claim again, after `hold`."""
+        self._held = False
+        self.poll_all()
 
     def room(self, queued: int) -> None:
         """Poll, since a slot has become free, unless the `queued` claimed jobs that wait for one are enough, or the
@@ -261,7 +272,7 @@ class Producer(Service):
     def _want(self) -> int:
         """The number of jobs to claim now: one per free slot, and as many as keep the slots busy during the next round
         trip."""
-        if len(self._completer) > _BACKLOG_OF_ENDS:
+        if self._held or len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
         free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
         if free > waiting:

@@ -45,6 +45,8 @@ class Breakers:
         self._events = events
         self._freed = freed
         self._wake = wake
+        self._failures: dict[str, tuple[str, str]] = {}
+        """By the paths of the targets, the last failure that is not reported: the type of its error, and its job."""
         self._counts: dict[str, tuple[Target, Breaker, int, int]] = {}
         """The unreported counts, by the paths of the targets: values that differ only in their type are one target."""
         self._verdicts: list[tuple[Gate, bool]] = []
@@ -57,7 +59,10 @@ class Breakers:
             for scope, target in ((NAME, claimed.job.name), (QUEUE, claimed.job.queue)):
                 rule = self._limits.breaker(scope, target)
                 if rule is not None:
-                    self._count(_counted(scope, target, rule, claimed), rule, int(good), int(bad))
+                    counted = _counted(scope, target, rule, claimed)
+                    if bad and isinstance(ending, Retried | Failed):
+                        self._failures[counted.path] = (ending.error.type, str(claimed.id))
+                    self._count(counted, rule, int(good), int(bad))
         probes = claimed.give_up_probes()
         if probes:
             if good or bad:
@@ -82,7 +87,10 @@ class Breakers:
         for path in list(self._counts):
             target, rule, good_ends, bad_ends = self._counts.pop(path)
             try:
-                moved = await self._store.controls.count(target, rule, good_ends, bad_ends)
+                failure = self._failures.get(path)
+                moved = await self._store.controls.count(target, rule, good_ends, bad_ends, failure)
+                if self._failures.get(path) is failure:
+                    self._failures.pop(path, None)
             except BaseException:
                 self._count(target, rule, good_ends, bad_ends)
                 raise

@@ -65,6 +65,10 @@ class Slots:
         self._closed = True
         self.give_back_waiting()
 
+    def open(self) -> None:
+        """Start jobs again, after `close`."""
+        self._closed = False
+
     def give_back_waiting(self, older_than: float = float("inf")) -> int:
         """Release jobs that have not been started: all, or those claimed or renewed before an instant."""
         return self.give_back(lambda claimed: claimed.renewed_at < older_than)

@@ -37,7 +37,12 @@ def with_parent_among(reached: Collection[str], job: Job) -> Job:
 
 
 def _held(held: WaitingFor) -> WaitingFor:
-    return replace(held, note=_NOTES.get(held.by, held.note))
+    return replace(held, note=note_within(held.by, held.note))
+
+
+def note_within(by: str, note: str) -> str:
+    """The note of a waiting job as a key with a scope sees it."""
+    return _NOTES.get(by, note)
 
 
 # -- explanations ------------------------------------------------------------------------------------------------------

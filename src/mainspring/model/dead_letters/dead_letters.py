@@ -116,6 +116,13 @@ class DeadLetterGroup:
     first_seen: datetime | None
     last_seen: datetime | None
     sample_job_id: str
+    capped: bool = False
+    """Whether there are more than `count`, or may be."""
+    queues: tuple[str, ...] = ()
+    """The queues of its failures in the last day, and of its latest dead letter."""
+    trend_start: datetime | None = None
+    trend: tuple[int, ...] = ()
+    """The number of jobs that failed in each hour from `trend_start` on, the current hour last."""
 
 
 @dataclass(frozen=True, slots=True)

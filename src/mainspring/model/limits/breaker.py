@@ -75,6 +75,25 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerChange:
+    """One step of a breaker's story: the state that it came into, when, and why."""
+
+    at: datetime
+    state: str
+    reason: str = ""
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerFailure:
+    """A failed attempt that a breaker has counted."""
+
+    at: datetime
+    error_type: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerStatus:
     """A breaker's status: its queue or name, its state and since when, its counts, and the reason."""
 
@@ -96,6 +115,10 @@ class BreakerStatus:
     """Of a breaker with a key: its value. A breaker that is only declared has a key and no value yet."""
     queue: str | None = None
     """Of a name's breaker with `each_queue`: its queue."""
+    story: tuple[BreakerChange, ...] = ()
+    """Its last changes of state, the latest first; at most ten."""
+    last_failure: BreakerFailure | None = None
+    """The last failed attempt that it has counted."""
 
 
 def check_breaker(value: object) -> Breaker | None:

@@ -96,12 +96,36 @@ class LimitOverride:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A running job that holds a slot of a limit."""
+
+    job_id: str
+    name: str
+    worker: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class GateUse:
-    """The use of one limit now; with a key, for one value of it. `waiting` is counted up to 1,000."""
+    """The use of one limit now; with a key, for one value of it. `waiting` is counted up to `counted`."""
 
     gate: str
     taken: int
     waiting: int
+    counted: int = 1000
+    value: str | None = None
+    """The value of the key, or the queue, that the gate is for; None for a limit without a key."""
+    full: bool = False
+    """Whether nothing was left at the last look: all slots are taken, or no start is saved."""
+    opens_at: datetime | None = None
+    """Of a rate: when the next start is, if none is saved."""
+    holders: tuple[Holder, ...] = ()
+    """Jobs that hold its slots, by the workers' last heartbeats: the five that have run for longest."""
+
+    @property
+    def saturated(self) -> bool:
+        """Whether it holds jobs back."""
+        return self.full or self.waiting > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +139,7 @@ class LimitStatus:
     declared: JobLimits
     override: LimitOverride | None
     uses: tuple[GateUse, ...] = ()
-    """The gates that are in use or have a wait list; the first hundred of them."""
+    """The gates that are in use or have a wait list, those that hold jobs back first; about eighty at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Reading dead letters: in their order, page by page, and in groups by the fingerprint of their error.
+"""Reading dead letters in their order, page by page; `store/dead_letters/groups.py` reads their groups.
 
-All reads use one index that only failed jobs are in. A page begins exactly behind a place in it, which is the instant
-and the id of the last dead letter seen, so that it is correct even where thousands failed in the same millisecond, or
-ids are of different types.
+All reads use one of two indexes that only failed jobs are in. A page begins exactly behind a place in it, which is the
+instant and the id of the last dead letter seen, so that it is correct even where thousands failed in the same
+millisecond, or ids are of different types.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ from typing import Any
 
 from bson import MaxKey, MinKey
 
-from mainspring.clock import EPOCH, truncate
-from mainspring.model.dead_letters.dead_letters import UNKNOWN, DeadLetterGroup, Selection
+from mainspring.clock import truncate
+from mainspring.model.dead_letters.dead_letters import UNKNOWN, Selection
 from mainspring.model.jobs.job import FAILED
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.fitting import fit
-from mainspring.store.schema import BY_ID, DEAD
-from mainspring.store.shapes import INSTANT, JOB
+from mainspring.store.schema import DEAD, GROUPED
 
 logger = logging.getLogger("mainspring")
 
 _BATCH = 200
 _NEWEST_FIRST = [("state", -1), ("finished_at", -1), ("_id", -1)]
 _OLDEST_FIRST = [("state", 1), ("finished_at", 1), ("_id", 1)]
-_TIMES = {"first": INSTANT, "last": INSTANT}
 # The fields that the index holds.
 KEYS = {"_id": 1, "finished_at": 1, "fingerprint": 1}
+GROUP_KEYS = ("state", "fingerprint", "finished_at", "_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class DeadLetters:
         while left is None or left > 0:
             count = _BATCH if left is None else min(left, _BATCH)
             page = await self._connection.jobs.find_all(
-                filter_of(selection), sort=_NEWEST_FIRST, hint=DEAD, limit=count, **_ends(upper=after)
+                filter_of(selection), limit=count, **read_along(selection.fingerprint, after)
             )
             for document in page:
                 yield document
@@ -78,33 +76,17 @@ class DeadLetters:
     ) -> list[Document]:
         """The next dead letters that match behind a place, the oldest first."""
         return await self._connection.jobs.find_all(
-            filter, dict(fields), sort=_OLDEST_FIRST, hint=DEAD, limit=limit, **_ends(lower=after)
+            filter,
+            dict(fields),
+            sort=_OLDEST_FIRST,
+            hint=DEAD,
+            limit=limit,
+            **({} if after is None else {"min": after.behind()}),
         )
 
     async def count(self, filter: Document, most: int) -> int:
         """The number of dead letters that match, counted up to `most`."""
         return await self._connection.jobs.count(filter, hint=DEAD, limit=most)
-
-    async def groups(self, selection: Selection) -> list[DeadLetterGroup]:
-        """The dead letters that match, by their fingerprints, the group with the latest one first.
-
-        The fingerprint includes the name and the error's type, so that a filter on these applies to whole groups, and
-        need not read each dead letter. Without a queue, a tag or a text to look for, the index alone is read, and one
-        job per group.
-        """
-        within = Selection(
-            fingerprint=selection.fingerprint,
-            since=selection.since,
-            until=selection.until,
-            queue=selection.queue,
-            tag=selection.tag,
-            text=selection.text,
-        )
-        found = await self.summed(filter_of(within))
-        samples = await self._samples([group["last"]["_id"] for group in found])
-        groups = [_group(one, samples[key]) for one in found if (key := str(one["last"]["_id"])) in samples]
-        wanted = [group for group in groups if _fits(group, selection)]
-        return sorted(wanted, key=lambda group: group.last_seen or EPOCH, reverse=True)
 
     async def summed(self, filter: Document) -> list[Document]:
         """The count, the first instant, and the last instant with its job, by fingerprint."""
@@ -121,13 +103,6 @@ class DeadLetters:
             },
         ]
         return await self._connection.jobs.aggregate(stages, hint=DEAD)
-
-    async def _samples(self, ids: list[DocumentId]) -> dict[str, Document]:
-        fields = {"name": 1, "error.type": 1, "error.message": 1, "alert": 1}
-        return {
-            str(document["_id"]): fit(document, JOB).document
-            for document in await self._connection.jobs.find_all({"_id": {"$in": ids}}, fields, hint=BY_ID)
-        }
 
 
 def filter_of(selection: Selection, before: datetime | None = None) -> Document:
@@ -148,30 +123,15 @@ def filter_of(selection: Selection, before: datetime | None = None) -> Document:
     return {**filter, "finished_at": bounds} if bounds else filter
 
 
-def _ends(lower: Place | None = None, upper: Place | None = None) -> dict[str, Any]:
-    """The part of the index between two places. Unlike a comparison, it does not stop where another type begins."""
-    ends: dict[str, Any] = {}
-    if lower is not None:
-        ends["min"] = lower.behind()
-    if upper is not None:
-        ends["max"] = upper.before()
-    return ends
-
-
-def _group(summed: Document, sample: Document) -> DeadLetterGroup:
-    error = sample.get("error") or {}
-    times = fit({"first": summed["first"], "last": summed["last"].get("at")}, _TIMES).document
-    return DeadLetterGroup(
-        str(summed["_id"] or UNKNOWN),
-        sample.get("name", ""),
-        error.get("type", ""),
-        error.get("message", ""),
-        summed["count"],
-        times.get("first"),
-        times.get("last"),
-        str(sample["_id"]),
-    )
-
-
-def _fits(group: DeadLetterGroup, selection: Selection) -> bool:
-    return selection.name in (None, group.name) and selection.error in (None, group.error_type)
+def read_along(fingerprint: str | None, before: Place | None = None) -> dict[str, Any]:
+    """How to read dead letters from the newest on: along the index of all, or that of one fingerprint; with `before`,
+    from behind that place. Unlike a comparison, a bound of an index does not stop where another type begins."""
+    if fingerprint is None:
+        ends = {} if before is None else {"max": before.before()}
+        return {"sort": _NEWEST_FIRST, "hint": DEAD, **ends}
+    group = {"state": FAILED, "fingerprint": None if fingerprint == UNKNOWN else fingerprint}
+    lower = {**group, "finished_at": MinKey(), "_id": MinKey()}
+    upper = {**group, "finished_at": MaxKey(), "_id": MaxKey()}
+    if before is not None:
+        upper = {**group, "finished_at": before.at, "_id": before.id}
+    return {"sort": [(field, -1) for field in GROUP_KEYS], "hint": GROUPED, "min": lower, "max": upper}

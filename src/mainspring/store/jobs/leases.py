@@ -97,10 +97,17 @@ class Renewals:
             )
             return {document["_id"]: (document["token"], cancel_reason(document["cancel"])) for document in asked}
 
+    def drain_asked(self, worker: str) -> bool:
+        """Whether an operator has asked this worker to drain."""
+        with deadline(self._settings.renew_timeout):
+            asked = {"_id": worker, "drain": {"$exists": True}}
+            return self._workers.find_one(asked, {"_id": 1}, hint=BY_ID) is not None
+
     def beat(self, worker: str, facts: dict[str, Any], *, first: bool = False) -> None:
         """Store that a worker is alive and these facts about it; this renews the lease of its slots of limits.
 
-        A worker has no slots before the `first` beat, which may take as long as any operation.
+        A worker has no slots before the `first` beat, which may take as long as any operation. A request to drain that
+        is there before it was for another worker with the same id.
         """
         now = self._clock.expression()
         with deadline(self._settings.operation_timeout if first else self._settings.renew_timeout):
@@ -109,6 +116,7 @@ class Renewals:
                 [
                     {"$set": {key: {"$literal": value} for key, value in facts.items()}},
                     {"$set": {"beat_at": now, "lease_until": {"$add": [now, int(self._settings.lease * 1000)]}}},
+                    *([{"$unset": "drain"}] if first else []),
                 ],
                 upsert=True,
             )
@@ -143,6 +151,11 @@ class Rescued:
     def max_attempts(self) -> int | None:
         """The number of attempts that its last worker allowed."""
         return self.document.get("max_attempts")
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its error, if it has become a dead letter."""
+        return self._text("fingerprint") or None
 
     def _text(self, field: str) -> str:
         """A field that another program may have stored, as text."""

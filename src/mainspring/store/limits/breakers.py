@@ -14,7 +14,16 @@ from typing import Any
 
 from pymongo.errors import DuplicateKeyError
 
-from mainspring.model.limits.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerStatus
+from mainspring.model.limits.breaker import (
+    BREAKER_STATES,
+    CLOSED,
+    HALF_OPEN,
+    OPEN,
+    Breaker,
+    BreakerChange,
+    BreakerFailure,
+    BreakerStatus,
+)
 from mainspring.model.limits.controls import BREAKER, Target
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schema import BY_ID
@@ -24,6 +33,11 @@ _OPEN_FOR = 30.0
 # Keys may have any number of values, so a closed breaker of one value is deleted when no attempt was counted for it in
 # this many seconds.
 _KEPT = 600.0
+_CHANGES_KEPT = 10
+_CHANGE = {"at": "$since", "state": "$state", "reason": "$reason", "actor": "$actor"}
+_STORY = {"$slice": [{"$concatArrays": [{"$ifNull": ["$story", []]}, [_CHANGE]]}, -_CHANGES_KEPT]}
+"""The story of a breaker with the transition that was just made."""
+_TOLD: Document = {"$set": {"story": _STORY}}
 _NO_COUNTS: Document = {"counts": [], "good": 0, "bad": 0}
 
 
@@ -41,10 +55,19 @@ class Breakers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def count(self, target: Target, rule: Breaker, good: int, bad: int) -> Moved:
-        """Add attempts to a breaker's window, and open the breaker if too many attempts in the window failed."""
+    async def count(
+        self, target: Target, rule: Breaker, good: int, bad: int, failure: tuple[str, str] | None = None
+    ) -> Moved:
+        """Add attempts to a breaker's window, and open the breaker if too many attempts in the window failed.
+
+        `failure` is the type of the last error, and the id of its job.
+        """
         change_id = secrets.token_hex(6)
-        stages = _counting(target, rule, good, bad, self._connection.clock.expression(), change_id)
+        now = self._connection.clock.expression()
+        stages = _counting(target, rule, good, bad, now, change_id)
+        if failure is not None:
+            error, job = ({"$literal": text} for text in failure)
+            stages.insert(0, {"$set": {"last_failure": {"at": now, "error": error, "job": job}}})
         return _moved(target, await self._update(control_id(BREAKER, target), {}, stages, upsert=True), change_id)
 
     async def half_open(self, target: Target) -> Moved:
@@ -96,7 +119,9 @@ class Breakers:
         self, target: Target, filter: Mapping[str, Any], fields: Document, change_id: str, upsert: bool = False
     ) -> Moved:
         return _moved(
-            target, await self._update(control_id(BREAKER, target), filter, [{"$set": fields}], upsert), change_id
+            target,
+            await self._update(control_id(BREAKER, target), filter, [{"$set": fields}, _TOLD], upsert),
+            change_id,
         )
 
     async def _update(
@@ -137,7 +162,22 @@ def decode_breaker(document: Mapping[str, Any]) -> BreakerStatus:
         document.get("key"),
         document.get("value"),
         document.get("queue"),
+        tuple(change for one in reversed(document.get("story") or ()) if (change := _change(one)) is not None),
+        _failure(document.get("last_failure")),
     )
+
+
+def _change(stored: Mapping[str, Any]) -> BreakerChange | None:
+    at, state = stored.get("at"), stored.get("state")
+    if at is None or state not in BREAKER_STATES:
+        return None
+    return BreakerChange(at, state, stored.get("reason", ""), stored.get("actor"))
+
+
+def _failure(stored: Mapping[str, Any] | None) -> BreakerFailure | None:
+    if stored is None or not {"at", "error", "job"} <= stored.keys():
+        return None
+    return BreakerFailure(stored["at"], stored["error"], stored["job"])
 
 
 def _moved(target: Target, document: Document | None, change_id: str) -> Moved:
@@ -195,6 +235,7 @@ def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Any, chan
         {"$set": {"good": {"$sum": "$counts.good"}, "bad": {"$sum": "$counts.bad"}}},
         {"$set": {"opens": opens}},
         {"$set": {key: {"$cond": ["$opens", value, f"${key}"]} for key, value in moved.items()}},
+        {"$set": {"story": {"$cond": ["$opens", _STORY, "$story"]}}},
         {"$unset": "opens"},
     ]
 

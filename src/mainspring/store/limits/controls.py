@@ -7,26 +7,25 @@ sets `told`, which wakes the workers that listen.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from mainspring.model.limits.breaker import CLOSED, BreakerStatus
-from mainspring.model.limits.controls import BREAKER, LIMIT, PAUSE, GateUse, LimitOverride, Paused, Target
-from mainspring.model.limits.limits import RATE, JobLimits, Limit, Rate
+from mainspring.model.limits.controls import BREAKER, LIMIT, PAUSE, LimitOverride, Paused, Target
+from mainspring.model.limits.limits import JobLimits, Limit, Rate
 from mainspring.model.unreadable import Listed
 from mainspring.store.connection import Document
-from mainspring.store.fitting import Shape, fit, readable
+from mainspring.store.fitting import Shape, readable
 from mainspring.store.limits.breakers import Breakers, control_id, decode_breaker
 from mainspring.store.limits.wait_lists import beginning
-from mainspring.store.schema import BY_ID, LINE
+from mainspring.store.schema import BY_ID
 from mainspring.store.shapes import BREAKER as BREAKER_SHAPE
-from mainspring.store.shapes import GATE
 from mainspring.store.shapes import LIMIT as LIMIT_SHAPE
 from mainspring.store.shapes import PAUSE as PAUSE_SHAPE
 
 logger = logging.getLogger("mainspring")
 
-_GATES_SHOWN, _WAITING_COUNTED = 100, 1000
+_CONTROLS_SHOWN = 500
 T = TypeVar("T")
 
 
@@ -36,6 +35,24 @@ class Controls(Breakers):
     async def find(self) -> list[Document]:
         """All controls, without the detailed counts of breakers."""
         return await self._connection.controls.find_all({}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
+
+    async def find_pauses(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+        """The pauses, the first ones by their ids."""
+        return await self._of_kind(PAUSE, most)
+
+    async def find_limits(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+        """The limits that were set at run time, the first ones by their ids."""
+        return await self._of_kind(LIMIT, most)
+
+    async def find_breakers(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+        """The stored breakers, the first ones by their ids: there may be one for each value of a key."""
+        return await self._of_kind(BREAKER, most)
+
+    async def _of_kind(self, kind: str, most: int) -> list[Document]:
+        """The controls of a kind, whose ids begin with it."""
+        return await self._connection.controls.find_all(
+            {"_id": beginning(f"{kind}:")}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID, limit=most
+        )
 
     async def find_in_force(self) -> list[Document]:
         """All controls but closed breakers, of which there may be one for each value of a key."""
@@ -81,30 +98,6 @@ class Controls(Breakers):
 
     async def _delete(self, control: str) -> Document | None:
         return await self._connection.controls.find_one_and_delete({"_id": control})
-
-    # -- how limits are used ---------------------------------------------------------------------------------------
-
-    async def uses(self, names: Sequence[str], prefixes: Sequence[str]) -> list[GateUse]:
-        """The use of the gates with these names or prefixes; the first hundred gates in use."""
-        places: list[Document] = [{"_id": {"$in": list(names)}}]
-        places += [{"_id": beginning(prefix)} for prefix in prefixes]
-        used = {"$or": [{"grants.n": {"$gt": 0}}, {"line": True}]}
-        with self._connection.deadline():
-            found = await self._connection.gates.find_all(
-                {"$and": [{"$or": places}, used]},
-                {"grants": 1, "line": 1},
-                sort=[("_id", 1)],
-                hint=BY_ID,
-                limit=_GATES_SHOWN,
-            )
-            return [await self._use(fit(gate, GATE).document) for gate in found]
-
-    async def _use(self, gate: Document) -> GateUse:
-        waiting = 0
-        if gate.get("line"):
-            waiting = await self._connection.jobs.count({"line": gate["_id"]}, limit=_WAITING_COUNTED, hint=LINE)
-        slots = () if gate["_id"].startswith(f"{RATE}:") else gate.get("grants", ())
-        return GateUse(gate["_id"], sum(int(grant.get("n", 0)) for grant in slots), waiting)
 
 
 def pauses_in(documents: Iterable[Document]) -> Listed[Paused]:

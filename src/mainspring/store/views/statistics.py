@@ -20,8 +20,9 @@ from pymongo import UpdateOne, WriteConcern
 
 from mainspring.clock import truncate
 from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.views.queues import Recent
 from mainspring.model.views.statistics import Counted, Counts, Deploy, Kind, summed
-from mainspring.model.views.windows import DAY, FIVE_MINUTES, HOUR, Window, floored
+from mainspring.model.views.windows import DAY, FIVE_MINUTES, HOUR, MINUTE, Window, floored
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schema import COUNTED
 from mainspring.store.views import counts_codec as codec
@@ -87,6 +88,17 @@ class Statistics(RollUps):
             for kind, counts in codec.read_kinds(document.get("kinds")):
                 sums.setdefault(kind, Counts()).add(counts)
         return sums
+
+    async def recent(self, length: timedelta, queues: Sequence[str]) -> Recent:
+        """The counts of the last minutes of these queues, the current minute included."""
+        end = floored(self._connection.clock.now(), MINUTE) + MINUTE
+        start = end - length
+        counts: dict[str, dict[datetime, Counts]] = {}
+        stage = codec.only(None, None, Scope(tuple(queues))) or {"$project": {"kinds": 1}}
+        for document in await self._within(Window(start, end, MINUTE), stage):
+            for (queue, _), one in codec.read_kinds(document.get("kinds")):
+                counts.setdefault(queue, {}).setdefault(document["_id"]["at"], Counts()).add(one)
+        return Recent(start, end, counts)
 
     async def deploys(self, window: Window) -> list[Deploy]:
         """The versions of workers that appeared first within a window, the latest hundred."""

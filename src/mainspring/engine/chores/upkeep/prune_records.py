@@ -28,6 +28,7 @@ class PruneRecords(Chore):
         await store.gates.prune(_BATCH)
         await store.controls.forget(_BATCH)
         await store.workers.forget_dead()
+        await store.failure_counts.prune(_BATCH)
         return max(dropped, rows) >= _BATCH
 
     async def _prune_ledger(self) -> int:

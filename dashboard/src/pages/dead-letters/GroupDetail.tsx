@@ -1,0 +1,120 @@
+// One group of dead letters: the stack of its latest, and its jobs.
+import { Link } from "@tanstack/react-router";
+import { type Schemas } from "../../api/client";
+import { useRole } from "../../api/session";
+import { shortId } from "../../lib/text";
+import { Button } from "../../ui/Button";
+import { CallButton } from "../../ui/Call";
+import { CopyButton } from "../../ui/Copy";
+import { pythonLiteral } from "../../ui/commands";
+import { Loaded, Panel } from "../../ui/Panel";
+import { type Column, Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { type Group, useGroupJobs, useSample } from "./data";
+import { GroupActions } from "./GroupActions";
+
+type Job = Schemas["JobOut"];
+
+export function GroupDetail({ group, onClose }: { group: Group; onClose: () => void }) {
+  const { can } = useRole();
+  const print = pythonLiteral(group.fingerprint);
+  const body = { filter: { fingerprint: group.fingerprint }, reason: "…" };
+  const calls = [
+    {
+      title: "Its jobs",
+      path: `/api/dead-letters?fingerprint=${encodeURIComponent(group.fingerprint)}`,
+      python: `jobs = [job async for job in scheduler.dead_letters.find(fingerprint=${print})]`,
+    },
+    {
+      title: "Run them again",
+      method: "POST" as const,
+      path: "/api/dead-letters/retry",
+      body,
+      python: `redrive = await scheduler.dead_letters.retry(fingerprint=${print}, reason="…")\nawait redrive.wait()`,
+    },
+  ];
+  const actions = (
+    <>
+      {can("operator") && <GroupActions group={group} />}
+      <CallButton calls={calls} />
+      <Button small look="quiet" aria-label="Close the group" onClick={onClose}>
+        ✕
+      </Button>
+    </>
+  );
+  return (
+    <Panel title={<span className="wrap">{`${group.name}: ${group.errorType || "no error"}`}</span>} actions={actions}>
+      <div className="stack">
+        <Sample group={group} />
+        <Jobs group={group} />
+      </div>
+    </Panel>
+  );
+}
+
+function Sample({ group }: { group: Group }) {
+  const query = useSample(group.sampleJobId);
+  return (
+    <Loaded query={query} rows={4}>
+      {(job) => {
+        const text = job.error?.stack || job.error?.message || group.message || "There is no message and no stack.";
+        return (
+          <div>
+            <div className="row spread">
+              <h3 className="dead-sample">
+                The latest,{" "}
+                <Link to="/jobs/$id" params={{ id: job.id }}>
+                  {shortId(job.id)}
+                </Link>
+              </h3>
+              <CopyButton text={text} />
+            </div>
+            <pre className="dead-stack" tabIndex={0}>
+              {text}
+            </pre>
+          </div>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+const COLUMNS: Column<Job>[] = [
+  {
+    key: "id",
+    title: "Job",
+    cell: (job) => (
+      <Link to="/jobs/$id" params={{ id: job.id }} className="mono">
+        {shortId(job.id)}
+      </Link>
+    ),
+  },
+  { key: "queue", title: "Queue", cell: (job) => job.queue },
+  { key: "message", title: "Message", cell: (job) => <span className="dead-line">{job.error?.message ?? "–"}</span> },
+  { key: "tries", title: "Attempts", align: "right", minor: true, cell: (job) => job.tries },
+  { key: "at", title: "Failed", align: "right", cell: (job) => <Time at={job.finishedAt} /> },
+];
+
+function Jobs({ group }: { group: Group }) {
+  const query = useGroupJobs(group.fingerprint);
+  return (
+    <Loaded query={query} rows={6}>
+      {(found) => (
+        <div>
+          <Table
+            caption="Dead letters of this group"
+            columns={COLUMNS}
+            rows={found.pages.flatMap((page) => page.data)}
+            id={(job) => job.id}
+            empty={<p className="muted">None is left: they were run again or discarded.</p>}
+          />
+          {query.hasNextPage && (
+            <Button onClick={() => void query.fetchNextPage()} busy={query.isFetchingNextPage}>
+              Show more
+            </Button>
+          )}
+        </div>
+      )}
+    </Loaded>
+  );
+}

@@ -1,0 +1,52 @@
+// Draining one worker: it finishes its jobs, claims no more, and ends.
+import { useState } from "react";
+import { useAct } from "../../api/act";
+import { api, unwrap } from "../../api/client";
+import { plural } from "../../lib/text";
+import { Button } from "../../ui/Button";
+import { ReasonDialog } from "../../ui/Dialog";
+import { place, type Worker } from "./words";
+
+export function DrainAction({ worker }: { worker: Worker }) {
+  const [asking, setAsking] = useState(false);
+  const params = { path: { worker_id: worker.id } };
+  const drain = useAct(
+    (reason: string) => unwrap(api.POST("/api/workers/{worker_id}/drain", { params, body: { reason } })),
+    {
+      done: () => `${place(worker)} drains.`,
+      onDone: () => setAsking(false),
+      touches: [["workers"]],
+    },
+  );
+  const cancel = useAct(() => unwrap(api.DELETE("/api/workers/{worker_id}/drain", { params })), {
+    done: () => `${place(worker)} claims jobs again.`,
+    touches: [["workers"]],
+  });
+  if (worker.drain)
+    return (
+      <Button small onClick={() => cancel.mutate()} busy={cancel.isPending}>
+        Cancel the drain
+      </Button>
+    );
+  return (
+    <>
+      <Button small onClick={() => setAsking(true)}>
+        Drain…
+      </Button>
+      {asking && (
+        <ReasonDialog
+          title={`Drain the worker ${place(worker)}`}
+          verb="Drain it"
+          danger
+          busy={drain.isPending}
+          onClose={() => setAsking(false)}
+          onConfirm={(reason) => drain.mutate(reason)}
+        >
+          It claims no more jobs, finishes{" "}
+          {worker.running ? `the ${plural(worker.running, "job")} that it runs` : "at once"}, and ends. A process of{" "}
+          <code>mainspring worker</code> is not replaced. Until it has ended, the drain can be cancelled.
+        </ReasonDialog>
+      )}
+    </>
+  );
+}

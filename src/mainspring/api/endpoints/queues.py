@@ -1,0 +1,57 @@
+"""The list of queues, and one queue in detail.
+
+A key with a scope sees the queues of its scope; a key whose scope is about job names sees none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from mainspring.api.dependencies import Caller, Viewer
+from mainspring.api.endpoints.limits import check_target, is_reached
+from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.wire.base import Answer
+from mainspring.api.wire.queues import QueueDetailOut, QueueListing, QueueOut
+from mainspring.model.limits.limits import QUEUE
+from mainspring.model.views.queues import QueueStatus
+
+_LIST = "queues"
+
+router = APIRouter(prefix="/api/queues", tags=["queues"])
+
+
+@router.get("", summary="List queues")
+async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -> Answer[list[QueueOut]]:
+    """List the queues that have unfinished jobs, that workers serve, or that are paused, by name: their backlog, the
+    oldest due job, the workers that serve them, and their activity in the last half hour. Pending jobs are counted up
+    to `counted`, so that the answer costs the same with ten jobs and ten million."""
+    after = await caller.open_cursor(_LIST, query.cursor) or ""
+    found, following = await _page(caller, after, query.limit)
+    shown = [QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")]
+    return Answer(data=shown, next=await caller.seal_cursor(_LIST, following))
+
+
+@router.get("/{queue:path}", summary="Get a queue")
+async def get_queue(
+    queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])], caller: Viewer
+) -> Answer[QueueDetailOut]:
+    """Return a queue with its activity in the last hour, what its waiting jobs wait for, and the names of the jobs that
+    are due next. The last two are about the first 200 such jobs."""
+    check_target(caller, QUEUE, queue)
+    found = await caller.scheduler.queues.get(queue)
+    status = found.status
+    if status.paused is not None:
+        (paused,) = await signed(caller, [status.paused])
+        status = replace(status, paused=paused)
+    return Answer(data=QueueDetailOut.of_detail(found, status, everything=caller.scope.everything))
+
+
+async def _page(caller: Caller, after: str, limit: int) -> tuple[list[QueueStatus], str | None]:
+    if caller.scope.everything:
+        return await caller.scheduler.queues.page(after=after, limit=limit)
+    names = sorted(name for name in caller.scope.queues or () if name > after and is_reached(caller, QUEUE, name))
+    found = await caller.scheduler.queues.some(names[:limit])
+    return found, names[limit - 1] if len(names) > limit else None

@@ -1,0 +1,52 @@
+"""What a worker reports about itself with each heartbeat: the memory of its process, and what its slots run.
+
+The heartbeat's thread calls these functions; they read shared sets and fields once and change nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mainspring.clock import EPOCH
+from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.model.limits.limits import CONCURRENCY
+
+SLOTS_REPORTED = 50
+"""How many running jobs a heartbeat names: those that have run for longest."""
+_QUEUES_REPORTED = 50
+_STATM = Path("/proc/self/statm")
+
+
+def memory_in_use() -> int | None:
+    """The resident memory of this process in bytes; None on a system that does not tell it."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def reported_slots(running: Iterable[ClaimedJob]) -> dict[str, Any]:
+    """The running jobs as the registry keeps them: the oldest ones by id, and the number of each queue."""
+    jobs = list(running)
+    oldest = sorted(jobs, key=lambda claimed: claimed.started_at or EPOCH)[:SLOTS_REPORTED]
+    queues = Counter(claimed.job.queue for claimed in jobs).most_common(_QUEUES_REPORTED)
+    return {
+        "slots": [_slot(claimed) for claimed in oldest],
+        "busy": [{"queue": queue, "n": number} for queue, number in queues],
+    }
+
+
+def _slot(claimed: ClaimedJob) -> dict[str, Any]:
+    """One slot: its job, since when it runs, and the limits whose slots it holds."""
+    held = [gate.name for gate in claimed.gates if gate.name.startswith(f"{CONCURRENCY}:")]
+    return {
+        "job": str(claimed.id),
+        "name": claimed.job.name,
+        "queue": claimed.job.queue,
+        "since": claimed.started_at,
+        "gates": held,
+    }
