@@ -21,6 +21,7 @@ from mainspring.errors import ConfigurationError, InvalidKey
 from mainspring.model.access.api_keys import Key, Scope, key_id, verify
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.idempotency import Reply
+from mainspring.model.jobs.data_schema import Misfit
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
 from mainspring.model.unreadable import Listed
@@ -140,6 +141,11 @@ class ServiceBackend:
     async def forget_reply(self, key: str) -> None:
         """Delete the record of a refused request, which has made nothing."""
         await (await self._core.store()).idempotency.forget(key)
+
+    async def find_misfit(self, name: str, data: Mapping[str, Any], version: int | None = None) -> Misfit | None:
+        """The first place at which data does not fit the handler of a name, by the schema that live workers have
+        registered; None if it fits, or if that is not known."""
+        return await self._core.live_handlers.check(await self._core.store(), name, data, version)
 
     # -- callers -----------------------------------------------------------------------------------------------------
 

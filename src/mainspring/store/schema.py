@@ -77,6 +77,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 | defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
 | | a process without the handler stores its jobs by them |
+| described | of its handlers: name, description (of its docstring), schema (JSON Schema of the data, as text) |
 
 ## jobs.locks: which worker does a chore for which one is enough, or claims from the head of a busy queue
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
+from mainspring.config.settings import check_name
 from mainspring.engine.chores.jobs.rescue_lost import announce_rescues
 from mainspring.engine.services.counting import Counting
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.handler_status import HandlerStatus
 from mainspring.model.jobs.job import Job
 from mainspring.model.workers import WorkerStatus
 from mainspring.spelling import spelled_verbs
@@ -33,6 +36,14 @@ class Workers:
         """List the workers that are alive, and those that ended within about the last hour, by their latest
         heartbeat."""
         return await (await self._core.store()).overview.workers()
+
+    async def handlers(self, name: str | None = None, *, scope: Scope = EVERYTHING) -> list[HandlerStatus]:
+        """List the handlers that live workers have for jobs of your own, by name: each with the JSON Schema of its
+        data, the defaults of its jobs, its payload versions, and how many workers have it. With `name`, only the
+        handler of this name. A handler out of the `scope` is left out."""
+        store = await self._core.store()
+        found = await store.workers.handlers(None if name is None else check_name(name, "a job's name"))
+        return [one.within(scope) for one in found if scope.allows(one.queue, one.name)]
 
     async def rescue(self, worker_id: str) -> list[Job]:
         """Rescue a worker's jobs at once, instead of when their leases run out, and return them.

@@ -12,7 +12,7 @@ from mainspring.model.workers import WorkerStatus
 from mainspring.store.connection import Connection
 from mainspring.store.jobs.claim import Claims
 from mainspring.store.schema import CLAIM, LEASE, WAITING_BY_QUEUE
-from mainspring.store.workers import Workers, read_worker
+from mainspring.store.workers import WITHOUT_DESCRIPTIONS, Workers, read_worker
 
 COUNTED = 1_000
 """The number up to which the jobs of a queue are counted."""
@@ -69,6 +69,6 @@ class Overview:
         """The workers whose last heartbeat was within the last hour or so, the latest first."""
         live = {worker.id for worker in await self._workers.live()}
         found = await self._connection.workers.find_all(
-            {}, sort=[("beat_at", -1)], hint="beat_at", limit=_WORKERS_SHOWN
+            {}, WITHOUT_DESCRIPTIONS, sort=[("beat_at", -1)], hint="beat_at", limit=_WORKERS_SHOWN
         )
         return [read_worker(document, live=str(document["_id"]) in live) for document in found]
