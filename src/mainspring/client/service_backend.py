@@ -28,7 +28,7 @@ from mainspring.model.unreadable import Listed
 from mainspring.model.views.about import DatabaseFacts, KeyIds
 from mainspring.model.views.search import make_search
 from mainspring.store import Store
-from mainspring.store.codec import document_id
+from mainspring.store.codec import decode_job, document_id
 from mainspring.store.views.about import read_database_facts
 from mainspring.store.views.created import JOBS, SCHEDULES
 
@@ -36,6 +36,16 @@ _LISTED_AT_MOST = 10_000
 KINDS = (JOBS, SCHEDULES)
 Kind = Literal["job", "schedule"]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """The jobs around a job, with few of their fields."""
+
+    children: list[Job]
+    children_complete: bool
+    runs: list[Job]
+    holder: Job | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,25 @@ class ServiceBackend:
         """The first place at which data does not fit the handler of a name, by the schema that live workers have
         registered; None if it fits, or if that is not known."""
         return await self._core.live_handlers.check(await self._core.store(), name, data, version)
+
+    async def last_completed(self, job_id: str, scope: Scope) -> tuple[Job | None, bool]:
+        """The job of the same name that completed last before a job; and whether all jobs were looked at if there is
+        none."""
+        store = await self._core.store()
+        earlier = await store.related.last_completed(await store.jobs.get(document_id(job_id), scope), scope)
+        found = earlier.document
+        return None if found is None else self._core.privacy.cipher.decode(found), earlier.complete
+
+    async def related(self, job_id: str, scope: Scope) -> Related:
+        """The jobs around a job: its children, other runs of its schedule, and the holder of its dedupe key."""
+        store = await self._core.store()
+        found = await store.related.of(await store.jobs.get(document_id(job_id), scope), scope)
+        return Related(
+            [decode_job(one) for one in found.children],
+            found.children_complete,
+            [decode_job(one) for one in found.runs],
+            None if found.holder is None else decode_job(found.holder),
+        )
 
     # -- callers -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from mainspring.api.endpoints import (
     export,
     handlers,
     job_actions,
+    job_views,
     jobs,
     limits,
     observability,
@@ -35,6 +36,7 @@ ROUTERS: list[APIRouter] = [
     export.router,
     jobs.router,  # after bulk, search and export: /api/jobs/{id} would match their paths
     job_actions.router,
+    job_views.router,
     schedules.router,
     calendars.router,
     dead_letters.router,

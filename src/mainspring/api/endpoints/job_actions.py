@@ -10,12 +10,14 @@ from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.copy import plan_copy
 from mainspring.api.jobs.create import store_plan
 from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.resources import request_of
 from mainspring.api.jobs.visibility import seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing, Span, span_seconds
 from mainspring.api.wire.job_requests import Copy
 from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut
 from mainspring.errors import InvalidJob, WaitTimeout
+from mainspring.model.access.api_keys import OPERATOR
 from mainspring.model.jobs.job import Job
 
 LONGEST_WAIT = 60.0
@@ -112,8 +114,12 @@ async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeou
 
 @router.get("/{job_id:path}/detail", summary="Get a job in detail")
 async def job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
-    """Return a job with its attempts and their errors, its finished steps, and the log of the running attempt."""
-    return Answer(data=JobDetail.of(await seen_job(caller, await caller.job(job_id))))
+    """Return a job with its attempts and their errors, its life as a timeline, its finished steps, and the log of the
+    running attempt. An operator sees the last stack that was asked for, too."""
+    job = await caller.job(job_id)
+    seen = await seen_job(caller, job)
+    operator = caller.principal.may(OPERATOR)
+    return Answer(data=JobDetail.at(seen, caller.service.now(), request_of(seen, job), with_stack=operator))
 
 
 async def _answer(caller: Caller, job: Job) -> Answer[JobOut]:

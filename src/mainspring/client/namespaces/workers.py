@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.config.settings import check_name
@@ -12,6 +14,7 @@ from mainspring.model.jobs.handler_status import HandlerStatus
 from mainspring.model.jobs.job import Job
 from mainspring.model.workers import WorkerStatus
 from mainspring.spelling import spelled_verbs
+from mainspring.store.codec import document_id
 
 
 @spelled_verbs
@@ -44,6 +47,12 @@ class Workers:
         store = await self._core.store()
         found = await store.workers.handlers(None if name is None else check_name(name, "a job's name"))
         return [one.within(scope) for one in found if scope.allows(one.queue, one.name)]
+
+    async def ask_stack(self, job_id: str) -> datetime:
+        """Ask the worker of a running job where its handler is now, and return the time of the request. The worker
+        stores the calls, without values, within about two seconds: `job.stack` has them. Raise JobStateError if the job
+        does not run."""
+        return await (await self._core.store()).stacks.ask(document_id(job_id))
 
     async def rescue(self, worker_id: str) -> list[Job]:
         """Rescue a worker's jobs at once, instead of when their leases run out, and return them.
