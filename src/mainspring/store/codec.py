@@ -380,7 +380,7 @@ def _decode_stack(stack: Mapping[str, Any] | None) -> HandlerStack | None:
 
 def _decode_snooze(entry: Mapping[str, Any]) -> Snoozing:
     times = (entry.get("started_at"), entry.get("at"), entry.get("until"))
-    return Snoozing(entry.get("token") or 0, *times, entry.get("reason") or "")
+    return Snoozing(entry.get("token") or 0, *times, entry.get("reason") or "", entry.get("run_at"))
 
 
 def _malformed(document: Document, fitted: Fitted) -> JobError | None:

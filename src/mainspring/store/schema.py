@@ -56,7 +56,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | steps         | array           | per finished step of its handler: name, at, attempt, result |
 | progress      | document        | percent, note |
 | stack         | document        | where its handler was when that was last asked: at, token, text |
-| snoozes       | array           | the last snoozes, of each: token, started_at, at, until, reason |
+| snoozes       | array           | the last snoozes, of each: token, run_at, started_at, at, until, reason |
 | log, log_cut  | array, int      | the attempt's last lines, and how many came before; its entry has both at its end |
 | result, result_note, error, finished_at | | how it ended |
 | edited_at     | date            | when it was last changed by hand |

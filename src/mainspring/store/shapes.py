@@ -113,7 +113,9 @@ JOB: Shape = {
     "waiting_for": {"by": TEXT, "note": TEXT, "since": INSTANT},
     "progress": {"percent": NUMBER, "note": TEXT},
     "stack": {"at": INSTANT, "token": WHOLE, "text": TEXT},
-    "snoozes": ListOf({"token": WHOLE, "started_at": INSTANT, "at": INSTANT, "until": INSTANT, "reason": TEXT}),
+    "snoozes": ListOf(
+        {"token": WHOLE, "run_at": INSTANT, "started_at": INSTANT, "at": INSTANT, "until": INSTANT, "reason": TEXT}
+    ),
     "error": ERROR,
     "result_note": TEXT,
     "worker": TEXT,

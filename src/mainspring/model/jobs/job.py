@@ -117,6 +117,8 @@ class Snoozing:
     """When the handler snoozed."""
     until: datetime | None
     reason: str = ""
+    run_at: datetime | None = None
+    """When that run was due."""
 
 
 @dataclass(frozen=True, slots=True)

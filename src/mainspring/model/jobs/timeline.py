@@ -116,7 +116,8 @@ def _runs(job: Job) -> list[_Run]:
     for snooze in job.snoozes:
         if snooze.started_at is not None and snooze.at is not None:
             note = snooze.reason or None
-            runs.append(_Run(snooze.started_at, snooze.at, None, snooze.token, "snoozed", None, snooze.until, note))
+            due, until = snooze.run_at, snooze.until
+            runs.append(_Run(snooze.started_at, snooze.at, None, snooze.token, "snoozed", due, until, note))
     if job.state == RUNNING and job.started_at is not None:
         runs.append(_Run(job.started_at, None, job.tries, job.token, None, job.run_at))
     return sorted(runs, key=lambda run: run.token)

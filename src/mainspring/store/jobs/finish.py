@@ -357,6 +357,7 @@ def _snoozed(finish: Finish, now: Any) -> dict[str, Any]:
         return {}
     known = {"token": finish.token, "started_at": finish.started_at, "at": finish.ended_at}
     entry = {**known, "reason": {"$literal": cut(finish.ending.reason, MAX_MESSAGE // 10)}}
+    entry["run_at"] = "$run_at"
     entry["until"] = {"$add": [now, int(finish.ending.delay * 1000)]}
     before = {"$cond": [{"$isArray": "$snoozes"}, "$snoozes", []]}
     return {"snoozes": {"$slice": [{"$concatArrays": [before, [entry]]}, -SNOOZES_KEPT]}}

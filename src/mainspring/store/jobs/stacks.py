@@ -44,9 +44,7 @@ class Stacks:
             {"_id": job.get("worker")}, {"$push": {"asks": {"$each": [ask], "$slice": -_ASKED_AT_MOST}}}
         )
         if not asked.matched_count:
-            raise JobStateError(
-                str(job_id), "running under a worker that is gone", _VERB, "running under a live worker"
-            )
+            raise JobStateError(str(job_id), "running, but its worker is gone", _VERB, "running")
         return now
 
 
