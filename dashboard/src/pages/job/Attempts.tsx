@@ -102,7 +102,7 @@ export function Text({ text, name }: { text: string; name: string }) {
   return (
     <div className="job-text">
       <CopyButton text={text} label={`Copy ${name}`} />
-      <pre tabIndex={0} aria-label={name}>
+      <pre tabIndex={0} role="group" aria-label={name}>
         {text}
       </pre>
     </div>

@@ -140,7 +140,7 @@ function Differences({ found }: { found: Comparison }) {
       {(before.log.length > 0 || after.log.length > 0) && (
         <details>
           <summary>Logs beside each other</summary>
-          <pre className="job-diff" tabIndex={0} aria-label="Differences of the logs">
+          <pre className="job-diff" tabIndex={0} role="group" aria-label="Differences of the logs">
             {diffLines(before.log, after.log).map((line, index) => (
               <div key={index} className={`job-diff-${line.side}`}>
                 {line.side === "both" ? "  " : line.side === "before" ? "- " : "+ "}

@@ -72,8 +72,8 @@ export function DataForm({
 }) {
   const properties = schema && isObject(schema["properties"]) ? schema["properties"] : {};
   const hasForm = Object.keys(properties).length > 0;
-  const [way, setWay] = useState<"form" | "json">(hasForm ? "form" : "json");
-  const shown = hasForm ? way : "json";
+  const [chosen, setWay] = useState<"form" | "json">("form");
+  const shown = hasForm ? chosen : "json";
   const elsewhere =
     shown === "form" ? data.misfits.filter((one) => !(String(one.path[0]) in properties)) : data.misfits;
   return (
@@ -81,7 +81,7 @@ export function DataForm({
       {hasForm && (
         <Segments
           label="How to edit the data"
-          value={way}
+          value={chosen}
           options={[
             ["form", "Form"],
             ["json", "JSON"],

@@ -298,7 +298,7 @@ function Preview({ body, python }: { body: Record<string, unknown>; python?: str
             onChange={setTab}
           />
         )}
-        <pre className="empty-command" tabIndex={0} aria-label="The call">
+        <pre className="empty-command" tabIndex={0} role="group" aria-label="The call">
           {text}
         </pre>
       </Panel>
