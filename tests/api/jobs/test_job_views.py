@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from api.conftest import Api
 from harness.api_keys import actions, keyed
 from harness.waiting import eventually
 from mainspring import Every, Fail, JobContext, Snooze
+from mainspring.store.views.related import LOOKED_AT
 
 
 async def done(api: Api, name: str, data: dict[str, Any] | None = None, **options: Any) -> str:
@@ -145,3 +147,22 @@ async def test_an_operator_asks_for_a_stack_and_a_viewer_sees_none(api: Api) -> 
     await api.scheduler.wait(job.id, 20)
     assert (await operator.get(f"/api/jobs/{job.id}/detail")).data["stack"]["stale"] is True
     assert (await operator.post(f"/api/jobs/{job.id}/stack")).status == 409
+
+
+async def test_the_searches_of_a_page_are_bounded_and_say_so(api: Api) -> None:
+    @api.scheduler.job("lonely")
+    def lonely() -> None: ...
+
+    await api.scheduler.start()
+    old = await done(api, "lonely")
+    jobs = api.scheduler.client.get_default_database().jobs
+    now = api.scheduler.now()
+    other = {"v": 1, "name": "other", "queue": "default", "state": "completed", "created_at": now, "run_at": now}
+    await jobs.insert_many(
+        [{**other, "parent_id": old, "finished_at": now + timedelta(milliseconds=n)} for n in range(LOOKED_AT + 5)]
+    )
+    late = await api.scheduler.schedule("lonely", delay=60)
+    found = (await api.get(f"/api/jobs/{late.id}/compare")).data
+    assert (found["other"], found["complete"]) == (None, False)
+    related = (await api.get(f"/api/jobs/{old}/related")).data
+    assert len(related["children"]) == 20 and not related["childrenComplete"]
