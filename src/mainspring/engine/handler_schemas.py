@@ -10,10 +10,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices, AliasPath, TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 
 from mainspring.clock import monotonic
 from mainspring.model.jobs.data_schema import ANY
@@ -29,7 +29,11 @@ _TOLD_EVERY = 60.0
 class _Lenient(GenerateJsonSchema):
     """Pydantic's schema, with a mark on each part that accepts more than the schema says."""
 
-    ignored_warning_kinds: ClassVar[set[Any]] = {"skipped-choice", "non-serializable-default", "skipped-discriminator"}
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {  # noqa: RUF012 - declared so by pydantic
+        "skipped-choice",
+        "non-serializable-default",
+        "skipped-discriminator",
+    }
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
         return {ANY: True}
@@ -129,7 +133,7 @@ def _schema(handler: Handler) -> dict[str, Any]:
     known: list[tuple[str, Any, TypeAdapter[Any]]] = [
         (one.name, "validation", one.adapter) for one in handler.parameters if one.adapter is not None
     ]
-    made, shared = TypeAdapter.json_schemas(known, schema_generator=_Lenient) if known else ({}, {})
+    made, shared = TypeAdapter.json_schemas(known, schema_generator=_Lenient)
     parts = {name: part for (name, _), part in made.items()}
     schema: dict[str, Any] = {
         "type": "object",

@@ -57,7 +57,8 @@ def timeline(job: Job, now: datetime) -> list[Span]:
     if job.created_at is None:
         return []
     spans: list[Span] = []
-    at, before = job.created_at, None
+    at = job.created_at
+    before: _Run | None = None
     cut = job.attempts_cut > 0
     for run in _runs(job):
         due = run.due if before is None or before.next_due is None else before.next_due
@@ -88,7 +89,7 @@ def _still_waiting(job: Job, before: _Run | None, at: datetime, now: datetime) -
     if job.state == BLOCKED:
         yield Span("blocked", at, None)
     elif job.state == PENDING:
-        kind = _AFTER.get(None if before is None else before.outcome, "unknown")
+        kind: Kind = _AFTER.get(None if before is None else before.outcome, "unknown")
         due = at if job.run_at is None else max(at, job.run_at)
         if due > now:
             yield Span(kind, at, None if job.run_at is None else due)
