@@ -58,7 +58,8 @@ from mainspring.model.access.audit_chain import Verdict as AuditVerdict
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
 from mainspring.model.explain.explanation import ExplainedGate, Explanation
 from mainspring.model.jobs.foreign import ForeignDocument, ForeignDocuments
-from mainspring.model.jobs.job import Attempt, Job, JobError, Progress, Step, WaitingFor
+from mainspring.model.jobs.handler_status import HandlerStatus
+from mainspring.model.jobs.job import Attempt, HandlerStack, Job, JobError, Progress, Snoozing, Step, WaitingFor
 from mainspring.model.jobs.retention import Keep
 from mainspring.model.jobs.retry import Retry
 from mainspring.model.limits.breaker import Breaker, BreakerStatus
@@ -143,6 +144,8 @@ __all__ = [
     "ForeignDocuments",
     "GateUse",
     "HandlerError",
+    "HandlerStack",
+    "HandlerStatus",
     "Health",
     "IndexesBuilding",
     "InvalidCron",
@@ -197,6 +200,7 @@ __all__ = [
     "Sequence",
     "Signal",
     "Snooze",
+    "Snoozing",
     "Statistics",
     "Step",
     "StepError",

@@ -21,13 +21,14 @@ from mainspring.errors import ConfigurationError, InvalidKey
 from mainspring.model.access.api_keys import Key, Scope, key_id, verify
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.idempotency import Reply
+from mainspring.model.jobs.data_schema import Misfit
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
 from mainspring.model.unreadable import Listed
 from mainspring.model.views.about import DatabaseFacts, KeyIds
 from mainspring.model.views.search import make_search
 from mainspring.store import Store
-from mainspring.store.codec import document_id
+from mainspring.store.codec import decode_job, document_id
 from mainspring.store.views.about import read_database_facts
 from mainspring.store.views.created import JOBS, SCHEDULES
 
@@ -35,6 +36,16 @@ _LISTED_AT_MOST = 10_000
 KINDS = (JOBS, SCHEDULES)
 Kind = Literal["job", "schedule"]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """The jobs around a job, with few of their fields."""
+
+    children: list[Job]
+    children_complete: bool
+    runs: list[Job]
+    holder: Job | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +151,30 @@ class ServiceBackend:
     async def forget_reply(self, key: str) -> None:
         """Delete the record of a refused request, which has made nothing."""
         await (await self._core.store()).idempotency.forget(key)
+
+    async def find_misfit(self, name: str, data: Mapping[str, Any], version: int | None = None) -> Misfit | None:
+        """The first place at which data does not fit the handler of a name, by the schema that live workers have
+        registered; None if it fits, or if that is not known."""
+        return await self._core.live_handlers.check(await self._core.store(), name, data, version)
+
+    async def last_completed(self, job_id: str, scope: Scope) -> tuple[Job | None, bool]:
+        """The job of the same name that completed last before a job; and whether all jobs were looked at if there is
+        none."""
+        store = await self._core.store()
+        earlier = await store.related.last_completed(await store.jobs.get(document_id(job_id), scope), scope)
+        found = earlier.document
+        return None if found is None else self._core.privacy.cipher.decode(found), earlier.complete
+
+    async def related(self, job_id: str, scope: Scope) -> Related:
+        """The jobs around a job: its children, other runs of its schedule, and the holder of its dedupe key."""
+        store = await self._core.store()
+        found = await store.related.of(await store.jobs.get(document_id(job_id), scope), scope)
+        return Related(
+            [decode_job(one) for one in found.children],
+            found.children_complete,
+            [decode_job(one) for one in found.runs],
+            None if found.holder is None else decode_job(found.holder),
+        )
 
     # -- callers -----------------------------------------------------------------------------------------------------
 

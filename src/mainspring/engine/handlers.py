@@ -19,10 +19,12 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from mainspring.config.settings import check_name
+from mainspring.engine.handler_schemas import describe_handler, told_descriptions
 from mainspring.errors import BadArguments, ConfigurationError, HandlerError, InvalidJob, Signal
 from mainspring.model.dead_letters.dead_letters import Alert
 from mainspring.model.jobs.declared_defaults import JobDefaults
 from mainspring.model.jobs.guarantee import check_one_attempt, most_attempts
+from mainspring.model.jobs.handler_status import HandlerDescription
 from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from mainspring.model.jobs.payload_versions import (
     FIRST_VERSION,
@@ -69,6 +71,7 @@ class Parameter:
     required: bool
     annotation: Any
     adapter: TypeAdapter[Any] | None
+    default: Any = None
 
 
 class Handler:
@@ -125,6 +128,7 @@ class Handler:
         self.context_parameter, self.parameters, self._takes_any = _read_signature(name, function)
         self._ignores_data = self.context_parameter is not None and not self.parameters and not self._takes_any
         self._by_name = {parameter.name: parameter for parameter in self.parameters}
+        self._description: HandlerDescription | None = None
         self._check_keys()
 
     def _check_keys(self) -> None:
@@ -139,6 +143,18 @@ class Handler:
                     f"A limit, a sequence, fair or a breaker of {self.name!r} goes by {path!r} in the data, and its "
                     f"handler has no argument {first!r}.{hint}"
                 )
+
+    @property
+    def takes_other_data(self) -> bool:
+        """Whether it takes data that it has no parameter for."""
+        return self._takes_any or self._ignores_data
+
+    @property
+    def description(self) -> HandlerDescription:
+        """Its description for the registry, made once."""
+        if self._description is None:
+            self._description = describe_handler(self)
+        return self._description
 
     @property
     def argument_names(self) -> list[str]:
@@ -256,6 +272,11 @@ class Handlers:
         return {"versions": versions, "defaults": [{"name": name, **told} for name, told in declared if told]}
 
     @property
+    def descriptions(self) -> list[dict[str, str]]:
+        """The descriptions of the handlers for the registry."""
+        return told_descriptions(handler for _, handler in sorted(self._by_name.items()))
+
+    @property
     def own_names(self) -> list[str]:
         """The names that have a handler of their own."""
         return list(self._by_name)
@@ -346,7 +367,9 @@ def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None
             context = parameter.name
         else:
             required = parameter.default is parameter.empty
-            parameters.append(Parameter(parameter.name, required, annotation, _adapter(parameter, annotation)))
+            default = None if required else parameter.default
+            adapter = _adapter(parameter, annotation)
+            parameters.append(Parameter(parameter.name, required, annotation, adapter, default))
     if unnamed is not None and not takes_any:  # a function with both is a wrapper around another one
         raise HandlerError(
             f"{name!r} has *{unnamed}, but a job's data are arguments by name; name them, or take **{unnamed} for all "

@@ -23,6 +23,7 @@ from mainspring.config.settings import Settings
 from mainspring.engine.limits.limiter import Limiter
 from mainspring.engine.repeating import Repeating
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
+from mainspring.engine.run.stack_requests import StackRequests
 from mainspring.errors import Unavailable
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
@@ -68,6 +69,7 @@ class Heartbeat:
             Repeating("mainspring-heartbeat", self._step, self.run_once),
             Repeating("mainspring-fence", self._step, self._fence),
         )
+        self._stacks = StackRequests(claimed_jobs, worker)
         self._beat_at = float("-inf")
         self._cancel_at = float("-inf")
         self._drain_at = monotonic()
@@ -122,6 +124,7 @@ class Heartbeat:
         self._try("note which jobs were started", self._note_started, patience)
         self._try("look for cancellations", self._notice_cancellations, patience)
         self._try("look for a request to drain", self._notice_drain, patience)
+        self._try("look for requests of stacks", self._stacks.run_once, patience)
 
     def _try(self, what: str, part: Callable[[Renewals], None], patience: float | None = None) -> None:
         """Do one part of the heartbeat; after an error it is tried again a twelfth of a lease later."""

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.engine.handlers import Handlers
+from mainspring.model.jobs.data_schema import Misfit, find_misfit
 from mainspring.model.jobs.declared_defaults import JobDefaults, Registered
+from mainspring.model.jobs.handler_status import HandlerStatus, schema_in
+from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.spelling import meant_by
 from mainspring.store import Store
 from mainspring.store.deadlines import deadline
@@ -37,6 +42,7 @@ class LiveHandlers:
         self._read_at = float("-inf")
         self._reading: asyncio.Future[None] | None = None
         self._warned: dict[str, float] = {}
+        self._schemas: dict[str, tuple[float, HandlerStatus | None]] = {}
 
     def defaults(self, name: str) -> JobDefaults | None:
         """The known defaults of the jobs of a name: from this process's own handler, else from live workers."""
@@ -52,6 +58,7 @@ class LiveHandlers:
         if store is not self._store:  # another connection, maybe on another event loop
             self._store, self._registered = store, None
             self._reading, self._read_at = None, float("-inf")
+            self._schemas = {}
         if not self._is_old(name):
             return False
         while self._is_old(name):  # once more, if the call that was reading is cancelled
@@ -60,6 +67,46 @@ class LiveHandlers:
             else:
                 await asyncio.shield(self._reading)
         return True
+
+    async def check(
+        self, store: Store, name: str, data: Mapping[str, Any], version: int | None = None
+    ) -> Misfit | None:
+        """The first place at which data does not fit the handler of a name, by the schema that this process or a live
+        worker knows; None if it fits, or if that is not known. Data of another payload `version` is not checked."""
+        known = await self._schema(store, name)
+        if known is None:
+            return None
+        schema, of_version = known
+        return find_misfit(schema, data) if (version or FIRST_VERSION) == of_version else None
+
+    async def _schema(self, store: Store, name: str) -> tuple[Mapping[str, Any], int] | None:
+        own = self._handlers.own(name)
+        if own is not None:
+            schema = schema_in(own.description.to_document())
+            return None if schema is None else (schema, own.version)
+        if self._handlers.catch_all is not None:
+            return None
+        status = await self._described(store, name)
+        return None if status is None or status.schema is None else (status.schema, status.version)
+
+    async def _described(self, store: Store, name: str) -> HandlerStatus | None:
+        """The handler of a name in live workers, as it was read a few seconds ago. A read that fails checks nothing:
+        scheduling goes on without it."""
+        read_at, known = self._schemas.get(name, (float("-inf"), None))
+        if monotonic() - read_at < (_USED_FOR if known is not None else _LOOKED_FOR_AGAIN):
+            return known
+        try:
+            with deadline(_PATIENCE):
+                found = await store.workers.handlers(name)
+        except Exception as error:
+            logger.debug("The schema of %r could not be read (%s); its data is not checked", name, error)
+            found = []
+        if len(self._schemas) >= _WARNED_AT_MOST:
+            self._schemas.clear()
+        # While old and new workers run, either may take the job: its data is not checked.
+        status = found[0] if found and len(found[0].versions) == 1 else None
+        self._schemas[name] = (monotonic(), status)
+        return status
 
     async def _read_for_all(self, store: Store) -> None:
         """Read the registry; concurrent calls wait for this read and go on together, so that they share a write."""

@@ -46,6 +46,7 @@ from mainspring.engine.chores.upkeep.reload_keys import ReloadKeys
 from mainspring.engine.chores.upkeep.roll_up_statistics import RollUpStatistics
 from mainspring.engine.claim.producer import Producer
 from mainspring.engine.draining import Draining
+from mainspring.engine.handler_schemas import TellDescriptions
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.heartbeat import Heartbeat
 from mainspring.engine.job_log import JobLog
@@ -118,6 +119,7 @@ class Worker:
         self._limits = limits
         self._events = events
         self._version = version
+        self._descriptions = TellDescriptions(handlers)
         self._started_at = store.clock.now()
         self.claimed_jobs = ClaimedJobs()
         self._counting = Counting(store, self.id)
@@ -409,6 +411,7 @@ class Worker:
             "started_at": self._started_at,
             "version": self._version,
             **self._handlers.told,
+            **self._descriptions.facts(),
             "keys": list(self._store.cipher.ring.ids),
             **self._limits.told,
         }

@@ -25,6 +25,7 @@ from mainspring.store.jobs.hints import Hints
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.jobs.leases import ProgressUpdates, Renewals, Rescues
 from mainspring.store.jobs.retention import Removal
+from mainspring.store.jobs.stacks import Stacks
 from mainspring.store.jobs.steps import StoredSteps
 from mainspring.store.jobs.transactions import Transactions
 from mainspring.store.jobs.upkeep import Upkeep
@@ -52,6 +53,7 @@ from mainspring.store.views.failure_counts import Failures
 from mainspring.store.views.health import Progress
 from mainspring.store.views.problem_facts import ProblemReads
 from mainspring.store.views.queues import Queues
+from mainspring.store.views.related import Related
 from mainspring.store.views.search import Searching
 from mainspring.store.views.statistics import Statistics
 from mainspring.store.views.suggestions import Suggesting
@@ -81,6 +83,7 @@ class Store:
         self.rescues = Rescues(connection)
         self.progress_updates = ProgressUpdates(connection)
         self.steps = StoredSteps(connection)
+        self.stacks = Stacks(connection)
         self.upkeep = Upkeep(connection)
         self.foreign = Foreign(connection)
         self.removal = Removal(connection)
@@ -91,6 +94,7 @@ class Store:
         self.searching = Searching(connection)
         self.counts = Counts(connection)
         self.suggesting = Suggesting(connection)
+        self.related = Related(connection)
         self.recent_failures = RecentFailures(self.searching)
         self.created = Created(self.searching)
         self.calendars = Calendars(connection)

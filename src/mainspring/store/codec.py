@@ -29,10 +29,12 @@ from mainspring.model.jobs.job import (
     FIRST_PRIORITY,
     LAST_PRIORITY,
     Attempt,
+    HandlerStack,
     Job,
     JobError,
     Kept,
     Progress,
+    Snoozing,
     Step,
     WaitingFor,
 )
@@ -365,9 +367,20 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         asked_priority=document.get("asked_priority"),
         steps=tuple(_decode_step(entry) for entry in document.get("steps") or ()),
         data_version=document.get("data_v") or FIRST_VERSION,
+        snoozes=tuple(_decode_snooze(entry) for entry in document.get("snoozes") or ()),
+        stack=_decode_stack(document.get("stack")),
         deduplicated=deduplicated,
         kept=document.get("kept"),
     )
+
+
+def _decode_stack(stack: Mapping[str, Any] | None) -> HandlerStack | None:
+    return None if not stack else HandlerStack(stack.get("at"), stack.get("text") or "", stack.get("token") or 0)
+
+
+def _decode_snooze(entry: Mapping[str, Any]) -> Snoozing:
+    times = (entry.get("started_at"), entry.get("at"), entry.get("until"))
+    return Snoozing(entry.get("token") or 0, *times, entry.get("reason") or "", entry.get("run_at"))
 
 
 def _malformed(document: Document, fitted: Fitted) -> JobError | None:

@@ -55,6 +55,8 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | cancel        | document        | a request to stop a running job: at, reason |
 | steps         | array           | per finished step of its handler: name, at, attempt, result |
 | progress      | document        | percent, note |
+| stack         | document        | where its handler was when that was last asked: at, token, text |
+| snoozes       | array           | the last snoozes, of each: token, run_at, started_at, at, until, reason |
 | log, log_cut  | array, int      | the attempt's last lines, and how many came before; its entry has both at its end |
 | result, result_note, error, finished_at | | how it ended |
 | edited_at     | date            | when it was last changed by hand |
@@ -81,6 +83,8 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | versions | of its handlers, where they are not of the first: name, version; of all of them where it takes any name |
 | defaults | of its handlers, where any is declared: name, queue, priority, guarantee, encrypt (true, or paths) |
 | | a process without the handler stores its jobs by them |
+| asks | the running jobs whose stacks it is asked for: job, token, at; it takes them off |
+| described | of its handlers: name, description (of its docstring), schema (JSON Schema of the data, as text) |
 
 ## jobs.locks: which worker does a chore for which one is enough, or claims from the head of a busy queue
 

@@ -112,6 +112,10 @@ JOB: Shape = {
     "guarantee": GUARANTEE,
     "waiting_for": {"by": TEXT, "note": TEXT, "since": INSTANT},
     "progress": {"percent": NUMBER, "note": TEXT},
+    "stack": {"at": INSTANT, "token": WHOLE, "text": TEXT},
+    "snoozes": ListOf(
+        {"token": WHOLE, "run_at": INSTANT, "started_at": INSTANT, "at": INSTANT, "until": INSTANT, "reason": TEXT}
+    ),
     "error": ERROR,
     "result_note": TEXT,
     "worker": TEXT,

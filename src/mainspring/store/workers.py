@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from mainspring.clock import truncate
 from mainspring.model.jobs.declared_defaults import JobDefaults, Registered, told_defaults
+from mainspring.model.jobs.handler_status import HandlerStatus, described, handlers_of, started_first
 from mainspring.model.limits.reported_limits import reported_breakers, reported_limits
 from mainspring.model.workers import Drain, RunningSlot, WorkerStatus
 from mainspring.store.connection import Connection, Document
@@ -23,6 +24,11 @@ _ABLE = ("queues", "handlers", "versions", "keys", "drain")
 _SLOTS = ("slots",)
 _WORKERS_SHOWN = 1_000
 _REGISTERED = ("handlers", "versions", "defaults", "started_at")
+_SERVING = (*_REGISTERED, "queues")
+WITHOUT_DESCRIPTIONS = {"described": 0}
+_WORKERS_READ = 1_000
+_DESCRIBING = 20
+"""The workers whose descriptions are read at most; usually the latest one has all handlers."""
 
 
 class Workers:
@@ -40,7 +46,7 @@ class Workers:
 
     async def live_in_full(self) -> list[WorkerStatus]:
         """The workers whose last heartbeat is recent, with all that they report."""
-        return await self._find(self._alive(), BEAT_AT)
+        return await self._find(self._alive(), BEAT_AT, WITHOUT_DESCRIPTIONS)
 
     async def with_slots(self) -> list[WorkerStatus]:
         """The workers whose last heartbeat is recent, with the jobs that they run."""
@@ -48,7 +54,9 @@ class Workers:
 
     async def latest(self) -> list[WorkerStatus]:
         """The workers whose last heartbeat was within the last hour or so, the latest first."""
-        found = await self._connection.workers.find_all({}, sort=[("beat_at", -1)], hint=BEAT_AT, limit=_WORKERS_SHOWN)
+        found = await self._connection.workers.find_all(
+            {}, WITHOUT_DESCRIPTIONS, sort=[("beat_at", -1)], hint=BEAT_AT, limit=_WORKERS_SHOWN
+        )
         since = self._alive_since()
         return [read_worker(document, live=_is_after(document.get("beat_at"), since)) for document in found]
 
@@ -86,9 +94,33 @@ class Workers:
         was started last counts."""
         found = await self._find(self._alive(), BEAT_AT, _REGISTERED)
         defaults: dict[str, JobDefaults] = {}
-        for worker in sorted(found, key=_start_of):
+        for worker in sorted(found, key=started_first):
             defaults |= worker.defaults
         return Registered(defaults, any(worker.handlers is None for worker in found))
+
+    async def handlers(self, name: str | None = None) -> list[HandlerStatus]:
+        """The handlers of live workers with their descriptions; with `name`, only the one of this name."""
+        alive = self._alive() if name is None else {"handlers": {"$in": [name, None]}, **self._alive()}
+        workers = await self._find(alive, BEAT_AT if name is None else HANDLERS, _SERVING, limit=_WORKERS_READ)
+        found = handlers_of(workers)
+        found = found if name is None else {key: one for key, one in found.items() if key == name}
+        if not found:
+            return []
+        descriptions = await self._descriptions(_latest_with(found), name)
+        return [described(one, descriptions.get(key, {})) for key, one in found.items()]
+
+    async def _descriptions(self, latest: Mapping[str, str], name: str | None) -> dict[str, Document]:
+        """The descriptions of handlers by name, each from the worker that was started last with it."""
+        wanted = {"$filter": {"input": "$described", "cond": {"$eq": ["$$this.name", {"$literal": name}]}}}
+        fields: Document = {"described": 1 if name is None else wanted}
+        ids = list(dict.fromkeys(latest.values()))[:_DESCRIBING]
+        found: dict[str, Document] = {}
+        for document in await self._connection.workers.find_all({"_id": {"$in": ids}}, fields, hint=BY_ID):
+            entries = document.get("described")
+            for entry in entries if isinstance(entries, list) else ():
+                if isinstance(entry, Mapping) and latest.get(str(entry.get("name"))) == document["_id"]:
+                    found[str(entry["name"])] = dict(entry)
+        return found
 
     async def with_handler(self, name: str, queue: str | None = None) -> list[WorkerStatus]:
         """The live workers that have a handler for a name, or take any; with `queue`, only workers that serve it."""
@@ -103,10 +135,11 @@ class Workers:
     def _alive_since(self) -> datetime:
         return truncate(self._connection.clock.now() - timedelta(seconds=_DEAD_AFTER))
 
-    async def _find(self, filter: Document, hint: str, fields: Sequence[str] | None = None) -> list[WorkerStatus]:
-        return [
-            read_worker(document) for document in await self._connection.workers.find_all(filter, fields, hint=hint)
-        ]
+    async def _find(
+        self, filter: Document, hint: str, fields: Sequence[str] | Mapping[str, int] | None = None, limit: int = 0
+    ) -> list[WorkerStatus]:
+        found = await self._connection.workers.find_all(filter, fields, hint=hint, limit=limit)
+        return [read_worker(document) for document in found]
 
     async def gone(self, workers: Sequence[str]) -> list[str]:
         """The workers among these whose lease has run out, or that have left."""
@@ -143,8 +176,9 @@ class Workers:
         return await self._locks.is_taken(chore)
 
 
-def _start_of(worker: WorkerStatus) -> tuple[float, str]:
-    return (0.0 if worker.started_at is None else worker.started_at.timestamp()), worker.id
+def _latest_with(found: Mapping[str, HandlerStatus]) -> dict[str, str]:
+    """The id of the worker that was started last with a handler, by the handler's name."""
+    return {name: status.served_by[-1].id for name, status in found.items()}
 
 
 def read_worker(stored: Document, *, live: bool = True) -> WorkerStatus:

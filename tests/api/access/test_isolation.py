@@ -120,6 +120,7 @@ BODIES: dict[str, list[Any]] = {
     "POST /api/operations": OPERATIONS,
     "POST /api/jobs": CREATIONS,
     "POST /api/jobs/bulk": [[one] for one in CREATIONS],
+    "POST /api/jobs/{job_id}/copy": [{}, {"queue": "{queue}"}, {"dedupeKey": "{dedupe}", "delay": "1h"}],
     "PUT /api/jobs/{id}": [{"priority": 2}, {"queue": "{queue}"}, {**EXCEPT}],
     "POST /api/v1/create-job": [{"type": "{name}", "data": {}}],
     "POST /api/schedules/recent": [{"ids": ["{schedule}"]}],

@@ -34,7 +34,7 @@ NAMESPACES = {
         "skip_next trigger upcoming"
     ),
     "secrets": "all delete get put value values",
-    "workers": "all cancel_drain drain handler_names own_id rescue",
+    "workers": "all ask_stack cancel_drain drain handler_names handlers own_id rescue",
 }
 SCHEDULE = "backfill delete edit ledger pause preview_backfill refresh resume skip_next trigger upcoming"
 NOWHERE = "mongodb://127.0.0.1:1/x"
@@ -96,6 +96,8 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "ForeignDocuments",
         "GateUse",
         "HandlerError",
+        "HandlerStack",
+        "HandlerStatus",
         "Health",
         "IndexesBuilding",
         "InvalidCron",
@@ -150,6 +152,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Sequence",
         "Signal",
         "Snooze",
+        "Snoozing",
         "Statistics",
         "Step",
         "StepError",

@@ -12,7 +12,7 @@ from harness.hostile import VALUES, every, paths_in, raw
 from harness.inside import inside
 from mainspring import Scheduler
 from mainspring.api.dependencies import Caller, Service
-from mainspring.api.jobs.resources import executions_of, resource_of
+from mainspring.api.jobs.resources import executions_of, request_of, resource_of
 from mainspring.api.middleware.authentication import Principal
 from mainspring.api.settings import service_settings
 from mainspring.api.wire.jobs import JobDetail, JobOut
@@ -85,6 +85,8 @@ DOCUMENT: dict[str, Any] = {
     "log_cut": 1,
     "cancel": {"at": AT},
     "suspect": True,
+    "stack": {"at": AT, "token": 1, "text": "File …"},
+    "snoozes": [{"token": 1, "run_at": AT, "started_at": AT, "at": AT, "until": AT, "reason": "later"}],
 }
 
 
@@ -100,7 +102,8 @@ def test_a_job_with_any_value_in_any_field_is_shown(caller: Caller) -> None:
         job = inside(caller.scheduler).core.privacy.cipher.decode(stored)
         shown = caller.scheduler.privacy.shown(job)
         try:
-            for out in (JobOut.of(shown), JobDetail.of(shown), resource_of(caller, job)):
+            detail = JobDetail.at(shown, AT, request_of(shown, job), with_stack=True)
+            for out in (JobOut.of(shown), detail, resource_of(caller, job)):
                 assert '"j"' in out.model_dump_json(), why
             for execution in executions_of(caller, job, "j"):
                 execution.model_dump_json()

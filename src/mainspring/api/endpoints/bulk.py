@@ -24,6 +24,7 @@ from mainspring.api.dependencies import Caller, Operator
 from mainspring.api.jobs.body_splitter import BrokenArray, Entries, Item, Lines, Splitter, TooLong
 from mainspring.api.jobs.bulk_record import Before, BulkRecord, Line, other_item, print_of
 from mainspring.api.jobs.create import check_holder, check_plan, make_plan
+from mainspring.api.jobs.data_check import check_data
 from mainspring.api.jobs.idempotency import REPLAYED, Key
 from mainspring.api.jobs.secret_checks import Known, check_secrets
 from mainspring.api.middleware.faults import log_fault
@@ -206,15 +207,19 @@ class Bulk:
         return b"".join(answers)
 
     async def _confined(self, entries: list[Entry]) -> list[Entry]:
-        """The items; one that may not use the secrets that it refers to is replaced by a refusal."""
+        """The items; one that may not use the secrets that it refers to, or whose data its handler would refuse, is
+        replaced by a refusal."""
         secrets: Known = {}
         return [await self._confined_one(one, secrets) for one in entries]
 
     async def _confined_one(self, entry: Entry, secrets: Known) -> Entry:
-        if isinstance(entry.item, Problem) or entry.item["name"] != HTTP:
+        if isinstance(entry.item, Problem):
             return entry
+        item = entry.item
         try:
-            await check_secrets(self._caller, HTTP, entry.item["queue"], entry.item["data"], secrets)
+            if item["name"] == HTTP:
+                await check_secrets(self._caller, HTTP, item["queue"], item["data"], secrets)
+            await check_data(self._caller, item["name"], item["data"], item.get("version"))
         except MainspringError as error:
             return replace(entry, item=as_problem(error))
         except Problem as problem:

@@ -7,12 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.jobs.copy import plan_copy
+from mainspring.api.jobs.create import store_plan
 from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.resources import request_of
 from mainspring.api.jobs.visibility import seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing, Span, span_seconds
+from mainspring.api.wire.job_requests import Copy
 from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut
 from mainspring.errors import InvalidJob, WaitTimeout
+from mainspring.model.access.api_keys import OPERATOR
 from mainspring.model.jobs.job import Job
 
 LONGEST_WAIT = 60.0
@@ -56,6 +61,30 @@ async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) 
     return await _answer(caller, after)
 
 
+@router.post(
+    "/{job_id:path}/copy",
+    status_code=201,
+    summary="Create a job from another one",
+    response_model=Answer[JobOut],
+    responses={200: {"model": Answer[JobOut], "description": "A job with this dedupeKey existed already"}},
+)
+async def copy_job(job_id: JobId, caller: Operator, once: Once, body: Copy | None = None) -> Response:
+    """Create a job with the name, the data and the options of this one, in any state, and with the given changes. It is
+    due at once, unless `runAt` or `delay` is given. Data is given whole; it is checked by the schema of the handler. A
+    word that stands for a redacted or encrypted value is refused: give the value again. With no `data`, the stored data
+    is copied, hidden values included."""
+
+    async def make(new_id: str) -> Made:
+        before = await caller.job(job_id)
+        made = await store_plan(caller, plan_copy(caller, before, body or Copy()), new_id)
+        assert isinstance(made, Job)
+        if not made.deduplicated or made.id == new_id:
+            await caller.note("job.copy", made.id, after=_told(made) | {"copied_from": before.id})
+        return Made(await _answer(caller, made), 201 if not made.deduplicated or made.id == new_id else 200)
+
+    return await once.answer(caller, make)
+
+
 @router.get("/{job_id:path}/explain", summary="Explain why a job does not run")
 async def explain_job(job_id: JobId, caller: Viewer) -> Answer[ExplanationOut]:
     """List every gate before a job and name the one that it waits at now, as data and in words."""
@@ -85,8 +114,12 @@ async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeou
 
 @router.get("/{job_id:path}/detail", summary="Get a job in detail")
 async def job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
-    """Return a job with its attempts and their errors, its finished steps, and the log of the running attempt."""
-    return Answer(data=JobDetail.of(await seen_job(caller, await caller.job(job_id))))
+    """Return a job with its attempts and their errors, its life as a timeline, its finished steps, and the log of the
+    running attempt. An operator sees the last stack that was asked for, too."""
+    job = await caller.job(job_id)
+    seen = await seen_job(caller, job)
+    operator = caller.principal.may(OPERATOR)
+    return Answer(data=JobDetail.at(seen, caller.service.now(), request_of(seen, job), with_stack=operator))
 
 
 async def _answer(caller: Caller, job: Job) -> Answer[JobOut]:

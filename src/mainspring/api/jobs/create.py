@@ -17,12 +17,13 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from mainspring.api.dependencies import Caller
+from mainspring.api.jobs.data_check import check_data
 from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
-from mainspring.api.wire.job_requests import Change, Creation, Request
+from mainspring.api.wire.job_requests import Change, Creation, Request, Work
 from mainspring.client.builtin_jobs import smtp_settings, webhook_data
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, ScheduleNotFound
@@ -99,6 +100,7 @@ def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | 
     data = data_of(name, creation, settings, traceparent)
     queue = creation.queue or QUEUES.get(name)
     options = {**run_options_of(name, creation, settings), **_times_of(creation, rule), "queue": queue}
+    options["version"] = _version(name, creation)
     given = {key: value for key, value in options.items() if value is not None}
     return Plan(name, data, queue, rule, given, creation.id, creation.enabled is False)
 
@@ -117,6 +119,12 @@ def _name_of(creation: Creation) -> str:
     return HTTP if kind == "http" else EMAIL
 
 
+def _version(name: str, creation: Creation) -> int | None:
+    if creation.data_version is not None and name in QUEUES:
+        raise Problem(422, "dataVersion is for the data of a handler of your own.", field="dataVersion")
+    return creation.data_version
+
+
 def _own_name(name: str | None) -> str:
     if name is None:
         raise Problem(
@@ -127,7 +135,7 @@ def _own_name(name: str | None) -> str:
     return name
 
 
-def refuse_webhook_fields(change: Change) -> None:
+def refuse_webhook_fields(change: Work) -> None:
     for name in _OF_WEBHOOKS:
         if name in change.model_fields_set and getattr(change, name) is not None:
             raise Problem(422, f"{to_camel(name)} is for webhooks, which have an endpoint.", field=to_camel(name))
@@ -151,7 +159,7 @@ def usual_request(settings: ServiceSettings) -> dict[str, Any]:
     return {"retry_on": list(read_statuses(settings.retry_on))} if settings.retry_on.strip() else {}
 
 
-def request_fields(change: Change) -> dict[str, Any]:
+def request_fields(change: Work) -> dict[str, Any]:
     """The given fields of a webhook's request, under the names of `WebhookRequest`."""
     given = {key: getattr(change, key) for key in Request.model_fields if key in change.model_fields_set}
     if given.get("timeout") is not None:
@@ -224,7 +232,7 @@ def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> d
 # -- options and times ---------------------------------------------------------------------------------------------
 
 
-def run_options_of(name: str, change: Change, settings: ServiceSettings) -> dict[str, Any]:
+def run_options_of(name: str, change: Work, settings: ServiceSettings) -> dict[str, Any]:
     """The options of a run, as arguments of `Scheduler.schedule`."""
     if change.execution_type == _EXACTLY and name in QUEUES:
         raise Problem(
@@ -241,7 +249,7 @@ def run_options_of(name: str, change: Change, settings: ServiceSettings) -> dict
     return options
 
 
-def retry_of(name: str, change: Change, settings: ServiceSettings) -> Retry | None:
+def retry_of(name: str, change: Work, settings: ServiceSettings) -> Retry | None:
     """The retry policy; None leaves it to the handler, if the request gives none for a job with a handler."""
     usual = Retry(settings.retry_attempts + 1, settings.retry_delay_ms / 1000)
     if change.execution_type == ONCE and change.retry_attempts is None:
@@ -251,7 +259,7 @@ def retry_of(name: str, change: Change, settings: ServiceSettings) -> Retry | No
     return changed_retry(change, usual)
 
 
-def changed_retry(change: Change, before: Retry) -> Retry:
+def changed_retry(change: Work, before: Retry) -> Retry:
     """The policy `before` with the given values of a change."""
     attempts, delay = change.retry_attempts, change.retry_delay
     pause = before.delay if delay is None else span_seconds(delay)
@@ -307,6 +315,7 @@ async def store_plan(caller: Caller, plan: Plan, job_id: str) -> Job | Schedule:
     """Store the job or the schedule of a plan. A second call with the same id stores no second one."""
     check_plan(caller, plan)
     await check_secrets(caller, plan.name, plan.queue or DEFAULT_QUEUE, plan.data)
+    await check_data(caller, plan.name, plan.data, plan.options.get("version"))
     with refusing():
         if plan.rule is None:
             return await _schedule_job(caller, plan, job_id)

@@ -16,7 +16,7 @@ from mainspring.api.jobs.visibility import shown as within_reach
 from mainspring.api.wire.base import jsonable, to_ms
 from mainspring.api.wire.compat import Execution, Resource
 from mainspring.api.wire.job_requests import ExecutionType
-from mainspring.api.wire.jobs import AttemptOut, job_fields
+from mainspring.api.wire.jobs import AttemptOut, RequestOut, job_fields
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.jobtypes.http.request import WebhookRequest
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
@@ -126,6 +126,14 @@ def _what(name: str, shown: Mapping[str, Any], plain: Mapping[str, Any] | None) 
         "body": jsonable(request.get("body")),
         "data": _document(shown.get("data")),
     }
+
+
+def request_of(shown: Job, job: Job) -> RequestOut | None:
+    """The request of a webhook as it may be shown. `job` is the job as it is stored."""
+    if job.name != HTTP:
+        return None
+    found = _what(job.name, shown.data, None if job.kept is not None else job.data)
+    return RequestOut(**{key: value for key, value in found.items() if key != "data"}) if "method" in found else None
 
 
 def _document(value: Any) -> Any:

@@ -21,11 +21,12 @@ from mainspring.api.jobs.create import (
     request_fields,
     run_options_of,
 )
+from mainspring.api.jobs.data_check import check_data
 from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_marks, restored, shown_data
 from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
-from mainspring.api.wire.job_requests import Change, Request
+from mainspring.api.wire.job_requests import Change, Request, Work
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
@@ -61,6 +62,8 @@ async def change_job(caller: Caller, job: Job, change: Change) -> Job:
     edits |= {"run_at": change.run_at, "delay": change.delay, "expires_at": change.expires_at}
     edits.pop("guarantee")
     await _check_secrets(caller, job, edits)
+    if edits["data"] is not None:
+        await check_data(caller, job.name, edits["data"], job.data_version)
     with refusing():
         return await caller.scheduler.update(job.id, **_given(edits))
 
@@ -90,8 +93,8 @@ def _edits(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, 
     """The edits that jobs and schedules share."""
     _check_queue(caller, before, change)
     edits = run_options_of(before.name, change, caller.service.settings)
-    edits["retry"] = _retry(before.retry_policy, change)
-    return {**edits, "queue": change.queue, "data": _data(caller, before, change)}
+    edits["retry"] = retry_after(before.retry_policy, change)
+    return {**edits, "queue": change.queue, "data": changed_data(caller, before, change)}
 
 
 def _check_queue(caller: Caller, before: Job | Schedule, change: Change) -> None:
@@ -99,7 +102,8 @@ def _check_queue(caller: Caller, before: Job | Schedule, change: Change) -> None
         raise Problem(403, "The queue is out of this key's scope; nothing was changed.", field="queue")
 
 
-def _retry(before: Retry | None, change: Change) -> Retry | None:
+def retry_after(before: Retry | None, change: Work) -> Retry | None:
+    """The policy after a change; None if it stays unchanged."""
     once = change.execution_type == ONCE
     if change.retry_attempts is None and change.retry_delay is None:
         return Retry(attempts=1) if once and before is not None and before.attempts > 1 else None
@@ -113,7 +117,7 @@ async def _check_secrets(caller: Caller, before: Job | Schedule, edits: Mapping[
         await check_secrets(caller, before.name, queue or before.queue, before.data if data is None else data)
 
 
-def _data(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any] | None:
+def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> dict[str, Any] | None:
     """The new data; None if it stays unchanged."""
     if before.name == HTTP:
         return _webhook(caller, before, change)
@@ -130,7 +134,7 @@ def _data(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, A
     return checked_mail(data, caller.service.settings)
 
 
-def _webhook(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any] | None:
+def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> dict[str, Any] | None:
     given = request_fields(change)
     removed = {name for name in Request.model_fields if name in change.model_fields_set and name not in given}
     if not given and not removed - {"endpoint"} and change.data is None:

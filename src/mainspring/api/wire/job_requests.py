@@ -32,6 +32,11 @@ RetryDelay = Annotated[
     Field(description="The delay before the second attempt, in milliseconds, or text such as 5s; later ones grow."),
 ]
 
+DataVersion = Annotated[
+    int | None,
+    Field(ge=1, le=1_000_000, description="The payload version that the data is written for; 1 if it is not given."),
+]
+
 
 class Repeat(In):
     """The rule of a schedule: one of `cron`, `every`, `rrule` and `at`; `except` leaves out the days of calendars."""
@@ -116,10 +121,25 @@ class RunOptions(In):
     start_within: Span | None = None
 
 
-class Change(Times, Request, RunOptions):
-    """A change of a job or a schedule; fields that are not given stay as they are."""
+class Work(Request, RunOptions):
+    """The work of a job: a webhook's request, or the data of a handler or a mail; and the options of its run."""
 
     data: dict[str, JsonValue] | None = None
+
+
+class Change(Times, Work):
+    """A change of a job or a schedule; fields that are not given stay as they are."""
+
+
+class Copy(Work):
+    """The changes of a new job that is made from another one; fields that are not given are copied. `data` replaces the
+    whole data."""
+
+    data_version: DataVersion = None
+    run_at: InstantIn | None = None
+    delay: Span | None = None
+    dedupe_key: Text | None = None
+    dedupe_window: Span | None = None
 
 
 class Creation(Change):
@@ -146,3 +166,4 @@ class Creation(Change):
     )
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
+    data_version: DataVersion = None

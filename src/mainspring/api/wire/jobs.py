@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Self
 
@@ -9,6 +11,8 @@ from pydantic import Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, Out, jsonable, span_text, to_ms
 from mainspring.model.jobs.job import FINISHED, Attempt, Job, JobError, Step
+from mainspring.model.jobs.reserved_names import HTTP
+from mainspring.model.jobs.timeline import Kind, Span, timeline
 
 Reason = Annotated[str, Field(max_length=1000, examples=["The customer has called it off."])]
 
@@ -88,6 +92,17 @@ class JobOut(Out):
         return cls(**job_fields(job))
 
 
+class ResponseOut(Out):
+    """The response to a webhook's request, as far as it is kept."""
+
+    status: int | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str | None = None
+    body_note: str | None = None
+    duration_ms: int | None = None
+    url: str | None = None
+
+
 class AttemptOut(Out):
     """One attempt of a job."""
 
@@ -101,6 +116,7 @@ class AttemptOut(Out):
     duration: int | None = None
     error: ErrorOut | None = None
     log: list[str] = Field(default_factory=list)
+    response: ResponseOut | None = Field(None, description="Of a webhook: the response of its receiver.")
 
     @classmethod
     def of(cls, job: Job, attempt: Attempt) -> Self:
@@ -115,6 +131,7 @@ class AttemptOut(Out):
             duration=to_ms(attempt.duration),
             error=ErrorOut.of(attempt.error, whole=True),
             log=[str(line) for line in attempt.log],
+            response=_response(job, attempt),
         )
 
 
@@ -131,9 +148,49 @@ class StepOut(Out):
         return cls(name=step.name, at=step.at, attempt=step.attempt, result=jsonable(step.result))
 
 
+class SpanOut(Out):
+    """A part of a job's life. Spans follow each other without gaps; the last one has no end if the job has not."""
+
+    kind: Kind
+    start: Instant
+    end: Instant | None = None
+    attempt: int | None = Field(None, description="Of a run: the number of its attempt; a snooze has none.")
+    token: int | None = None
+    outcome: str | None = Field(None, description="How a run ended; null while it runs.")
+    note: str | None = None
+
+    @classmethod
+    def of(cls, span: Span) -> Self:
+        return cls.model_validate(asdict(span))
+
+
+class StackOut(Out):
+    """Where a handler was at an instant: the calls, without values. It is stale when that run has ended."""
+
+    at: Instant | None
+    text: str
+    stale: bool
+
+
+class RequestOut(Out):
+    """The request of a webhook as it may be shown; its templates are not filled in."""
+
+    endpoint: str | None = None
+    method: str
+    headers: dict[str, str] | None = None
+    query: dict[str, JsonValue] | None = None
+    body: JsonValue = None
+
+
 class JobDetail(JobOut):
     """A job in every detail."""
 
+    now: Instant = Field(description="The database's time of this answer.")
+    timeline: list[SpanOut] = Field(description="Its life so far: what it waited for, and when it ran.")
+    stack: StackOut | None = Field(None, description="The last stack that was asked for; for operators.")
+    request: RequestOut | None = Field(None, description="Of a webhook.")
+    edited_at: Instant | None = Field(None, description="When it was last changed by hand.")
+    max_attempts: int | None = Field(None, description="The attempts that it was scheduled with; null: its handler's.")
     attempts: list[AttemptOut]
     attempts_cut: int = Field(description="The number of older attempts that were not kept.")
     steps: list[StepOut]
@@ -146,10 +203,18 @@ class JobDetail(JobOut):
     asked_priority: int | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def at(cls, job: Job, now: datetime, request: RequestOut | None = None, *, with_stack: bool = False) -> Self:
+        """The detail of a job that has been through `seen_job`, at the database's time."""
         fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
+        stack = job.stack if with_stack else None
         return cls(
             **fields,
+            now=now,
+            timeline=[SpanOut.of(span) for span in timeline(job, now)],
+            stack=None if stack is None else StackOut(at=stack.at, text=stack.text, stale=job.stack_is_stale),
+            request=request,
+            edited_at=job.edited_at,
+            max_attempts=None if job.retry_policy is None else job.retry_policy.attempts,
             attempts=[AttemptOut.of(job, attempt) for attempt in job.attempts],
             attempts_cut=job.attempts_cut,
             steps=[StepOut.of(step) for step in job.steps],
@@ -225,6 +290,24 @@ def job_fields(job: Job) -> dict[str, Any]:
         "waiting_for": None if held is None else WaitingForOut(by=held.by, note=held.note, since=held.since),
         "timeout": span_text(job.timeout),
     }
+
+
+def _response(job: Job, attempt: Attempt) -> ResponseOut | None:
+    """The response to a webhook's attempt: with its error or, of a success, as the job's result."""
+    if job.name != HTTP:
+        return None
+    succeeded = attempt.outcome == "completed" and attempt.token == job.token
+    found = job.result if succeeded else None if attempt.error is None else attempt.error.details
+    if not isinstance(found, Mapping) or not isinstance(found.get("status"), int):
+        return None
+    known = {name: found.get(name) for name in ("status", "body", "body_note", "duration_ms", "url")}
+    plain = {name: value for name, value in known.items() if isinstance(value, str | int)}
+    headers = found.get("headers")
+    shown = {str(name): str(value) for name, value in headers.items()} if isinstance(headers, Mapping) else {}
+    try:
+        return ResponseOut.model_validate({**plain, "headers": shown})
+    except ValueError:
+        return None  # another program has stored it in another form
 
 
 def _due_at(job: Job, attempt: Attempt) -> datetime | None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
-from mainspring.config.settings import check_actor, check_reason
+from mainspring.config.settings import check_actor, check_name, check_reason
 from mainspring.engine.chores.jobs.rescue_lost import announce_rescues
 from mainspring.engine.services.counting import Counting
 from mainspring.errors import ConfigurationError, WorkerNotFound, WorkerStateError
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.jobs.handler_status import HandlerStatus
 from mainspring.model.jobs.job import Job
 from mainspring.model.workers import WorkerStatus
 from mainspring.spelling import spelled_verbs
+from mainspring.store.codec import document_id
 
 
 @spelled_verbs
@@ -63,6 +68,20 @@ class Workers:
             raise WorkerNotFound(worker_id)
         state = "does not drain" if there.drain is None else "has finished its jobs and ends"
         raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so that there is no drain to cancel.")
+
+    async def handlers(self, name: str | None = None, *, scope: Scope = EVERYTHING) -> list[HandlerStatus]:
+        """List the handlers that live workers have for jobs of your own, by name: each with the JSON Schema of its
+        data, the defaults of its jobs, its payload versions, and how many workers have it. With `name`, only the
+        handler of this name. A handler out of the `scope` is left out."""
+        store = await self._core.store()
+        found = await store.workers.handlers(None if name is None else check_name(name, "a job's name"))
+        return [one.within(scope) for one in found if scope.allows(one.queue, one.name)]
+
+    async def ask_stack(self, job_id: str) -> datetime:
+        """Ask the worker of a running job where its handler is now, and return the time of the request. The worker
+        stores the calls, without values, within about two seconds: `job.stack` has them. Raise JobStateError if the job
+        does not run."""
+        return await (await self._core.store()).stacks.ask(document_id(job_id))
 
     async def rescue(self, worker_id: str) -> list[Job]:
         """Rescue a worker's jobs at once, instead of when their leases run out, and return them.

@@ -26,6 +26,7 @@ from mainspring.config.settings import Settings
 from mainspring.engine.handlers import Handler, Named, plain_function, refuse_coroutine
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
+from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
@@ -46,6 +47,8 @@ from mainspring.store.privacy.keyring import Keyring
 
 _PR_SET_PDEATHSIG = 1
 _THREADS = Threads("mainspring-handler")
+_PLACES: list[HandlerPlace] = []
+"""Where the handler of the present job runs."""
 
 
 @dataclass(slots=True)
@@ -62,14 +65,26 @@ class ChildJob:
     seals: bool = False
 
 
-def serve(pipe: Pipe[Any, Any]) -> None:
-    """Run jobs until the worker ends the child, or is gone."""
+def serve(pipe: Pipe[Any, Any], asks: Pipe[Any, Any]) -> None:
+    """Run jobs until the worker ends the child, or is gone. A thread answers when the worker `asks` for the stack."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C
     _die_with_parent()
+    threading.Thread(target=_tell_stacks, args=(asks,), name="mainspring-child-stack", daemon=True).start()
     try:
         pipe.send(("ready",))
         while (job := _received(pipe)) is not None:
             asyncio.run(_run(job, pipe))
+    except (EOFError, OSError):
+        pass  # the worker is gone
+
+
+def _tell_stacks(asks: Pipe[Any, Any]) -> None:
+    """Answer each number that the worker sends with that number and the stack of the handler."""
+    try:
+        while True:
+            number = asks.recv()
+            place = _PLACES[-1] if _PLACES else None
+            asks.send((number, "The handler has just ended." if place is None else place.stack()))
     except (EOFError, OSError):
         pass  # the worker is gone
 
@@ -97,6 +112,7 @@ def _die_with_parent() -> None:
 
 async def _run(job: ChildJob, pipe: Pipe[Any, Any]) -> None:
     agent = PipeAgent(job, pipe)
+    _PLACES[:] = [HandlerPlace(asyncio.current_task(), asyncio.get_running_loop())]
     try:
         handler = Handler(job.name, plain_function(job.function))
         arguments = handler.bind(job.stored.data)
@@ -105,6 +121,7 @@ async def _run(job: ChildJob, pipe: Pipe[Any, Any]) -> None:
     except BaseException as error:
         _report(pipe, error)
     finally:
+        _PLACES.clear()
         await agent.close()
 
 
@@ -116,7 +133,7 @@ async def _call(handler: Handler, arguments: dict[str, Any], job: ChildJob, agen
     loop = asyncio.get_running_loop()
     if handler.context_parameter is not None:
         arguments[handler.context_parameter] = BlockingJobContext(job.stored, agent, Portal(loop))
-    result = await _THREADS.run(lambda: handler.function(**arguments))
+    result = await _THREADS.run(_PLACES[0].in_thread(lambda: handler.function(**arguments)))
     refuse_coroutine(result)
     return result
 

@@ -24,6 +24,7 @@ from mainspring.clock import monotonic
 from mainspring.engine.handlers import Handler
 from mainspring.engine.limits.slot_shares import slots_until
 from mainspring.engine.run.attempt_notes import AttemptNotes
+from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.limits.controls import Probe
@@ -81,6 +82,9 @@ class IllegalTransition(AssertionError):
 class Killable(Protocol):
     """The process that runs a handler."""
 
+    def stack(self) -> str:
+        """The stack of the handler, as text. Safe from any thread; it takes two seconds at most."""
+
     def kill(self) -> None:
         """End the process for sure. Safe from any thread."""
 
@@ -119,6 +123,8 @@ class ClaimedJob:
     task: asyncio.Task[Outcome] | None = None
     process: Killable | None = None
     """The process of its own that runs the handler, if there is one."""
+    place: HandlerPlace | None = None
+    """Where the handler runs, for its stack."""
     started: float | None = None
     started_at: datetime | None = None
     took: float | None = None
@@ -199,6 +205,18 @@ class ClaimedJob:
     def use_process(self, process: Killable | None) -> None:
         """Set the process that runs the handler from now on; None if it has none of its own."""
         self.process = process
+
+    def runs_in(self, place: HandlerPlace) -> None:
+        """Note where the handler runs."""
+        self.place = place
+
+    def stack(self) -> str | None:
+        """The stack of the running handler as text, redacted; None if it does not run. Not on the event loop."""
+        process, place = self.process, self.place  # read once: the event loop takes them away
+        if self.state is not ClaimState.RUNNING or (process is None and place is None):
+            return None
+        text = process.stack() if process is not None else place.stack() if place is not None else ""
+        return self.redactor.text(text)
 
     def finish(self, worker: str, started: datetime, ended: datetime, outcome: Outcome) -> Finish:
         """The end of the attempt, as it is to be stored."""

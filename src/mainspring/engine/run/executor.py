@@ -26,6 +26,7 @@ from mainspring.engine.run.error_details import HandlerTimeout, RemoteError, des
 from mainspring.engine.run.payload import unpack
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.processes import Processes
+from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
 from mainspring.errors import BadArguments, Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze, StepError
@@ -101,6 +102,7 @@ class Executor:
         started = monotonic()
         claimed.begin(started, self._store.clock.at(started))
         self._began(claimed)
+        claimed.runs_in(HandlerPlace(asyncio.current_task(), asyncio.get_running_loop()))
         timeout = self._policies.timeout(claimed.job, claimed.handler)
         if timeout is not None:
             claimed.renew_for(timeout + 2 * _STOP_GRACE)
@@ -190,7 +192,7 @@ class Executor:
 
     async def _in_thread(self, claimed: ClaimedJob, function: Callable[[], Any]) -> Any:
         """Wait for a handler's thread; leave it behind if its claim is lost, or if it ignores that it should stop."""
-        future = self._threads.run(function)
+        future = self._threads.run(function if claimed.place is None else claimed.place.in_thread(function))
         while not future.done():
             try:
                 await asyncio.wait({future})
@@ -214,6 +216,8 @@ class Executor:
         if timeout is None:
             return await call
         task = asyncio.ensure_future(_outcome(call))
+        if claimed.place is not None:
+            claimed.place.task = task
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
             if done:

@@ -28,6 +28,7 @@ from mainspring.model.jobs.outcome import PROCESS_DIED
 from mainspring.store import Store
 
 _IDLE_CHILDREN = 16
+_STACK_WITHIN = 2.0
 
 
 class Child:
@@ -36,9 +37,13 @@ class Child:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs,), name="mainspring-child", daemon=True)
+        self._asks, their_asks = context.Pipe()
+        self._asking = threading.Lock()
+        self._asked = 0
+        self._process = context.Process(target=serve, args=(theirs, their_asks), name="mainspring-child", daemon=True)
         self._process.start()
         theirs.close()
+        their_asks.close()
         self._loop = loop
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.dead = False
@@ -71,6 +76,20 @@ class Child:
 
     def send(self, message: Any) -> None:
         self.pipe.send(message)
+
+    def stack(self) -> str:
+        """The stack of the handler, as the child's own thread sees it. Safe from any thread."""
+        with self._asking:
+            self._asked += 1
+            try:
+                self._asks.send(self._asked)
+                while self._asks.poll(_STACK_WITHIN):
+                    number, text = self._asks.recv()
+                    if number == self._asked:  # not the late answer to an earlier question
+                        return str(text)
+            except (OSError, EOFError, ValueError):
+                return "The handler's process has just ended."
+        return "The handler's process does not answer: it is stopped, or its code keeps the interpreter's lock."
 
     def kill(self) -> None:
         """End the process for sure. Safe from any thread."""
@@ -110,6 +129,8 @@ class Child:
         self._process.join(timeout=10)
         self._post(("died", unread or self.how_it_died()))
         pipe.close()
+        with self._asking:
+            self._asks.close()
 
     def _post(self, message: Any) -> None:
         try:

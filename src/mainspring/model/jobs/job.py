@@ -99,6 +99,29 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class HandlerStack:
+    """Where the handler of a job was at an instant: the calls, without values. `token` is that of the claim."""
+
+    at: datetime | None
+    text: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozing:
+    """A run of a job that ended with a snooze: it cost no attempt."""
+
+    token: int
+    started_at: datetime | None
+    at: datetime | None
+    """When the handler snoozed."""
+    until: datetime | None
+    reason: str = ""
+    run_at: datetime | None = None
+    """When that run was due."""
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingFor:
     """The reason why a pending job may not be claimed."""
 
@@ -193,6 +216,10 @@ class Job:
     """The steps that its handler has finished and need not run again."""
     data_version: int = 1
     """The version of its handler that its data was written for."""
+    snoozes: tuple[Snoozing, ...] = ()
+    """Its last snoozes."""
+    stack: HandlerStack | None = None
+    """Where its handler was when `scheduler.workers.ask_stack()` last asked for it."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
     kept: Kept | None = field(default=None, compare=False)
@@ -210,6 +237,11 @@ class Job:
         known += [] if self.waiting_for is None else [self.waiting_for.since]
         known += [self.attempts[-1].ended_at] if self.attempts else []
         return max((instant for instant in known if instant is not None), default=None)
+
+    @property
+    def stack_is_stale(self) -> bool:
+        """Whether its stack is that of a run that has ended."""
+        return self.stack is not None and (self.state != RUNNING or self.stack.token != self.token)
 
     @property
     def encrypted(self) -> bool:

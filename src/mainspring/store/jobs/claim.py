@@ -42,7 +42,7 @@ ORDER = [("priority", 1), ("run_at", 1), ("_id", 1)]
 # With more scans than this, the server would sort in memory instead of merging them.
 QUEUES_PER_PEEK = 20
 # Fields that running a job does not need. Earlier attempts are read only where a callback listens to events.
-UNREAD = {"log": 0, "result": 0, "progress": 0}
+UNREAD = {"log": 0, "result": 0, "progress": 0, "stack": 0, "snoozes": 0}
 HISTORY = {"attempts": 0, "error": 0, "created_at": 0}
 # The fields that decide which workers could run a job.
 REQUIREMENTS = {"name": 1, "data_v": 1, "sealed": 1}

@@ -64,6 +64,7 @@ _NEXT_STATE = {
 }
 # The fields that only a running job has.
 CLAIM_FIELDS = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "log_cut", "ahead", "suspect")
+SNOOZES_KEPT = 20
 _ATTEMPTS = 5
 _CHUNK = 500
 # About how many bytes are sent at once: a statement must stay under 16 MB, and all that is sent within one deadline
@@ -283,7 +284,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     ending = finish.ending
     fields = _ended(ending)
     if isinstance(ending, Snoozed | Released):
-        return [{"$set": fields | _given_back(ending, now)}]
+        return [{"$set": fields | _given_back(ending, now) | _snoozed(finish, now)}]
     if isinstance(ending, Completed | Committed):
         fields |= _completed(now, {"$literal": encoded(ending.result)}) | _sealed_with(ending)
         if isinstance(ending, Completed) and ending.note:
@@ -348,6 +349,18 @@ def _given_back(ending: Snoozed | Released, now: Any) -> dict[str, Any]:
         return fields | again_at(now, ending.delay)
     fields |= {"ready": True, "suspect": "$suspect"}  # the job stays a suspect
     return fields | ({"start_by": STARTED_ONCE} if ending.started else {})
+
+
+def _snoozed(finish: Finish, now: Any) -> dict[str, Any]:
+    """The field that remembers a snooze; the last ones are kept."""
+    if not isinstance(finish.ending, Snoozed):
+        return {}
+    known = {"token": finish.token, "started_at": finish.started_at, "at": finish.ended_at}
+    entry = {**known, "reason": {"$literal": cut(finish.ending.reason, MAX_MESSAGE // 10)}}
+    entry["run_at"] = "$run_at"
+    entry["until"] = {"$add": [now, int(finish.ending.delay * 1000)]}
+    before = {"$cond": [{"$isArray": "$snoozes"}, "$snoozes", []]}
+    return {"snoozes": {"$slice": [{"$concatArrays": [before, [entry]]}, -SNOOZES_KEPT]}}
 
 
 def _final_error(ending: Outcome) -> Document | None:

@@ -23,6 +23,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
 from mainspring.store.jobs.finish import CLAIM_FIELDS, STARTED_ONCE, appended_attempt, undecodable_fields
+from mainspring.store.jobs.stacks import asked_in
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document
 from mainspring.store.schema import BY_ID, CANCEL, LEASE
@@ -102,6 +103,21 @@ class Renewals:
         with deadline(self._settings.renew_timeout):
             asked = {"_id": worker, "drain": {"$exists": True}}
             return self._workers.find_one(asked, {"_id": 1}, hint=BY_ID) is not None
+
+    def asked_stacks(self, worker: str) -> list[tuple[DocumentId, int]]:
+        """The jobs whose stacks a worker is asked for, with their tokens; the requests are taken off its document."""
+        with deadline(self._settings.renew_timeout):
+            if self._workers.find_one({"_id": worker, "asks": {"$exists": True}}, {"_id": 1}) is None:
+                return []
+            before = self._workers.find_one_and_update({"_id": worker}, {"$unset": {"asks": ""}}, {"asks": 1})
+        return asked_in(before or {})
+
+    def store_stack(self, job_id: DocumentId, token: int, text: str) -> bool:
+        """Store the stack of a running job, fenced; returns whether the claim still held."""
+        held = self._mirror.guard({"_id": job_id, "state": RUNNING, "token": token})
+        stack = {"at": self._clock.expression(), "token": token, "text": {"$literal": text}}
+        with deadline(self._settings.renew_timeout):
+            return self._jobs.update_one(held, [{"$set": {"stack": stack}}]).matched_count == 1
 
     def beat(self, worker: str, facts: dict[str, Any], *, first: bool = False) -> None:
         """Store that a worker is alive and these facts about it; this renews the lease of its slots of limits.

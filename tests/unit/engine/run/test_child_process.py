@@ -17,4 +17,4 @@ def test_a_process_whose_worker_died_while_it_started_ends_without_a_word(monkey
     monkeypatch.setattr(child_process, "_die_with_parent", lambda: None)
     worker, mine = Pipe()
     worker.close()
-    child_process.serve(mine)
+    child_process.serve(mine, Pipe()[0])

@@ -1,0 +1,155 @@
+// What can be done with a job. What its state or the caller's role does not allow is absent.
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, unwrap } from "../../api/client";
+import { useAct } from "../../api/act";
+import { useRole } from "../../api/session";
+import { Button } from "../../ui/Button";
+import { CallButton, type Call } from "../../ui/Call";
+import { ReasonDialog } from "../../ui/Dialog";
+import { Menu } from "../../ui/Menu";
+import { pythonLiteral } from "../../ui/commands";
+import { CopyJob, EditJob } from "./EditJob";
+import { type Detail, jobKey, jobPath } from "./job";
+
+const ENDED = ["completed", "failed", "cancelled"];
+type Open = "cancel" | "delete" | "edit" | "copy" | null;
+
+export function Actions({ job }: { job: Detail }) {
+  const role = useRole();
+  const navigate = useNavigate();
+  const [open, setOpen] = useState<Open>(null);
+  const close = () => setOpen(null);
+  const params = { params: { path: { job_id: job.id } } };
+  const touches = [jobKey(job.id), ["jobs"]];
+  const retry = useAct(() => unwrap(api.POST("/api/jobs/{job_id}/retry", { ...params, body: {} })), {
+    touches,
+    done: () => "The job runs again, as a new round of attempts.",
+  });
+  const run = useAct(() => unwrap(api.POST("/api/jobs/{job_id}/run", { ...params, body: {} })), {
+    touches,
+    done: () => "The job is due now.",
+  });
+  const cancel = useAct(
+    (reason: string) => unwrap(api.POST("/api/jobs/{job_id}/cancel", { ...params, body: { reason } })),
+    {
+      touches,
+      onDone: close,
+      done: (answer) =>
+        answer.data.state === "running" ? "The worker was asked to stop the job." : "The job is cancelled.",
+    },
+  );
+  const remove = useAct(() => unwrap(api.DELETE("/api/jobs/{id}", { params: { path: { id: job.id } } })), {
+    touches: [["jobs"]],
+    done: () => "The job is deleted.",
+    onDone: () => void navigate({ to: "/jobs" }),
+  });
+  const pending = job.state === "pending";
+  const live = pending || job.state === "running" || job.state === "blocked";
+  return (
+    <>
+      {role.can("operator") && (
+        <>
+          {pending && (
+            <Button busy={run.isPending} onClick={() => run.mutate()}>
+              Run now
+            </Button>
+          )}
+          {pending && <Button onClick={() => setOpen("edit")}>Edit</Button>}
+          {ENDED.includes(job.state) && (
+            <Button
+              look={job.state === "failed" ? "primary" : "plain"}
+              busy={retry.isPending}
+              onClick={() => retry.mutate()}
+            >
+              Retry
+            </Button>
+          )}
+          <Button onClick={() => setOpen("copy")}>Run again, edited</Button>
+          {live && (
+            <Button look="danger" onClick={() => setOpen("cancel")}>
+              Cancel job
+            </Button>
+          )}
+          {job.state !== "running" && (
+            <Menu
+              label="⋯"
+              name="More actions"
+              items={[{ label: "Delete this job", danger: true, onSelect: () => setOpen("delete") }]}
+            />
+          )}
+        </>
+      )}
+      <CallButton calls={calls(job)} />
+      {open === "cancel" && (
+        <ReasonDialog
+          title="Cancel this job?"
+          verb={job.state === "running" ? "Ask it to stop" : "Cancel it"}
+          danger
+          busy={cancel.isPending}
+          onClose={close}
+          onConfirm={(reason) => cancel.mutate(reason)}
+        >
+          <p className="wrap">
+            <strong>{job.name}</strong>{" "}
+            {job.state === "running"
+              ? "runs. Its worker stops the handler within about two seconds."
+              : "will not be started. It can be retried later."}
+          </p>
+        </ReasonDialog>
+      )}
+      {open === "delete" && (
+        <ReasonDialog
+          title="Delete this job?"
+          verb="Delete it"
+          danger
+          reason="none"
+          busy={remove.isPending}
+          onClose={close}
+          onConfirm={() => remove.mutate()}
+        >
+          <p className="wrap">
+            <strong>{job.name}</strong> and its history, {job.attempts.length} attempts, are gone for good.
+          </p>
+        </ReasonDialog>
+      )}
+      {open === "edit" && <EditJob job={job} onClose={close} />}
+      {open === "copy" && <CopyJob job={job} onClose={close} />}
+    </>
+  );
+}
+
+function calls(job: Detail): Call[] {
+  const id = pythonLiteral(job.id);
+  const path = jobPath(job.id);
+  const all: Call[] = [
+    { title: "This page", path: `${path}/detail`, python: `job = await scheduler.get_job(${id})` },
+    { title: "Why it does not run", path: `${path}/explain`, python: `print(await scheduler.explain(${id}))` },
+    { title: "Beside the last success", path: `${path}/compare` },
+  ];
+  if (ENDED.includes(job.state))
+    all.push({
+      title: "Retry",
+      method: "POST",
+      path: `${path}/retry`,
+      body: {},
+      python: `await scheduler.retry(${id})`,
+    });
+  if (job.state === "pending")
+    all.push({
+      title: "Run now",
+      method: "POST",
+      path: `${path}/run`,
+      body: {},
+      python: `await scheduler.run_now(${id})`,
+    });
+  if (job.state === "running")
+    all.push({
+      title: "Its stack",
+      method: "POST",
+      path: `${path}/stack`,
+      body: {},
+      python: `await scheduler.workers.ask_stack(${id})`,
+    });
+  return all;
+}

@@ -1,0 +1,146 @@
+// The one sentence that matters about a job: why it waits, why it failed, what it does now.
+import type { ReactNode } from "react";
+import { Link } from "@tanstack/react-router";
+import { plural } from "../../lib/text";
+import { duration } from "../../lib/time";
+import { Duration, Time } from "../../ui/Time";
+import { type Detail, useExplanation } from "./job";
+
+export function Story({ job }: { job: Detail }) {
+  return (
+    <div className={`job-story job-story-${job.state}`} role="status" aria-label="What matters">
+      <Sentence job={job} />
+    </div>
+  );
+}
+
+function Sentence({ job }: { job: Detail }) {
+  switch (job.state) {
+    case "pending":
+    case "blocked":
+      return <Waiting job={job} />;
+    case "running":
+      return <Running job={job} />;
+    case "completed":
+      return (
+        <p>
+          Completed {took(job)}
+          {late(job)}.
+        </p>
+      );
+    case "failed":
+      return (
+        <Ended job={job}>
+          Failed for good after {plural(job.attempts.length + job.attemptsCut, "attempt")} <Time at={job.finishedAt} />.
+        </Ended>
+      );
+    case "cancelled":
+      return (
+        <Ended job={job}>
+          Cancelled <Time at={job.finishedAt} />.
+        </Ended>
+      );
+    case "expired":
+      return (
+        <p>
+          Expired <Time at={job.finishedAt} />: no worker started it in time.
+        </p>
+      );
+    default:
+      return <p>It is in the state {job.state || "(none)"}, which this version does not know.</p>;
+  }
+}
+
+function Waiting({ job }: { job: Detail }) {
+  const explanation = useExplanation(job.id, true);
+  const last = job.attempts.at(-1);
+  return (
+    <>
+      <p className="wrap">
+        {explanation.data ? explanation.data.text : (job.waitingFor?.note ?? "It waits to be started.")}
+        {job.waitingFor?.since && (
+          <span className="muted">
+            {" "}
+            (for <Duration since={job.waitingFor.since} />)
+          </span>
+        )}
+      </p>
+      {last?.error && (
+        <p className="wrap muted">
+          Attempt {last.number} ended with {last.error.type}: {last.error.message}
+        </p>
+      )}
+      {explanation.data && (
+        <details className="job-gates">
+          <summary>All gates before it</summary>
+          <ul>
+            {explanation.data.gates.map((gate, index) => (
+              <li key={index} className={gate.open ? "muted wrap" : "wrap"}>
+                {gate.open ? "✓" : "●"} {gate.text}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </>
+  );
+}
+
+function Running({ job }: { job: Detail }) {
+  const of = job.maxAttempts ? ` of ${job.maxAttempts}` : "";
+  return (
+    <>
+      <p className="wrap">
+        Attempt {job.tries}
+        {of} runs since <Duration since={job.startedAt} />
+        {job.worker && (
+          <>
+            {" "}
+            on <Link to="/workers">{job.worker}</Link>
+          </>
+        )}
+        .{job.cancelRequested && " It was asked to stop."}
+        {job.progress?.note && ` It reports: ${job.progress.note}`}
+      </p>
+      {job.progress && <ProgressBar percent={job.progress.percent} />}
+    </>
+  );
+}
+
+export function ProgressBar({ percent }: { percent: number }) {
+  const shown = Number.isFinite(percent) ? Math.max(0, Math.min(100, percent)) : 0;
+  return (
+    <div className="row">
+      <progress className="job-progress" value={shown} max={100} aria-label="Progress" />
+      <span>{Math.round(shown)} %</span>
+    </div>
+  );
+}
+
+function Ended({ job, children }: { job: Detail; children: ReactNode }) {
+  return (
+    <>
+      {job.error && (
+        <p className="wrap job-error">
+          <strong>{job.error.type}</strong>
+          {job.error.message && `: ${job.error.message}`}
+        </p>
+      )}
+      <p className="muted">{children}</p>
+    </>
+  );
+}
+
+function took(job: Detail): string {
+  const last = job.attempts.at(-1);
+  const again = job.attempts.length + job.attemptsCut > 1 ? ` at attempt ${last?.number ?? "?"}` : "";
+  return `${last?.duration === null || last?.duration === undefined ? "" : `in ${duration(last.duration)}`}${again}`;
+}
+
+function late(job: Detail): string {
+  const first = job.timeline.find((span) => span.kind === "running");
+  const waited = job.timeline.find((span) => span.kind === "waiting");
+  if (!first || !waited?.end) return "";
+  const ms = Date.parse(waited.end) - Date.parse(waited.start);
+  return ms > 0 ? `, ${duration(ms)} after it was due` : "";
+}
