@@ -165,8 +165,13 @@ async def test_the_page_follows_changes(board: Board) -> None:
 
 async def test_hostile_names_are_shown_and_nothing_executes(board: Board) -> None:
     scheduler = board.scheduler
-    await scheduler.queues.pause("q" + HOSTILE[:150], reason=HOSTILE, actor=HOSTILE[:90])
-    await scheduler.schedule("report", repeat=Cron("0 3 * * *"), schedule_id=HOSTILE[:180])
+    plain = HOSTILE.replace("\u202e", "")
+    await scheduler.queues.pause(plain[:190], reason=plain, actor="ana")
+    await scheduler.schedule("report", repeat=Cron("0 3 * * *"), schedule_id=plain[:180])
+    db = scheduler.client.get_default_database()
+    await db["jobs.controls"].update_one(
+        {"kind": "pause"}, {"$set": {"reason": HOSTILE, "actor": HOSTILE}}, hint="_id_"
+    )
     store = await inside(scheduler).store()
     counts = Counts(started=9, failed=9)
     counts.ended("failed", 10)
@@ -196,11 +201,12 @@ async def test_the_page_is_readable(board: Board, looks: Callable[..., Any], the
             await page.screenshot(path=place, full_page=True)
 
 
-async def test_no_request_of_the_page_examines_many_keys(board: Board, db: Any) -> None:
+async def test_no_request_of_the_page_examines_many_keys(board: Board) -> None:
     """The reads of one visit, with many jobs stored; the full size is in the bench."""
     scheduler = board.scheduler
     await scheduler.connect()
     await count(scheduler)
+    db: Any = scheduler.client.get_default_database()
     now = scheduler.now()
     fields = {"v": 1, "data": {}, "created_at": now, "rev": 0, "token": 0, "tries": 0, "priority": 5}
     states: list[dict[str, Any]] = [

@@ -163,7 +163,7 @@ function options(
           latest.current.onRange?.(start, end);
         },
       ],
-      drawAxes: [(plot) => drawMarks(plot, latest.current.marks)],
+      draw: [(plot) => drawMarks(plot, latest.current.marks)],
     },
   };
 }
@@ -190,6 +190,8 @@ function drawMarks(plot: uPlot, marks: { at: number; label: string }[]): void {
   ctx.strokeStyle = css("--line-strong");
   ctx.fillStyle = css("--muted");
   ctx.font = `${11 * devicePixelRatio}px sans-serif`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
   ctx.setLineDash([3, 3]);
   for (const mark of marks) {
     const x = plot.valToPos(mark.at, "x", true);

@@ -153,7 +153,7 @@ async def test_malformed_documents_of_other_programs_spoil_nothing(
     await db.jobs.insert_many(
         [
             {**odd, "state": "failed", "finished_at": [now], "fingerprint": {"a": 1}},
-            {**odd, "state": "pending", "last_failure_at": [now], "ready": True, "priority": 5, "run_at": [now]},
+            {**odd, "state": "pending", "last_failure_at": [now], "ready": True, "queue": "q", "run_at": [now]},
             {**odd, "state": "running", "lease_until": [now - timedelta(hours=1)]},
             {**odd, "state": "pending", "waiting_for": {"by": "handler"}, "line": 5},
         ]

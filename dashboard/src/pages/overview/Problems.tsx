@@ -9,7 +9,7 @@ import { CallButton } from "../../ui/Call";
 import { CopyButton } from "../../ui/Copy";
 import { ReasonDialog } from "../../ui/Dialog";
 import { Boundary } from "../../ui/Panel";
-import { Time } from "../../ui/Time";
+import { Duration } from "../../ui/Time";
 import { callOf, type Cure, lookOf, placeOf, type Problem, sentenceOf, wordOf } from "./problems";
 
 const SHOWN = 8;
@@ -73,9 +73,9 @@ function Item({ problem }: { problem: Problem }) {
           <span className="problem-why">
             {problem.reason && <q>{problem.reason}</q>}
             {problem.actor && <span>by {problem.actor}</span>}
-            {problem.since && (
+            {problem.since && problem.kind !== "failing" && (
               <span>
-                since <Time at={problem.since} />
+                for <Duration since={problem.since} />
               </span>
             )}
           </span>
