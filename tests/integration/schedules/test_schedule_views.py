@@ -110,7 +110,7 @@ async def test_a_schedule_is_failing_while_its_last_job_has_failed(
 async def test_a_search_that_cannot_be_is_refused(timed: Scheduler) -> None:
     for wrong in ({"state": "odd"}, {"order": "odd"}, {"order": "next", "state": "paused"}, {"text": ""}, {"limit": 0}):
         with pytest.raises(ConfigurationError):
-            await timed.schedules.search(**wrong)  # type: ignore[arg-type]
+            await timed.schedules.search(**wrong)
     await timed.schedule("work", repeat=Every("1h"), schedule_id="a")
     await timed.schedule("work", repeat=Every("1h"), schedule_id="b")
     page = await timed.schedules.search(limit=1)
@@ -281,4 +281,4 @@ async def test_a_malformed_schedule_does_not_spoil_the_counts(timed: Scheduler, 
 async def test_a_window_that_cannot_be_is_refused(timed: Scheduler) -> None:
     for wrong in ({"step": "1s"}, {"start": T0, "end": T0}, {"start": T0.replace(tzinfo=None)}, {"heaviest": 99}):
         with pytest.raises(InvalidSchedule):
-            await timed.schedules.coming(**wrong)  # type: ignore[arg-type]
+            await timed.schedules.coming(**wrong)
