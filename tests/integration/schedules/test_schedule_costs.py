@@ -9,7 +9,7 @@ import pytest
 
 from harness.firing import T0
 from harness.looking import Database
-from integration.operations.test_operation_costs import Spent, profiled
+from harness.profiling import Spent, profiled
 from mainspring import Cron, Scheduler
 from mainspring.clock import ManualClock
 
