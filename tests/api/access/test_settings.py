@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from api.conftest import Api, serving
-from harness.looking import Database
 from mainspring import Scheduler
 from mainspring.api.settings import service_settings
 
@@ -49,7 +48,8 @@ async def test_no_secret_and_no_password_is_shown(make_scheduler: Make) -> None:
 
 
 @pytest.mark.fresh_database
-async def test_the_database_is_shown_with_its_indexes_and_a_missing_one(api: Api, db: Database) -> None:
+async def test_the_database_is_shown_with_its_indexes_and_a_missing_one(api: Api) -> None:
+    db = api.scheduler.client.get_default_database()
     await db["jobs.audit"].drop_index("actor")
     found = (await api.get("/api/settings")).data
     database = found["database"]
