@@ -16,6 +16,7 @@ import pytest
 from api.conftest import Api, serving
 from mainspring import AuditRow, Calendar, Cron, Scheduler
 from mainspring.api.app import make_app
+from mainspring.api.dashboard import SECTIONS
 from mainspring.api.jobs.sealed_cursors import SECRET
 from mainspring.api.settings import service_settings
 from mainspring.client.service_backend import ServiceBackend
@@ -144,6 +145,7 @@ READS = {"GET /api/audit": 1, "GET /api/audit/verify": 0}
 OPEN = {
     *("GET /livez", "GET /readyz", "GET /docs", "GET /openapi.json", "/static"),
     *("GET /", "GET /api", "GET /health", "GET /healthz"),
+    *(f"GET /{one}{rest}" for one in SECTIONS for rest in ("", "/{rest:path}")),
 }
 """What is answered without knowing who asks."""
 

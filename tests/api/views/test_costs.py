@@ -145,6 +145,6 @@ async def test_what_is_counted_within_these_bounds_is_right(api: Api) -> None:
 
     async def seen() -> bool:
         jobs = (await api.get(f"/api/dead-letters?fingerprint={groups[0]['fingerprint']}&limit=200")).data
-        return len(jobs) == groups[0]["count"]
+        return bool(len(jobs) == groups[0]["count"])
 
     await eventually(seen)

@@ -203,6 +203,9 @@ async def test_an_error_while_one_job_is_fenced_leaves_the_fence_of_the_others(m
     class Outcome:
         """A child process that ends at the very moment at which it is killed."""
 
+        def stack(self) -> str:
+            return ""
+
         def kill(self) -> None:
             raise AttributeError("it has just ended")
 

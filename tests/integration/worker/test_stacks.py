@@ -26,7 +26,8 @@ async def stack_of(scheduler: Scheduler, job_id: str) -> str:
 
     job = await eventually(answered)
     assert job.stack is not None and not job.stack_is_stale
-    return job.stack.text
+    text: str = job.stack.text
+    return text
 
 
 async def running(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None) -> str:

@@ -69,6 +69,7 @@ def _of_scheduler(settings: Settings) -> list[SettingOut]:
             name=one.name,
             value=_plain(getattr(settings, one.name)),
             source="default" if getattr(settings, one.name) == getattr(usual, one.name) else "program",
+            variable=None,
         )
         for one in fields(Settings)
     ]

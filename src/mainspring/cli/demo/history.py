@@ -166,7 +166,7 @@ async def write_history(scheduler: Scheduler, past: PastBackend, schedules: Sequ
 def _busy(at: datetime) -> float:
     """How busy an hour of the day is: most at two in the afternoon, least at night."""
     hour = at.hour + at.minute / 60
-    return 0.15 + 0.85 * max(0.0, math.cos((hour - 14) / 24 * 2 * math.pi)) ** 1.3
+    return 0.15 + 0.85 * math.pow(max(0.0, math.cos((hour - 14) / 24 * 2 * math.pi)), 1.3)
 
 
 def _jobs_of(work: _Work, chance: random.Random, now: datetime) -> Iterator[Job]:

@@ -7,7 +7,8 @@ refuse: keywords that it does not know, formats and patterns are left to the han
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,9 +206,9 @@ def _bounds(schema: Mapping[str, Any], value: Any, path: Path) -> Misfit | None:
     return None
 
 
-_NUMERIC = (
-    ("minimum", lambda value, limit: value < limit, "at least"),
-    ("maximum", lambda value, limit: value > limit, "at most"),
-    ("exclusiveMinimum", lambda value, limit: value <= limit, "more than"),
-    ("exclusiveMaximum", lambda value, limit: value >= limit, "less than"),
+_NUMERIC: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
+    ("minimum", operator.lt, "at least"),
+    ("maximum", operator.gt, "at most"),
+    ("exclusiveMinimum", operator.le, "more than"),
+    ("exclusiveMaximum", operator.ge, "less than"),
 )

@@ -81,7 +81,7 @@ class DeadLetters:
             sort=_OLDEST_FIRST,
             hint=DEAD,
             limit=limit,
-            **({} if after is None else {"min": after.behind()}),
+            min=None if after is None else after.behind(),
         )
 
     async def count(self, filter: Document, most: int) -> int:
@@ -131,7 +131,7 @@ def read_along(fingerprint: str | None, before: Place | None = None) -> dict[str
         return {"sort": _NEWEST_FIRST, "hint": DEAD, **ends}
     group = {"state": FAILED, "fingerprint": None if fingerprint == UNKNOWN else fingerprint}
     lower = {**group, "finished_at": MinKey(), "_id": MinKey()}
-    upper = {**group, "finished_at": MaxKey(), "_id": MaxKey()}
+    upper: Document = {**group, "finished_at": MaxKey(), "_id": MaxKey()}
     if before is not None:
         upper = {**group, "finished_at": before.at, "_id": before.id}
     return {"sort": [(field, -1) for field in GROUP_KEYS], "hint": GROUPED, "min": lower, "max": upper}

@@ -21,6 +21,9 @@ class Silent:
 
     killed = False
 
+    def stack(self) -> str:
+        return ""
+
     def kill(self) -> None:
         self.killed = True
 
