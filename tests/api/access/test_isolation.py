@@ -371,6 +371,8 @@ def alike(text: str, places: dict[str, str]) -> str:
         text = text.replace(value, f"<{kind}>")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)", "<at>", text)
     text = re.sub(r'"next":"[^"]+"', '"next":"<next>"', text)
+    text = re.sub(r'"(perMinute|drainMs)":[0-9.]+', r'"\1":<number>', text)  # these change while time goes by
+    text = re.sub(r"\b\d+ (second|minute|hour|day)s?\b", "<length>", text)
     return re.sub(r"\b([0-9a-f]{24}|[0-9a-f]{64})\b", "<id>", text)
 
 
