@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from harness.inside import inside
 from mainspring import Calendar, Cron, Scheduler
+from mainspring.store.codec import document_id
 
 
 async def make_places(scheduler: Scheduler, path: str) -> dict[str, str]:
@@ -16,6 +18,8 @@ async def make_places(scheduler: Scheduler, path: str) -> dict[str, str]:
 async def _make(scheduler: Scheduler, path: str, name: str) -> str:
     match name:
         case "job_id" | "id":
+            if path.endswith("/stack"):
+                return await _running_job(scheduler)
             return await _job(scheduler, ended=path.endswith("/retry"))
         case "schedule_id":
             return (await scheduler.schedule("x", repeat=Cron("0 0 1 1 *"))).id
@@ -42,6 +46,15 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
 async def _job(scheduler: Scheduler, *, ended: bool) -> str:
     job = await scheduler.schedule("x", delay=3600)
     return (await scheduler.cancel(job.id)).id if ended else job.id
+
+
+async def _running_job(scheduler: Scheduler) -> str:
+    """A job that the worker of `_worker` runs, which never looks."""
+    job = await scheduler.schedule("x", delay=3600)
+    store, worker = await inside(scheduler).store(), await _worker(scheduler)
+    running = {"state": "running", "worker": worker, "token": 1, "lease_until": store.clock.now() + timedelta(days=1)}
+    await store.connection.jobs.update_one({"_id": document_id(job.id)}, {"$set": running, "$unset": {"ready": ""}})
+    return job.id
 
 
 async def _worker(scheduler: Scheduler) -> str:

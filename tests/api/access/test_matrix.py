@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from bson import ObjectId
 
 from api.conftest import Api, serving
 from mainspring import AuditRow, Calendar, Cron, Scheduler
@@ -140,8 +141,10 @@ TABLE = {
     "GET /api/jobs/{id}/executions": Row(VIEWER, 404),
     "DELETE /api/jobs/{id}": Row(OPERATOR, 404),
 }
-READS = {"GET /api/audit": 1, "GET /api/audit/verify": 0}
-"""That the audit log is read is written down as well, once an hour."""
+READS = {"GET /api/audit": 1, "GET /api/audit/verify": 0, "GET /api/jobs/export": 1}
+"""That the audit log is read is written down as well, once an hour, and so is each export."""
+RUNNING = {"POST /api/jobs/{job_id:path}/stack"}
+"""Routes for running jobs only."""
 OPEN = {
     *("GET /livez", "GET /readyz", "GET /docs", "GET /openapi.json", "/static"),
     *("GET /", "GET /api", "GET /health", "GET /healthz"),
@@ -195,6 +198,7 @@ class World:
             "name:path": "foreign-calendar",
         }
         self.places |= {"scope": "queue", "target:path": "foreign-queue", "queue:path": "foreign-queue"}
+        self.running = await self._run(job.id)
         self.places["worker_id"] = "foreign-worker"  # it never looks, so that its drain can be cancelled
         worker = {"_id": "foreign-worker", "host": "foreign-host", "beat_at": scheduler.now() + timedelta(days=36500)}
         await self.db["jobs.workers"].insert_one(worker)
@@ -203,10 +207,24 @@ class World:
             self.keys[role] = (await scheduler.api_keys.create(role, role)).text
         self.keys["scoped"] = (await scheduler.api_keys.create("acme", ADMIN, queues=["acme"])).text
 
+    async def _run(self, job_id: str) -> str:
+        """A copy of a job that a worker runs which never looks."""
+        document = await self.db.jobs.find_one({"_id": ObjectId(job_id)})
+        assert document is not None
+        document |= {"_id": ObjectId(), "state": "running", "worker": "foreign-worker", "token": 1}
+        document["lease_until"] = self.scheduler.now() + timedelta(days=36500)
+        document.pop("ready", None)
+        await self.db.jobs.insert_one(document)
+        return str(document["_id"])
+
+    def values(self, route: str) -> dict[str, str]:
+        """What the parameters of a route are."""
+        return self.places | ({"job_id:path": self.running} if route in RUNNING else {})
+
     async def call(self, route: str, who: str | None) -> tuple[int, str]:
         """The status and, but for the stream of events, the text of the answer."""
         method, _, path = route.partition(" ")
-        for name, value in self.places.items():
+        for name, value in self.values(route).items():
             path = path.replace(f"{{{name}}}", value)
         headers = {} if who is None else {"Authorization": f"Bearer {self.keys[who]}"}
         row = TABLE[route]
@@ -216,7 +234,8 @@ class World:
 
     def unsaid(self, route: str) -> list[str]:
         """What an answer to another tenant must not contain, beside what he has said himself."""
-        said = str(TABLE[route].body) + str([value for name, value in self.places.items() if f"{{{name}}}" in route])
+        values = self.values(route).items()
+        said = str(TABLE[route].body) + str([value for name, value in values if f"{{{name}}}" in route])
         return [one for one in FOREIGN if one not in said]
 
     async def hashes(self) -> dict[str, str]:
@@ -228,7 +247,7 @@ class World:
         """Whether a row tells which key did what to what: the target is what the route names, or what it has made."""
         key = self.keys[TABLE[route].role].split("_")[1]
         who = row.actor == f"key:{key}" and row.address == "127.0.0.1"
-        named = [value for name, value in self.places.items() if f"{{{name}}}" in route] or [row.target]
+        named = [value for name, value in self.values(route).items() if f"{{{name}}}" in route] or [row.target]
         return who and bool(re.fullmatch(r"[a-z_]+\.[a-z_]+", row.action)) and any(one in row.target for one in named)
 
     async def rows(self) -> int:

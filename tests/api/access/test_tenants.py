@@ -17,8 +17,9 @@ from harness.inside import inside
 from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Calendar, Cron, Scheduler
-from mainspring.api.endpoints import events, schedules
+from mainspring.api.endpoints import events
 from mainspring.store.jobs.stored_job import StoredJob
+from mainspring.store.schedules import views
 
 Make = Callable[..., Scheduler]
 YEARLY = "0 0 1 1 *"
@@ -166,7 +167,7 @@ async def test_a_place_of_the_database_itself_is_refused(api: Api) -> None:
 
 
 async def test_a_cursor_names_nothing_that_is_out_of_reach(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "_LOOKED_AT", 2)
+    monkeypatch.setattr(views, "SCANNED", 2)
     for number in range(3):
         await api.scheduler.schedule("x", repeat=Cron(YEARLY), schedule_id=f"SECRETB-{number}", queue="b")
     await api.scheduler.schedule("x", repeat=Cron(YEARLY), schedule_id="zzz", queue="a")

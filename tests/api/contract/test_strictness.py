@@ -31,7 +31,7 @@ ALL = sorted(set(endpoints(make_app(Scheduler("mongodb://127.0.0.1:1/x"), servic
 
 def test_the_walk_meets_every_kind_of_route() -> None:
     assert len(ALL) > 60
-    assert {method for method, _ in ALL} == {"GET", "POST", "PUT", "DELETE"}
+    assert {method for method, _ in ALL} == {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
 async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
@@ -50,7 +50,7 @@ async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
         ("/api/stats?que=mail", "did you mean 'queue'?"),
         ("/api/schedules?status=active", "did you mean 'state'?"),
         ("/api/jobs/search?schedule_id=x", "did you mean 'scheduleId'?"),
-        ("/api/jobs/search?q=x", "this path takes cursor, key, limit, name,"),
+        ("/api/jobs/search?q=x", "this path takes cursor, dedupeKey, error,"),
         ("/api/queues?name=x", "this path takes cursor, limit."),
         ("/api/workers?name=x", "this path takes none."),
     ],

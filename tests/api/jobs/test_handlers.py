@@ -127,9 +127,9 @@ async def test_a_copy_has_the_data_and_options_of_the_job_and_its_changes(api: A
     assert job.timeout == before.timeout and job.retry_policy is not None and job.retry_policy.attempts == 4
     assert job.dedupe_key is None and job.run_at > before.run_at
     assert (await api.scheduler.get_job(before.id)).data["amount"] == 5
-    assert await actions(api) == [("job.copy", job.id)]
+    assert await actions(api) == [("job.copy", before.id)]
     (row,) = await api.scheduler.audit.find()
-    assert row.value_after()["copied_from"] == before.id
+    assert row.value_after()["copy"] == job.id
 
 
 async def test_a_copy_without_a_body_copies_all_and_its_idempotency_key_makes_one(api: Api) -> None:

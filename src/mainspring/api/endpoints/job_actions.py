@@ -79,7 +79,7 @@ async def copy_job(job_id: JobId, caller: Operator, once: Once, body: Copy | Non
         made = await store_plan(caller, plan_copy(caller, before, body or Copy()), new_id)
         assert isinstance(made, Job)
         if not made.deduplicated or made.id == new_id:
-            await caller.note("job.copy", made.id, after=_told(made) | {"copied_from": before.id})
+            await caller.note("job.copy", before.id, after=_told(made) | {"copy": made.id})
         return Made(await _answer(caller, made), 201 if not made.deduplicated or made.id == new_id else 200)
 
     return await once.answer(caller, make)

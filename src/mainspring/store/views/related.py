@@ -6,7 +6,7 @@ Every read goes along an index and looks at a bounded number of jobs; an answer 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from bson import ObjectId
@@ -90,13 +90,15 @@ class Related:
 
     async def _children(self, job: Document, scope: Scope) -> tuple[list[Document], bool]:
         """The jobs that the handler has scheduled: among those whose ids were made while it ran."""
-        begun = [one.get("started_at") for one in job.get("attempts") or () if isinstance(one, dict)]
-        begun += [job.get("claimed_at")]
-        times = [one for one in begun if one is not None]
+        attempts = job.get("attempts")
+        begun = (
+            [one.get("started_at") for one in attempts if isinstance(one, dict)] if isinstance(attempts, list) else []
+        )
+        times = [one for one in (*begun, job.get("claimed_at")) if isinstance(one, datetime)]
         if not times:
             return [], True
         bounds: Document = {"$gte": _id_at(min(times) - _SKEW)}
-        if job.get("finished_at") is not None:
+        if isinstance(job.get("finished_at"), datetime):
             bounds["$lte"] = _id_at(job["finished_at"] + _SKEW)
         found = await self._connection.jobs.find_all(
             {"_id": bounds}, _BRIEF, sort=[("_id", 1)], hint=BY_ID, limit=LOOKED_AT
