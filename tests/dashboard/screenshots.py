@@ -132,7 +132,7 @@ async def _open(browser: Browser, theme: str) -> Page:
 async def _take(page: Page, url: str) -> bytes:
     await page.goto(url)
     await page.locator("h1").first.wait_for()
-    await page.wait_for_function("document.querySelectorAll('[aria-label=Loading]').length === 0")
+    await page.locator("[aria-label=Loading]").first.wait_for(state="detached")
     await asyncio.sleep(_SETTLED)
     return await page.screenshot()
 
