@@ -145,5 +145,5 @@ async def test_the_log_is_absent_for_an_operator_and_for_a_key_with_a_scope(
                 page = await board.open("/workers")
                 await page.get_by_label("API key").fill(key.text)
                 await page.get_by_role("button", name="Log in").click()
-                await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+                await expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
                 await expect(page.get_by_role("link", name="Audit", exact=True)).to_have_count(expected)

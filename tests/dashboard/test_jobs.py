@@ -255,8 +255,8 @@ async def test_the_filter_is_exported_and_its_call_is_shown(board: Board) -> Non
 
 async def test_what_a_viewer_may_not_do_is_absent(browser: Browser, make_scheduler: Make) -> None:
     scheduler = make_scheduler()
+    key = await scheduler.api_keys.create("looker", "viewer")
     async with serving(scheduler, keyless=False) as api:
-        key = await scheduler.api_keys.create("looker", "viewer")
         await a_day(scheduler)
         async with opened(browser, api, extra_http_headers={"Authorization": f"Bearer {key.text}"}) as board:
             page = await board.open("/jobs")

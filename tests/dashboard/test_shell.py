@@ -28,11 +28,11 @@ async def test_the_navigation_leads_to_every_page(board: Board) -> None:
 async def test_the_palette_leads_to_pages_and_ids(board: Board) -> None:
     page = await board.open()
     await page.keyboard.press("Control+k")
-    await page.get_by_role("combobox").fill("dead l")
+    await page.get_by_role("combobox", name="A page, an id or a name").fill("dead l")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/dead-letters")
     await page.keyboard.press("Control+k")
-    await page.get_by_role("combobox").fill("Job 507f1f77bcf86cd799439011")
+    await page.get_by_role("combobox", name="A page, an id or a name").fill("Job 507f1f77bcf86cd799439011")
     await expect(page.get_by_role("option").first).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
@@ -75,7 +75,7 @@ async def test_a_browser_logs_in_with_a_key_and_returns_to_its_place(browser: Br
         await expect(page.get_by_role("alert")).to_be_visible()
         await page.get_by_label("API key").fill(key.text)
         await page.get_by_role("button", name="Log in").click()
-        await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
         # A viewer has no pages of admins.
         await expect(page.get_by_role("link", name="Settings and keys")).to_have_count(0)
         await page.get_by_role("button", name=re.compile("looker")).click()

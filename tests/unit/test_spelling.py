@@ -52,7 +52,6 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Scheduler(NOWHERE, concurency=5), r"no option 'concurency'. Did you mean 'concurrency'\?"),  # type: ignore[call-arg]
     (lambda: Scheduler(NOWHERE).job("x", timout=3), r"job\(\) has no argument 'timout'. Did you mean 'timeout'\?"),  # type: ignore[call-arg]
     (lambda: Scheduler(NOWHERE).job("x", rate_limit="1/s"), r"Did you mean 'rate'\?"),  # type: ignore[call-arg]
-    (lambda: Scheduler(NOWHERE).jobs(status="failed"), r"jobs\(\) has no argument 'status'. Did you mean 'state'\?"),  # type: ignore[call-arg]
 ]
 
 
@@ -143,3 +142,9 @@ def test_a_limit_by_a_value_that_a_job_may_have_is_taken() -> None:
 def test_a_handler_with_arguments_without_names_is_refused() -> None:
     with pytest.raises(HandlerError, match=r"'x' has \*args, but a job's data are arguments by name"):
         Scheduler(NOWHERE).job("x")(lambda *args: None)
+
+
+async def test_a_filter_that_does_not_exist_is_refused_with_the_one_that_does() -> None:
+    with pytest.raises(ConfigurationError, match=r"Jobs have no filter 'status'. Did you mean 'state'\?"):
+        async for _ in Scheduler(NOWHERE).jobs(status="failed"):  # type: ignore[call-arg]
+            pass
