@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import re
 from collections.abc import Callable
 
 import aiohttp
@@ -40,6 +42,18 @@ async def test_the_built_files_are_kept_by_browsers_and_compressed(api: Api) -> 
     reply = await api.get(script, headers={"Accept-Encoding": "gzip"})
     assert reply.status == 200 and "immutable" in reply.headers["cache-control"]
     assert reply.headers["content-encoding"] == "gzip"
+
+
+@built
+def test_the_first_page_loads_less_than_250_kilobytes_of_scripts() -> None:
+    index = (FOLDER / "index.html").read_text(encoding="utf-8")
+    named = set(re.findall(r"assets/[\w.-]+\.js", index))
+    named |= {f"assets/{one.name}" for one in (FOLDER / "assets").glob("OverviewPage-*.js")}
+    for one in list(named):  # what these import at once
+        text = (FOLDER / one).read_text(encoding="utf-8")
+        named |= {f"assets/{name}" for name in re.findall(r'from"\./([\w.-]+\.js)"', text)}
+    sizes = {one: len(gzip.compress((FOLDER / one).read_bytes())) for one in named}
+    assert len(sizes) > 2 and sum(sizes.values()) < 250_000, sizes
 
 
 async def test_the_policy_of_the_page_has_no_unsafe_exception(api: Api) -> None:
