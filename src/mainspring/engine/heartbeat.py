@@ -2,7 +2,7 @@
 
 It renews every claim when a third of its lease has passed, all of them with one write, before it does anything else;
 then it updates the worker in the registry, notes which jobs have been started, and reads cancellations once a second
-and a request to drain every other second.
+and a request to drain every few seconds.
 An error of one part keeps no other part from being tried.
 
 A second thread, which never waits for the database, fences: a handler whose claim could not be renewed in time is
@@ -35,6 +35,8 @@ logger = logging.getLogger("mainspring")
 
 _CANCEL_EVERY = 1.0
 _DRAIN_EVERY = 2.0
+# An idle worker costs the database as little as possible.
+_IDLE_DRAIN_EVERY = 5.0
 # The registry has what the slots run no longer ago than this, if that has changed.
 _REPORT_EVERY = 2.0
 _NOTED_AFTER = 0.25
@@ -228,7 +230,8 @@ class Heartbeat:
     def _notice_drain(self, renewals: Renewals) -> None:
         """Read whether this worker is to drain, and tell the event loop: a drain can be cancelled, too."""
         now = monotonic()
-        if now - self._drain_at < _DRAIN_EVERY or self._loop is None:
+        every = _DRAIN_EVERY if len(self._claimed_jobs) else _IDLE_DRAIN_EVERY
+        if now - self._drain_at < every or self._loop is None:
             return
         asked = renewals.drain_asked(self._worker)
         self._drain_at = now
