@@ -6,6 +6,7 @@ forgotten.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -115,8 +116,14 @@ async def a_rotation(scheduler: Scheduler, api: Api) -> Case:
     return Case(f"/api/keys/{key.id}/rotate", {"grace": "1m"}, {"grace": "0s"})
 
 
+async def a_copy(scheduler: Scheduler, api: Api) -> Case:
+    job = await scheduler.schedule("x", delay=3600)
+    return Case(f"/api/jobs/{job.id}/copy", {"delay": "1h"}, {"delay": "2h"})
+
+
 CREATES: dict[str, list[Prepare]] = {
     "/api/jobs": [a_job, a_schedule],
+    "/api/jobs/{job_id}/copy": [a_copy],
     "/api/v1/create-job": [a_v1_job],
     "/api/schedules/{schedule_id}/trigger": [a_run_by_hand],
     "/api/dead-letters/retry": [a_redrive],
@@ -133,7 +140,7 @@ NOT_TWICE: dict[str, list[Prepare]] = {
     "/api/keys/{key_id}/rotate": [a_rotation],
 }
 """What answers 200, and does something that must not be done twice."""
-NEEDS_NONE = {"/api/session"}
+NEEDS_NONE = {"/api/session", "/api/jobs/{job_id}/stack"}
 ALL = [one for prepared in (CREATES | NOT_TWICE).values() for one in prepared]
 ONE_ANSWER = [one for one in ALL if one is not a_bulk]
 
@@ -170,7 +177,8 @@ async def counts(api: Api) -> dict[str, int]:
 
 def told(reply: Reply) -> Any:
     """An answer but for what is shown once, and for the mark of a line that has come before."""
-    data = reply.body.get("data", reply.body)
+    body = json.loads(reply.text) if reply.body is None else reply.body  # a bulk answers in lines
+    data = body.get("data", body)
     return {name: value for name, value in data.items() if name not in ("key", "hint", "deduplicated")}
 
 

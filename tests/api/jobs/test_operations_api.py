@@ -60,10 +60,10 @@ async def test_a_dry_run_counts_shows_and_stores_nothing(api: Api, db: Database)
     assert (await api.get(PATH)).data == [] and await actions(api) == []
 
 
-async def test_counting_stops_at_ten_thousand(api: Api, db: Database) -> None:
-    await fill(api.scheduler, db, *jobs(10_001))
+async def test_counting_stops_at_two_thousand(api: Api, db: Database) -> None:
+    await fill(api.scheduler, db, *jobs(2_001))
     reply = await api.post(PATH, {"verb": "cancel", "filter": {"state": "pending"}, "dryRun": True})
-    assert (reply.data["count"], reply.data["capped"], len(reply.data["sample"])) == (10_000, True, 5)
+    assert (reply.data["count"], reply.data["capped"], len(reply.data["sample"])) == (2_000, True, 5)
 
 
 async def test_values_in_the_data_are_compared_as_in_a_search(api: Api, db: Database) -> None:

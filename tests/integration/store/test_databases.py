@@ -35,12 +35,12 @@ async def used(pool: Databases, servers: Servers, side_client: Client) -> AsyncI
 
 
 async def test_a_database_is_handed_out_again_with_nothing_in_it(pool: Databases, used: Database) -> None:
-    for collection in ("jobs", "jobs.audit", "jobs.controls", "effects"):
+    for collection in ("jobs", "jobs.audit", "jobs.calendars", "effects"):
         await used[collection].insert_many([{"n": n} for n in range(3)])
     await pool.give_back(used.name)
     assert await pool.take() == used.name
     names = await used.list_collection_names()
-    assert "jobs.controls" not in names and "effects" not in names and "jobs.audit" in names
+    assert "jobs.calendars" not in names and "effects" not in names and "jobs.audit" in names
     assert not any([await used[name].count_documents({}, hint="_id_") for name in names])
 
 
