@@ -55,6 +55,8 @@ class Foreign:
             "name": f"{FOREIGN}-thing",
             "scope": "queue",
             "target": FOREIGN_QUEUE,
+            "queue": FOREIGN_QUEUE,
+            "worker_id": f"{FOREIGN}-worker",
         }
 
     def in_fields(self) -> dict[str, Any]:

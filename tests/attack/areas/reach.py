@@ -118,7 +118,7 @@ async def texts(stage: Stage, row: Row) -> None:
         "key_id": MISSING["key"],
         "name": "nothing-thing",
     }
-    none |= {"target": "nothing-queue"}
+    none |= {"target": "nothing-queue", "queue": "nothing-queue", "worker_id": "nothing-worker"}
     found = [one for one in await all_routes(stage, {"reason": "x"}) if set(one.names) & (none.keys() - {"scope"})]
     for route in stage.some(found, 6):
         for by in ("tenant", "tenant-admin", "prefix-admin", "both"):
