@@ -4,16 +4,13 @@ import { ExactNumber } from "../lib/json";
 import { Button } from "./Button";
 import { CopyButton } from "./Copy";
 import { bytes, count } from "../lib/text";
-import { measure } from "./measure";
+import { HIDDEN, measure } from "./measure";
 import "./JsonTree.css";
 
 export const LARGEST_TEXT = 256_000;
 export const MOST_NODES = 5000;
 const PAGE = 100;
 const LONG = 400;
-
-/** The words that the service puts in place of values that the viewer must not see. */
-const HIDDEN = /^\[(redacted|encrypted)\b.*\]$/;
 
 export function JsonTree({ value, name }: { value: unknown; name: string }) {
   const size = useMemo(() => measure(value), [value]);

@@ -1,5 +1,8 @@
 import { ExactNumber } from "../lib/json";
 
+/** The words that the service puts in place of values that the viewer must not see. */
+export const HIDDEN = /^\[(redacted|encrypted)\b.*\]$/;
+
 /** The size of a value as text, its number of values, and how many of them are hidden. Deep values need no stack. */
 export function measure(value: unknown): { text: number; nodes: number; hidden: number } {
   const size = { text: 0, nodes: 0, hidden: 0 };
@@ -9,7 +12,7 @@ export function measure(value: unknown): { text: number; nodes: number; hidden: 
     size.nodes += 1;
     if (typeof one === "string") {
       size.text += one.length + 2;
-      if (/^\[(redacted|encrypted)\b.*\]$/.test(one)) size.hidden += 1;
+      if (HIDDEN.test(one)) size.hidden += 1;
     } else if (one === null || typeof one !== "object" || one instanceof ExactNumber) {
       size.text += String(one).length;
     } else {

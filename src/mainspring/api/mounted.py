@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mainspring.api import problems
 from mainspring.api.app import make_app
@@ -23,8 +23,7 @@ class MountedService:
 
     def __init__(self, scheduler: Scheduler, settings: ServiceSettings) -> None:
         self._scheduler = scheduler
-        self._inner = make_app(scheduler, settings)
-        self._app: ASGIApp = self._inner
+        self._app = make_app(scheduler, settings)
         self._starting = asyncio.Lock()
         self._started = False
         self._stack = AsyncExitStack()
@@ -44,11 +43,11 @@ class MountedService:
         async with self._starting:
             if not self._started:
                 await self._scheduler.connect()
-                await self._stack.enter_async_context(self._inner.state.service.trail.kept())
+                await self._stack.enter_async_context(self._app.state.service.trail.kept())
                 self._started = True
 
     async def aclose(self) -> None:
         """End what the first request has started. The application that mounts the service calls it at its own end, so
         that the last rows of the audit log are written and open streams end."""
-        self._inner.state.service.closing.set()
+        self._app.state.service.closing.set()
         await self._stack.aclose()

@@ -22,11 +22,10 @@ _FORGOTTEN_AFTER = timedelta(hours=1)
 _ROOM = ("queues", "concurrency", "running", "busy", "drain")
 _ABLE = ("queues", "handlers", "versions", "keys", "drain")
 _SLOTS = ("slots",)
-_WORKERS_SHOWN = 1_000
 _REGISTERED = ("handlers", "versions", "defaults", "started_at")
 _SERVING = (*_REGISTERED, "queues")
 WITHOUT_DESCRIPTIONS = {"described": 0}
-_WORKERS_READ = 1_000
+_WORKERS_SHOWN = 1_000
 _DESCRIBING = 20
 """The workers whose descriptions are read at most; usually the latest one has all handlers."""
 
@@ -101,7 +100,7 @@ class Workers:
     async def handlers(self, name: str | None = None) -> list[HandlerStatus]:
         """The handlers of live workers with their descriptions; with `name`, only the one of this name."""
         alive = self._alive() if name is None else {"handlers": {"$in": [name, None]}, **self._alive()}
-        workers = await self._find(alive, BEAT_AT if name is None else HANDLERS, _SERVING, limit=_WORKERS_READ)
+        workers = await self._find(alive, BEAT_AT if name is None else HANDLERS, _SERVING, limit=_WORKERS_SHOWN)
         found = handlers_of(workers)
         found = found if name is None else {key: one for key, one in found.items() if key == name}
         if not found:
