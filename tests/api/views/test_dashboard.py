@@ -70,6 +70,8 @@ async def test_behind_a_proxy_with_a_prefix_the_page_finds_its_files_and_the_api
         front = "/tools/jobs" if kept else ""
         page = await api.get(f"{front}/")
         assert 'content="/tools/jobs"' in page.text and '="/tools/jobs/static/dashboard/assets/' in page.text
+        script = page.text.split('src="/tools/jobs')[1].split('"')[0]
+        assert (await api.get(front + script)).status == 200
         assert (await api.get(f"{front}/api/queues")).status == 200
         assert (await api.get(f"{front}/livez")).status == 200
         docs = await api.get(f"{front}/api", allow_redirects=False)
