@@ -35,6 +35,7 @@ from mainspring.cli.support.service_options import (
 )
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import EMBEDDED, without_password
+from mainspring.engine.service import cancel_task
 from mainspring.errors import MainspringError
 from mainspring.model.jobs.reserved_names import RESERVED
 
@@ -138,8 +139,7 @@ class _Up:
             pass
         finally:
             if scheduling is not None:
-                scheduling.cancel()
-                await asyncio.wait({scheduling})
+                await cancel_task(scheduling)
         self._live.say("Stopping; running jobs may finish (Ctrl-C again does not wait for them).", "dim")
 
     async def _or_told(self, task: asyncio.Task[Any]) -> None:

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mainspring.clock import monotonic
 from mainspring.store import Store
@@ -97,6 +97,15 @@ class Service:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+
+
+async def cancel_task(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and wait for its end. The driver may raise an error of its own when it is cancelled while it waits
+    for a connection; without a reader, asyncio would log it as an error that was never retrieved."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.debug("A task that was cancelled ended with %r", error)
 
 
 class LockHolder:

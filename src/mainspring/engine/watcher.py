@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from mainspring.clock import monotonic
 from mainspring.engine.claim.producer import Producer
-from mainspring.engine.service import Service
+from mainspring.engine.service import Service, cancel_task
 from mainspring.store import Store
 
 logger = logging.getLogger("mainspring")
@@ -82,8 +82,7 @@ class Watcher(Service):
         finally:
             self.listening, self._stream = False, None
             self._on_schedule()  # the timekeeper relied on hints, and has to poll from now on
-            stream.cancel()
-            await asyncio.wait({stream})
+            await cancel_task(stream)
 
     async def _listen(self) -> None:
         async for hint in self._store.hints.hints(self._opened):

@@ -19,6 +19,7 @@ from mainspring.api.wire.base import Span, span_seconds
 from mainspring.api.wire.events import Digest
 from mainspring.api.wire.observability import Event
 from mainspring.clock import monotonic
+from mainspring.engine.service import cancel_task
 from mainspring.model.jobs.job import JobState
 from mainspring.model.views.changes import BEAT, GAP, Change, check_place
 
@@ -160,8 +161,7 @@ def _seconds(digest: str) -> float:
 
 async def _end(changes: Any, upcoming: asyncio.Future[Any] | None) -> None:
     if upcoming is not None and not upcoming.done():
-        upcoming.cancel()
-        await asyncio.wait({upcoming})
+        await cancel_task(upcoming)
     await changes.aclose()
 
 

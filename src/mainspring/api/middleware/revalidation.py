@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from mainspring.api.middleware.authentication import Authenticator, Lapse, Principal, unknown
 from mainspring.clock import monotonic
+from mainspring.engine.service import cancel_task
 from mainspring.errors import Unavailable
 
 logger = logging.getLogger("mainspring.api")
@@ -87,8 +88,7 @@ class Stay:
             return await task
         finally:
             if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+                await cancel_task(task)
 
 
 def unsure() -> Unavailable:

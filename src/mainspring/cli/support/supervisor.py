@@ -29,6 +29,7 @@ from mainspring.cli.support.worker_process import KILL_MARGIN, UNAVAILABLE
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic
 from mainspring.config.settings import without_password
+from mainspring.engine.service import cancel_task
 from mainspring.errors import MainspringError, Unavailable
 
 logger = logging.getLogger("mainspring")
@@ -95,8 +96,7 @@ class Supervisor:
         await asyncio.wait({connecting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not connecting.done():
-            connecting.cancel()
-            await asyncio.wait({connecting})
+            await cancel_task(connecting)
             return False
         await connecting
         logger.info(

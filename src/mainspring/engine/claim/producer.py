@@ -33,7 +33,7 @@ from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.slots import Slots
-from mainspring.engine.service import Service
+from mainspring.engine.service import Service, cancel_task
 from mainspring.model.jobs.event_names import JOB_EVENTS
 from mainspring.model.jobs.outcome import Released
 from mainspring.model.limits.limits import FAIR, Gate
@@ -73,8 +73,7 @@ class ReadAhead:
 
     async def drop(self) -> None:
         """Cancel the read."""
-        self.task.cancel()
-        await asyncio.wait({self.task})
+        await cancel_task(self.task)
 
 
 class Producer(Service):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
 
+from mainspring.engine.service import cancel_task
 from mainspring.errors import MainspringError, Unavailable
 from mainspring.model.views.changes import BEAT, GAP, Change, ChangeFilter
 from mainspring.store import Store
@@ -173,8 +174,7 @@ class ChangeFeed:
         self._readers.clear()
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+            await cancel_task(task)
 
     async def _run(self) -> None:
         """Read the stream for as long as there are readers. No error ends it."""
