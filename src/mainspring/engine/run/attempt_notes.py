@@ -17,25 +17,22 @@ from mainspring.store.codec import MAX_LOG_LINES
 class AttemptNotes:
     """The notes of one attempt."""
 
-    log: list[str] = field(default_factory=list)
+    # Most attempts have no lines: the lists are made with the first one.
+    log: list[str] | tuple[()] = ()
     """The last lines."""
     log_cut: int = 0
     """The number of earlier lines, which were dropped."""
     progress: dict[str, Any] | None = None
-    _unstored: list[str] = field(default_factory=list)
+    _unstored: list[str] | tuple[()] = ()
     _stored_progress: dict[str, Any] | None = None
     _announced_progress: dict[str, Any] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_line(self, line: str) -> None:
         with self._lock:
-            self.log.append(line)
-            self._unstored.append(line)
-            if len(self.log) > MAX_LOG_LINES:
-                del self.log[0]
-                self.log_cut += 1
-            if len(self._unstored) > MAX_LOG_LINES:
-                del self._unstored[0]
+            self.log_cut += len(self.log) >= MAX_LOG_LINES
+            self.log = _with(self.log, line)
+            self._unstored = _with(self._unstored, line)
 
     def set_progress(self, progress: dict[str, Any]) -> None:
         self.progress = progress
@@ -53,8 +50,8 @@ class AttemptNotes:
     def take_lines(self) -> list[str]:
         """Remove and return the lines that were not stored yet; the caller stores them."""
         with self._lock:
-            lines, self._unstored = self._unstored, []
-        return lines
+            lines, self._unstored = self._unstored, ()
+        return list(lines)
 
     def progress_stored(self, progress: dict[str, Any] | None) -> None:
         """Note that this progress is stored. Until now it was new: a job that ends meanwhile stores it with its end."""
@@ -67,3 +64,13 @@ class AttemptNotes:
             return False
         self._announced_progress = progress
         return True
+
+
+def _with(lines: list[str] | tuple[()], line: str) -> list[str]:
+    """These lines and one more, the last ones where they would be too many."""
+    if not lines:
+        return [line]
+    lines.append(line)
+    if len(lines) > MAX_LOG_LINES:
+        del lines[0]
+    return lines

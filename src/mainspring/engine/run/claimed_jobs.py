@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -111,7 +111,7 @@ class ClaimedJob:
     ahead: bool = False
     """The job was claimed ahead, and the database does not know yet that it has been started."""
     state: ClaimState = ClaimState.CLAIMED
-    awaits: list[Gate] = field(default_factory=list)
+    awaits: Sequence[Gate] = ()
     """The gates that the job waits for while it is parked."""
     stops: frozenset[StopReason] = _NONE
     cancel_reason: str = ""
@@ -137,10 +137,10 @@ class ClaimedJob:
     """Keeps hidden values of the data out of the texts that are stored and announced of the attempt."""
     notes: AttemptNotes = field(default_factory=AttemptNotes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    id: DocumentId = field(init=False)
 
-    @property
-    def id(self) -> DocumentId:
-        return self.job.id
+    def __post_init__(self) -> None:
+        self.id = self.job.id
 
     @property
     def token(self) -> int:
@@ -157,7 +157,7 @@ class ClaimedJob:
         """Give the job the slots that it waited for."""
         self._enter(ClaimState.CLAIMED, ClaimState.PARKED)
         with self._lock:
-            self.awaits, self.gates = [], gates
+            self.awaits, self.gates = (), gates
             self.valid_until = min(self.valid_until, slots_until(gates))
 
     def wait(self) -> None:
@@ -353,15 +353,15 @@ class ClaimedJob:
 
     @property
     def lost(self) -> bool:
-        return StopReason.LOST in self.stops
+        return bool(self.stops) and StopReason.LOST in self.stops
 
     @property
     def cancelled(self) -> bool:
-        return StopReason.CANCELLED in self.stops
+        return bool(self.stops) and StopReason.CANCELLED in self.stops
 
     @property
     def released(self) -> bool:
-        return StopReason.RELEASED in self.stops
+        return bool(self.stops) and StopReason.RELEASED in self.stops
 
     @property
     def timed_out(self) -> bool:

@@ -90,15 +90,25 @@ class Executor:
     async def run(self, claimed: ClaimedJob) -> Outcome:
         """Run a job to its outcome. Never raises."""
         try:
-            return await self._run(claimed)
+            if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
+                return Released()  # the fence, or the cancellation, decides the outcome
+            timeout = self._start(claimed)
+            agent = ContextBackend(claimed, self._store, self._settings, self._events, self._worker, self._enqueuer)
+            try:
+                if self._events.wanted("job:start"):
+                    self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
+                unpack(claimed, self._secrecy)
+                result = await self._attempt(claimed, agent, timeout)
+            except BaseException as error:
+                return conceal(claimed, self._judge_raised(claimed, agent, error))
+            return conceal(claimed, self._judge_return(claimed, agent, result))
         except BaseException as error:
             # Reading the handler's result or exception runs code of the handler's own, which has raised.
             logger.error("The end of the attempt at job %s raised %s; the job fails", claimed.id, type(error).__name__)
             return Failed(JobError(type(error).__qualname__, "The attempt's result or exception cannot be read."))
 
-    async def _run(self, claimed: ClaimedJob) -> Outcome:
-        if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
-            return Released()  # the fence, or the cancellation, decides the outcome
+    def _start(self, claimed: ClaimedJob) -> float | None:
+        """Note that the handler is about to be called; return its timeout."""
         started = monotonic()
         claimed.begin(started, self._store.clock.at(started))
         self._began(claimed)
@@ -106,19 +116,15 @@ class Executor:
         timeout = self._policies.timeout(claimed.job, claimed.handler)
         if timeout is not None:
             claimed.renew_for(timeout + 2 * _STOP_GRACE)
-        agent = ContextBackend(claimed, self._store, self._settings, self._events, self._worker, self._enqueuer)
-        try:
-            if self._events.wanted("job:start"):
-                self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
-            unpack(claimed, self._secrecy)
-            result = await self._attempt(claimed, agent, timeout)
-        except BaseException as error:
-            ending = self._judge(claimed, agent, error)
-            if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
-                said = claimed.redactor.text(told(error))
-                logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
-            return conceal(claimed, ending)
-        return conceal(claimed, self._judge_return(claimed, agent, result))
+        return timeout
+
+    def _judge_raised(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
+        """The outcome of an attempt whose handler raised; the worker goes on whatever it was."""
+        ending = self._judge(claimed, agent, error)
+        if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
+            said = claimed.redactor.text(told(error))
+            logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
+        return ending
 
     @staticmethod
     def _counts_from_its_start(claimed: ClaimedJob) -> bool:

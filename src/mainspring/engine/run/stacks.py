@@ -30,6 +30,8 @@ Place = tuple[FrameType, int]
 class HandlerPlace:
     """Where a handler runs: the task on the event loop, and the thread if it is a plain function."""
 
+    __slots__ = ("_loop", "_loop_thread", "_thread", "task")
+
     def __init__(self, task: asyncio.Task[Any] | None, loop: asyncio.AbstractEventLoop) -> None:
         self.task = task
         self._loop = loop

@@ -23,22 +23,18 @@ from mainspring.store.connection import Document
 class StoredJob:
     """One job, as it is stored or as its handler sees it."""
 
-    __slots__ = ("document",)
+    # Id and name are read about twenty times for each job: plain attributes, since a property costs a call each time.
+    __slots__ = ("document", "id", "name")
+
+    id: DocumentId
+    name: str
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.id = document["_id"]
+        self.name = document.get("name", "")
 
     # -- fields of every job ---------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> DocumentId:
-        job_id: DocumentId = self.document["_id"]
-        return job_id
-
-    @property
-    def name(self) -> str:
-        name: str = self.document["name"]
-        return name
 
     @property
     def queue(self) -> str:
