@@ -7,6 +7,7 @@ nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAI
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -36,6 +37,7 @@ def main(target: str, options: str) -> int:
         face = open_target(target)
         face.inner.configure(os.environ.pop(URI_OF_WORKER, None), **json.loads(options))
         set_up_logs()
+        _spare_collector()
         face.inner.on("worker:start", lambda _: _on_ready(wire))
         face.run_to_end(_serve(face, wire))
     except MainspringError as error:
@@ -48,6 +50,13 @@ def main(target: str, options: str) -> int:
         wire.failed(f"{type(error).__name__}: {error}")
         return RUNTIME_FAILURE
     return 0
+
+
+def _spare_collector() -> None:
+    """Take the modules, which live as long as this process, out of the garbage collector's sight: walking over them
+    again and again took about a twentieth of the CPU of a worker that runs short jobs."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _serve(face: Face, wire: WorkerEnd) -> None:
