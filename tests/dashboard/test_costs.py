@@ -6,40 +6,30 @@ The pages are opened in the browser, so that a request that a page makes is coun
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from dashboard.conftest import Board
 from harness.browsing import PAGES, reads_of
 from harness.inside import inside
 from harness.profiling import profiled
+from harness.stored import STATES, used_job
 from mainspring import Every
 from mainspring.model.jobs.draft import Draft
 
 Document = dict[str, Any]
 MOST = 2_000
 JOBS, SCHEDULES = 24_000, 2_600
-STATES = ("completed", "failed", "pending", "cancelled")
 
 
 async def _store(board: Board, db: Any) -> None:
     """Store jobs of several states, names and queues, and schedules: one by the product, and copies of it."""
     store = await inside(board.scheduler).store()
     now = board.scheduler.now()
-    jobs = []
-    for n in range(JOBS):
-        state, past = STATES[n % 4], now - timedelta(seconds=n)
-        document = store.inserts.document(Draft(f"name-{n % 30}", {"n": n}, run_at=past, queue=f"queue-{n % 7}"))
-        if state != "pending":
-            document |= {"state": state, "finished_at": past, "token": 1, "tries": 1, "rev": 2}
-            document.pop("ready", None)
-        if state == "failed":
-            document |= {"error": {"type": "Boom", "message": f"no {n}"}, "fingerprint": f"{n % 40:016x}"}
-        jobs.append({**document, "_id": ObjectId()})
+    template = store.inserts.document(Draft("name-0", {}, run_at=now))
+    jobs = [used_job(template, now, n) for n in range(JOBS)]
     await db.jobs.insert_many(jobs, ordered=False)
     await board.scheduler.schedule("name-1", repeat=Every("1h"), schedule_id="schedule-0")
     [one] = await db["jobs.schedules"].find({}, hint="_id_").to_list()
