@@ -26,8 +26,8 @@ from mainspring.rules.zones.changes import ClockChange, clock_changes
 MOST_BUCKETS = 1000
 MOST_HEAVIEST = 20
 SHORTEST_STEP, LONGEST_STEP = timedelta(minutes=1), timedelta(days=7)
-WORK = 20_000
-"""How many firings or buckets of rules are computed by one call, about a tenth of a second."""
+WORK = 8_000
+"""How many firings or buckets of rules are computed by one call, about a twentieth of a second."""
 _MINUTE = timedelta(minutes=1)
 _MOMENT = timedelta(milliseconds=1)
 _DENSE = 3
