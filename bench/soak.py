@@ -37,6 +37,8 @@ _PAGES = ("/", "/jobs")
 _BATCH = 1_000
 _LOOKS = 12
 _SETTLE = 15.0
+# Told of fewer changes a second than this, a page has nothing to do, and its figures say nothing.
+_FED = 1_000
 _CPU = Bar("value", 5.0, at_most=True)
 _FLAT = Bar("ratio", 1.25, at_most=True)
 
@@ -50,12 +52,17 @@ class _Watched:
     renderer: psutil.Process
     heap: list[float] = field(default_factory=list)
     cpu: float = 0.0
+    reads: int = 0
+    """The requests that the page has made while it was metered: a page that makes none is not live."""
 
     async def look(self) -> None:
         """Note the heap that is in use after a collection of garbage."""
         await self.session.send("HeapProfiler.collectGarbage")
         usage = await self.session.send("Runtime.getHeapUsage")
         self.heap.append(usage["usedSize"] / 1e6)
+
+    def note_read(self) -> None:
+        self.reads += 1
 
     def used(self) -> float:
         times = self.renderer.cpu_times()
@@ -85,7 +92,9 @@ async def _soak(place: Place, url: str, seconds: float) -> list[Row]:
                 wall = time.perf_counter() - began
     rates = Row("soak: changes of jobs written", "a second", [wrote / wall])
     rates.note = f"{RATE:,} a second were asked for, for {wall:.0f} s; {', '.join(_PAGES)} were open"
-    digests = Row("soak: changes that the service told of", "a second", [heard / wall])
+    digests = Row("soak: changes that the service told of", "a second", [heard / wall], "written", rates.samples)
+    if heard / wall < _FED:
+        raise RuntimeError(f"the pages were told of {heard / wall:,.0f} changes a second: the machine is too busy")
     return [rates, digests, *(row for page in pages for row in _rows(page, took))]
 
 
@@ -94,6 +103,7 @@ async def _watch(pages: list[_Watched], seconds: float) -> float:
     took = 0.0
     for page in pages:
         await page.look()
+        page.reads = 0
     for _ in range(_LOOKS):
         before, started = [page.used() for page in pages], time.perf_counter()
         await asyncio.sleep(seconds / _LOOKS)
@@ -105,7 +115,10 @@ async def _watch(pages: list[_Watched], seconds: float) -> float:
 
 
 def _rows(page: _Watched, took: float) -> list[Row]:
+    if not page.reads:
+        raise RuntimeError(f"the page {page.path} has read nothing: it is not live")
     cpu = Row(f"soak: renderer of {page.path}: CPU", "% of a core", [100 * page.cpu / took], bar=_CPU)
+    cpu.note = f"{page.reads / took:.2f} reads of the API a second"
     # The first looks are of a page that still fills its lists and charts.
     early, late = page.heap[1 : 1 + _LOOKS // 3], page.heap[-(_LOOKS // 3) :]
     heap = Row(f"soak: heap of {page.path}, last third", "MB", late, "first third", early, _FLAT)
@@ -123,12 +136,15 @@ async def _open(browser: Browser, url: str, path: str) -> _Watched:
     session = await context.new_cdp_session(page)
     await session.send("HeapProfiler.enable")
     new = [one for one in _renderers() if one.pid not in known]
-    return _Watched(path, session, max(new, key=lambda one: one.cpu_times().user))
+    watched = _Watched(path, session, max(new, key=lambda one: one.cpu_times().user))
+    page.on("request", lambda _: watched.note_read())
+    return watched
 
 
 def _renderers() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [one for one in children if "--type=renderer" in " ".join(one.cmdline())]
+    """The processes that render pages. The browser's own frame has renderers, too, and a spare one is idle."""
+    commands = [(one, " ".join(one.cmdline())) for one in psutil.Process().children(recursive=True)]
+    return [one for one, command in commands if "--type=renderer" in command and "--top-chrome-webui" not in command]
 
 
 # -- the changes -------------------------------------------------------------------------------------------------------

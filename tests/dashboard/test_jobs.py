@@ -116,6 +116,7 @@ async def test_new_jobs_wait_behind_a_pill_and_no_row_moves(board: Board) -> Non
 async def test_thousands_of_new_jobs_wait_behind_a_pill_that_does_not_understate_them(board: Board) -> None:
     await stored(board.scheduler, *jobs(2_000, name="first"))
     page = await board.open("/jobs")
+    await expect(rows(page)).to_have_count(50)
     shown = await rows(page).all_text_contents()
     await stored(board.scheduler, *jobs(3_000, name="second"))
     pill = page.get_by_role("button", name="50 or more new jobs")

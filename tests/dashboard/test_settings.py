@@ -191,7 +191,7 @@ async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_i
         {"name": "a.ics", "mimeType": "text/calendar", "buffer": b"garbage"}
     )
     await dialog.get_by_role("button", name="Store it").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("not an .ics file")
+    await expect(dialog.get_by_role("alert")).to_contain_text("This .ics file cannot be read")
     await dialog.get_by_label("File").set_input_files({"name": "a.ics", "mimeType": "text/calendar", "buffer": ICS})
     if (place := picture("settings-calendar-file")) is not None:
         await page.screenshot(path=place)
