@@ -127,7 +127,9 @@ async def test_thousands_of_new_jobs_wait_behind_a_pill_that_does_not_understate
     await expect(pill).to_have_count(0)
     await page.get_by_role("checkbox", name=re.compile("^Select second")).first.check()
     await stored(board.scheduler, *jobs(2_500, name="third"))
-    await expect(page.get_by_role("button", name="2,500 new jobs")).to_be_visible()
+    # On a busy machine the last digests of the earlier jobs arrive after the selection, and are counted too.
+    at_least = re.compile(r"^(2,[5-9]|[3-5],\d)\d\d new jobs$")
+    await expect(page.get_by_role("button", name=at_least)).to_be_visible()
     await expect(page.get_by_role("checkbox", name=re.compile("^Select second"))).to_have_count(50)
 
 
