@@ -39,6 +39,7 @@ ROUTERS: list[APIRouter] = [
     job_actions.router,
     job_views.router,
     schedules.router,
+    calendars.files,  # before calendars.router, which takes the other types of bodies
     calendars.router,
     dead_letters.router,
     dead_letters.redrives,
