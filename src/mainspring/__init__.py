@@ -10,6 +10,7 @@ from mainspring.client.namespaces.operations import Operation
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.field_map import FieldMap
+from mainspring.engine.flows.handler_waits import Results
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import (
     ArchiveError,
@@ -18,6 +19,7 @@ from mainspring.errors import (
     BulkError,
     CalendarNotFound,
     Cancel,
+    ChildrenFailed,
     ClaimLost,
     ConfigurationError,
     EmbeddedError,
@@ -34,6 +36,7 @@ from mainspring.errors import (
     KeyNotFound,
     MainspringError,
     MalformedDocument,
+    NotRepeatable,
     OperationNotFound,
     QueueFull,
     RedriveNotFound,
@@ -44,6 +47,7 @@ from mainspring.errors import (
     Signal,
     Snooze,
     StepError,
+    Suspension,
     Unavailable,
     UnsupportedServer,
     WaitTimeout,
@@ -121,6 +125,7 @@ __all__ = [
     "CalendarNotFound",
     "Cancel",
     "Change",
+    "ChildrenFailed",
     "ClaimLost",
     "ClockChange",
     "Coming",
@@ -170,6 +175,7 @@ __all__ = [
     "NameStatistics",
     "NewApiKey",
     "NextFiring",
+    "NotRepeatable",
     "Notice",
     "Operation",
     "OperationNotFound",
@@ -187,6 +193,7 @@ __all__ = [
     "RecentFiring",
     "Redrive",
     "RedriveNotFound",
+    "Results",
     "Retry",
     "RetryAfter",
     "Rule",
@@ -204,6 +211,7 @@ __all__ = [
     "Statistics",
     "Step",
     "StepError",
+    "Suspension",
     "Transaction",
     "Unavailable",
     "UnsupportedServer",

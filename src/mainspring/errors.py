@@ -27,6 +27,8 @@
     ├── ArchiveError            finished jobs were not deleted, since they could not be archived
     ├── ClaimLost               the claim ran out or was taken; the result of this worker is not recorded
     ├── StepError               a step of a handler cannot be run or kept: its name, its result, its place
+    │   └── NotRepeatable       a handler that is run again has made other children than at first
+    ├── ChildrenFailed          more children of a handler ended badly than it tolerates
     ├── WaitTimeout             the job did not end in the time given to `wait()`
     ├── Unavailable             MongoDB cannot be reached, or did not answer in time
     ├── UnsupportedServer       the server is too old, or lacks a feature (transactions on a standalone server)
@@ -38,6 +40,9 @@
     ├── Cancel(reason)          end as cancelled
     └── Fail(reason)            end as failed now, whatever attempts are left
 
+    Suspension                  raised by `ctx.call`, `ctx.map` and the other waits of a handler to end its run until
+                                the wait is over; no Exception, so that `except Exception` does not catch it
+
 A circuit breaker counts a failed attempt as a sign that the system behind the job is down. An error or signal whose
 attribute `outage` is False is a sign that this system is up, and one whose `outage` is None is not counted.
 
@@ -46,8 +51,9 @@ Each message states the problem and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from mainspring.durations import duration_ms
 
@@ -282,6 +288,41 @@ class StepError(MainspringError):
     """A step cannot be run or kept. The job fails at once: the next attempt would fail in the same way."""
 
 
+class NotRepeatable(StepError):
+    """A handler that was run again has made other children than the run before: the items of its map differ."""
+
+
+class ChildrenFailed(MainspringError):
+    """More of the children that a handler waits for ended badly than it tolerates. `name` is that of the wait, `total`
+    the number of children; `failed` how many ended badly, and `errors` the first of them: (id, error).
+
+    `async for child in failed.completed()` reads the others, for a compensation; `for` in a sync handler.
+    """
+
+    def __init__(self, name: str, total: int, failed: int, errors: Sequence[tuple[str, str]] = ()) -> None:
+        first = f" The first is {errors[0][0]}: {errors[0][1]}" if errors else ""
+        super().__init__(f"{failed:,} of the {total:,} children of {name!r} ended badly.{first}")
+        self.name = name
+        self.total = total
+        self.failed = failed
+        self.errors = tuple(errors)
+        self._completed: Callable[[], Any] | None = None
+
+    def reading(self, completed: Callable[[], Any]) -> ChildrenFailed:
+        """The same error, with a way to read the completed children."""
+        self._completed = completed
+        return self
+
+    def completed(self) -> Any:
+        """The children that completed, in order, read a page at a time."""
+        if self._completed is None:
+            raise MainspringError("The children can be read only while the handler that waited for them runs.")
+        return self._completed()
+
+    def __reduce__(self) -> tuple[type[ChildrenFailed], tuple[str, int, int, tuple[tuple[str, str], ...]]]:
+        return type(self), (self.name, self.total, self.failed, self.errors)
+
+
 class WaitTimeout(MainspringError, TimeoutError):
     """The job did not end in time. It goes on; wait again, or cancel it."""
 
@@ -300,6 +341,10 @@ class UnsupportedServer(MainspringError):
 
 class EmbeddedError(MainspringError):
     """The embedded mongod cannot be found, started or used."""
+
+
+class Suspension(BaseException):
+    """Ends the run of a handler that waits. `finally` blocks run; the handler is run again when the wait is over."""
 
 
 class Signal(Exception):

@@ -22,10 +22,13 @@ from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
 from mainspring.model.privacy.encrypted_values import encrypt_like
 from mainspring.spelling import suggestion
+from mainspring.store import Store
 from mainspring.store.codec import document_id, encode_data
 from mainspring.store.connection import Document
 from mainspring.store.limits.controls import pauses_in
 from mainspring.store.limits.wait_lists import BY_LIMIT
+
+_WITH_PARENT = "The job that waited for it was cancelled."
 
 
 class Jobs:
@@ -76,9 +79,22 @@ class Jobs:
         store = await self._core.store()
         document, ended = await store.jobs.cancel(document_id(job_id), reason)
         job = self.decode(document)
+        held = document.get("before") or []
         if ended:
             self._core.events.emit("job:cancel", job)
+        if document.get("waits"):
+            tree = await store.trees.cancel_below(document, reason or _WITH_PARENT)
+            held = [*held, *tree.waits]
+        if held and (ended or document.get("waits")):
+            await self._check(store, held)
         return job
+
+    async def _check(self, store: Store, waits: list[str]) -> None:
+        """Check waits whose predecessors this process has ended, if no worker runs here to do it."""
+        if self._core.worker.current is not None:
+            self._core.worker.waits_changed(waits)
+        else:
+            await store.checks.check(waits)
 
     async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
         """Run a failed, cancelled or completed job again, as a new round of attempts. A second call with the same
@@ -126,7 +142,10 @@ class Jobs:
     async def delete(self, job_id: str) -> None:
         """Delete a job that is not running."""
         store = await self._core.store()
-        await store.jobs.delete(document_id(job_id))
+        held = await store.jobs.delete(document_id(job_id))
+        if held:
+            await store.checks.note_deleted(held, job_id)
+            await self._check(store, held)
 
     async def _again(self, change: Awaitable[Document]) -> Job:
         document = await change

@@ -152,6 +152,24 @@ class Scheduling:
         await self._backlogs.check(await self._core.store(), draft)
         return replace(draft, gates=())
 
+    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: dict[str, Any]) -> list[Draft]:
+        """The drafts of children that a handler waits for: of one name, with data each, and the same options. The bound
+        of a queue does not hold for them: their parent would wait for room that it may have to make itself."""
+        first = await self._drafts.informed(name, items[0], options)
+        self._transactions.check_guarantee(await self._core.store(), first)
+        if options:
+            return [first, *(self._drafts.draft(name, item, options) for item in items[1:])]
+        kind = self._drafts.bulk_of(name)
+        return [first, *(self._drafts.plain(kind, item) for item in items[1:])]
+
+    def announce_children(self, documents: list[Document]) -> None:
+        """Tell the callbacks and the worker of this process that children are stored."""
+        if self._core.events.wanted("job:created"):
+            for document in documents:
+                self._core.events.emit("job:created", self._jobs.decode(document))
+        if documents:
+            self._core.worker.wake()
+
     def _draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
         """The draft of a bulk's item, or the error for which it is refused."""
         try:

@@ -14,6 +14,9 @@ from mainspring.store.dead_letters.dead_letters import DeadLetters
 from mainspring.store.dead_letters.groups import Groups
 from mainspring.store.dead_letters.recent_failures import RecentFailures
 from mainspring.store.dead_letters.redrives import Redrives
+from mainspring.store.flows.checks import Checks
+from mainspring.store.flows.spawning import Spawning
+from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
 from mainspring.store.foreign.mapped import Mapped
 from mainspring.store.jobs.aging import Aging
@@ -79,6 +82,9 @@ class Store:
         self.mapped = Mapped(connection)
         self.jobs = Jobs(connection, self.dedupe_keys, self.mapped.follow_one)
         self.claims = Claims(connection)
+        self.spawning = Spawning(connection, self.inserts, self.cipher)
+        self.checks = Checks(connection)
+        self.trees = Trees(connection)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
         self.progress_updates = ProgressUpdates(connection)

@@ -135,6 +135,8 @@ class ClaimedJob:
     """Encrypts the results of the handler, if the job is encrypted."""
     redactor: Redactor = NO_REDACTION
     """Keeps hidden values of the data out of the texts that are stored and announced of the attempt."""
+    spawned: bool = False
+    """Whether its handler has made children."""
     notes: AttemptNotes = field(default_factory=AttemptNotes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -258,6 +260,10 @@ class ClaimedJob:
         """Add a stored step to the stored job. The handler sees its plain result, other readers its stored form."""
         if self.opened is not None:
             self.job.add_step(entry)
+
+    def made_children(self) -> None:
+        """Note that the handler makes children."""
+        self.spawned = True
 
     # -- slots of limits -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from mainspring.engine.flows.handler_waits import BlockingResults, HandlerWaits, Items, Key, Results, Wait
 from mainspring.engine.handlers import ContextMarker, Named
 from mainspring.engine.run.steps import Steps
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
@@ -39,6 +40,9 @@ class Agent(Protocol):
 
     @property
     def steps(self) -> Steps: ...
+
+    @property
+    def waits(self) -> HandlerWaits: ...
 
 
 class Noted:
@@ -145,6 +149,42 @@ class JobContext(_Facts):
         """
         return await self._agent.steps.run(name, function, args, kwargs)
 
+    def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
+        """`await` it to run one child and get its result. The handler gives its slot back while it waits: this run ends,
+        and the handler is run again from its top when the child has ended.
+
+        `name` is the identity of the wait: it is used once in a run, and finds the same child in every run. Raises
+        ChildrenFailed if the child does not complete.
+        """
+        return self._agent.waits.call(name, job, data, **options)
+
+    def map(
+        self,
+        name: str,
+        job: Named,
+        items: Items,
+        *,
+        key: Key | None = None,
+        tolerate: float = 0,
+        fail_fast: bool = False,
+        **options: Any,
+    ) -> Wait[Results]:
+        """`await` it to run a child for each item, which is its data, and to get their results, in order.
+
+        The items must be the same in every run, or come from a step. With `key`, the name of a field or a function, a
+        child belongs to the key of its item and not to its place. More bad ends than `tolerate`, a number or a fraction
+        of the children, raise ChildrenFailed; with `fail_fast` at once, and the other children are cancelled.
+        """
+        return self._agent.waits.map(name, job, items, key=key, tolerate=tolerate, fail_fast=fail_fast, **options)
+
+    async def gather(self, *waits: Wait[Any]) -> list[Any]:
+        """Wait for several at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
+        return await self._agent.waits.resolve(waits)
+
+    async def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        return await self._agent.waits.grow(job, data, options)
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""
         return self._agent.transaction()
@@ -188,6 +228,40 @@ class BlockingJobContext(_Facts):
         returns. It returns the stored value: a tuple is always a list.
         """
         return self._agent.steps.run_blocking(name, function, args, kwargs, self._portal.call)
+
+    @property
+    def waits(self) -> HandlerWaits:
+        """Makes waits for `gather()`: `ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
+        return self._agent.waits
+
+    def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Run one child and return its result. The handler gives its slot back while it waits: this run ends, and the
+        handler is run again from its top when the child has ended. See `JobContext.call`."""
+        return self.gather(self.waits.call(name, job, data, **options))[0]
+
+    def map(
+        self,
+        name: str,
+        job: Named,
+        items: Items,
+        *,
+        key: Key | None = None,
+        tolerate: float = 0,
+        fail_fast: bool = False,
+        **options: Any,
+    ) -> BlockingResults:
+        """Run a child for each item and return their results, in order. See `JobContext.map`."""
+        wait = self.waits.map(name, job, items, key=key, tolerate=tolerate, fail_fast=fail_fast, **options)
+        results: BlockingResults = self.gather(wait)[0]
+        return results
+
+    def gather(self, *waits: Wait[Any]) -> list[Any]:
+        """Wait for several at once: `a, b = ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
+        return self._agent.waits.resolve_blocking(waits, self._portal.call)
+
+    def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        return self._portal.call(self._agent.waits.grow(job, data, options))
 
     def transaction(self) -> BlockingContext[BlockingTransaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""

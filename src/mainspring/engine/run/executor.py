@@ -29,7 +29,18 @@ from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
-from mainspring.errors import BadArguments, Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze, StepError
+from mainspring.errors import (
+    BadArguments,
+    Cancel,
+    ChildrenFailed,
+    ClaimLost,
+    Fail,
+    RetryAfter,
+    Signal,
+    Snooze,
+    StepError,
+    Suspension,
+)
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import (
@@ -43,6 +54,7 @@ from mainspring.model.jobs.outcome import (
     Released,
     Retried,
     Snoozed,
+    Suspended,
 )
 from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
@@ -244,6 +256,9 @@ class Executor:
             return Lost()
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
+        if agent.suspended is not None:
+            logger.warning("The handler of job %s caught its Suspension and returned; it is suspended", claimed.id)
+            return Suspended(agent.suspended)
         if claimed.released and agent.told_to_stop:
             return Released(started=True)  # the handler returned because it was told to stop, before it was done
         if claimed.guarantee == EXACTLY_ONCE:
@@ -263,6 +278,13 @@ class Executor:
             return Lost()
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
+        if agent.suspended is not None:
+            if not _is_suspension(error):
+                said = claimed.redactor.text(told(error))
+                logger.warning(
+                    "The handler of job %s raised after its Suspension: %s; it is suspended", claimed.id, said
+                )
+            return Suspended(agent.suspended)
         if isinstance(error, ClaimLost):
             return Released(started=True)  # the fence decides: lost, or a cancellation that was not noticed yet
         if claimed.released and (agent.told_to_stop or _was_stopped(error)):
@@ -290,7 +312,7 @@ class Executor:
 
     def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
         described, cause = describe(error), _cause(error)
-        if isinstance(cause, BadArguments | StepError | Undecryptable):
+        if isinstance(cause, BadArguments | StepError | ChildrenFailed | Undecryptable):
             # A retry would be refused for the same reason, after the same step has been run again.
             return Failed(described, _outage(cause))
         if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:
@@ -354,6 +376,13 @@ def _bounded(delay: timedelta) -> float:
 def _cause(error: BaseException) -> BaseException:
     """The exception that the handler itself has raised, in this process or in its own."""
     return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
+
+
+def _is_suspension(error: BaseException) -> bool:
+    """Whether a handler was ended by its suspension, which may be part of a group or come from its own process."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(Suspension)[1] is None
+    return isinstance(_cause(error), Suspension)
 
 
 def _outage(error: BaseException) -> bool | None:

@@ -4,8 +4,10 @@ States, and the only moves between them:
 
     pending → running → completed | failed | cancelled
     running → pending                         retry, snooze, rescue, release
+    running → blocked                         the handler waits for children or signals
     pending → cancelled | expired | failed    (failed: it cannot be decoded)
-    blocked → pending | cancelled
+    blocked → pending | cancelled             the wait is over, or a predecessor's end decided it
+    cancelled → blocked                       retry of a flow: its predecessors run again
     failed | cancelled | completed → pending  run again by hand, as a new round of attempts
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.job import JobError
 
 PROCESS_DIED = "ProcessDied"
@@ -70,6 +71,15 @@ class Snoozed(Outcome):
     reason: str = ""
     outcome: ClassVar[str] = "snoozed"
     event: ClassVar[str | None] = "job:snooze"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Outcome):
+    """The handler waits for children or signals: it is run again when the wait is over. It costs no attempt."""
+
+    waits: Waits
+    outcome: ClassVar[str] = "suspended"
+    event: ClassVar[str | None] = "job:suspend"
 
 
 @dataclass(frozen=True, slots=True)

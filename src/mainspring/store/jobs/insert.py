@@ -317,6 +317,18 @@ class Inserts:
                 raise Unavailable("MongoDB did not confirm that a majority has the job; schedule it again.") from error
         return mine
 
+    async def insert_under(self, pairs: Sequence[tuple[Draft, Document]]) -> list[DocumentId]:
+        """Store jobs under ids that are the same in every process; returns the ids that exist already. Raises InvalidJob
+        where the server refuses one."""
+        waiting = await self._wait_on_insert.choose(pairs, pairs[0][1]["created_at"]) if pairs else Waiting()
+        documents = [document for _, document in pairs]
+        mine = await self._insert_new(documents) if documents else {}
+        await self._wait_on_insert.mark(waiting)
+        for error in mine.values():
+            if error is not None:
+                raise error
+        return [document["_id"] for document in documents if document["_id"] not in mine]
+
     async def insert_made(self, documents: list[Document]) -> list[Document]:
         """Store the jobs of firings, whose ids are the same in every process; returns those that are new."""
         fresh: list[Document] = []

@@ -105,6 +105,11 @@ class StoredJob:
         return self.document.get("steps") or ()
 
     @property
+    def before(self) -> Sequence[str] | None:
+        """The waits that it holds back."""
+        return self.document.get("before")
+
+    @property
     def schedule_id(self) -> str | None:
         return self.document.get("schedule_id")
 
