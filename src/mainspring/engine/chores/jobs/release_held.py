@@ -16,7 +16,7 @@ class ReleaseHeld(Chore):
 
     async def run_once(self) -> bool:
         handlers, upkeep = self._context.handlers, self._context.store.upkeep
-        released = await upkeep.release_handled(handlers.names)
+        released = await upkeep.release_handled(handlers.runnable)
         released += await upkeep.release_versions(handlers.versions)
         if handlers.names is None:
             released += await upkeep.release_unversioned(handlers.own_names)
