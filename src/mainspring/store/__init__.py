@@ -18,6 +18,7 @@ from mainspring.store.flows.batches import Batches
 from mainspring.store.flows.checks import Checks
 from mainspring.store.flows.flow_reads import FlowReads
 from mainspring.store.flows.layout import Layouts
+from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.flows.spawning import Spawning
 from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
@@ -91,6 +92,7 @@ class Store:
         self.layouts = Layouts(connection, self.inserts)
         self.batches = Batches(connection, self.inserts)
         self.flow_reads = FlowReads(connection)
+        self.flow_retries = FlowRetries(connection)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
         self.progress_updates = ProgressUpdates(connection)

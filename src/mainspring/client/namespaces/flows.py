@@ -13,13 +13,13 @@ from typing import Any
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.config.checks import check_whole
-from mainspring.errors import ConfigurationError, FlowNotFound, InvalidFlow
+from mainspring.errors import ConfigurationError, FlowNotFound, InvalidFlow, JobStateError
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.flows.flow import FlowFacts, FlowNode, Member, counted_nodes, declared_nodes, kind_of
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.ids import child_prefix
 from mainspring.model.flows.waits import read_waits
-from mainspring.model.jobs.job import STATES, Job, JobState
+from mainspring.model.jobs.job import FAILED, STATES, Job, JobState
 from mainspring.model.jobs.retry import Seconds
 from mainspring.spelling import spelled_verbs
 from mainspring.store.codec import decode_job, document_id
@@ -120,9 +120,17 @@ class Flows:
 
     async def retry(self, flow_id: str) -> Flow:
         """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Nothing else
-        is run again: completed jobs keep their results."""
-        await self.get(flow_id)
-        await self._jobs.retry_tree(flow_id)
+        is run again: completed jobs keep their results. The flow has failed, or is still going."""
+        flow = await self.get(flow_id)
+        if flow.finished and flow.state != FAILED:
+            raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live")
+        store = await self._core.store()
+        waits = await store.flow_retries.retry(flow.id)
+        if flow.state == FAILED:
+            await self._jobs.retry(flow.id)
+        if waits:
+            await self._jobs.check_waits(store, sorted(waits))
+        self._core.worker.wake()
         return await self.get(flow_id)
 
     def _started(self, job: Job, graph: Graph) -> Flow:
