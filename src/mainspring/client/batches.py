@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
@@ -24,6 +24,7 @@ from mainspring.model.flows.family import Family
 from mainspring.model.flows.graph import Node
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
+from mainspring.model.jobs.options import BatchOptions
 from mainspring.model.jobs.reserved_names import BATCH
 from mainspring.spelling import suggestion
 from mainspring.store import Store
@@ -38,7 +39,7 @@ Callback = Named | tuple[Named, Mapping[str, Any]] | None
 """The job that is run when a batch has ended: its name, or with its data."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _HEX = re.compile(r"[0-9a-f]{24}")
-BATCH_OPTIONS = frozenset({"queue", "priority", "tags"})
+BATCH_OPTIONS = frozenset(BatchOptions.__annotations__)
 
 
 class Batches:
@@ -64,7 +65,7 @@ class Batches:
         name: str = "batch",
         tolerate: float = 0,
         id: str | None = None,
-        **options: Any,
+        **options: Unpack[BatchOptions],
     ) -> Flow:
         """Store any number of jobs, each given as a mapping of the arguments of `schedule()`, and run callbacks when
         all have ended. The jobs may run while others are still being stored.
@@ -138,7 +139,7 @@ class Batches:
             return
 
     async def _root(
-        self, name: str, tolerate: float, callbacks: Mapping[str, Callback], options: dict[str, Any]
+        self, name: str, tolerate: float, callbacks: Mapping[str, Callback], options: Mapping[str, Any]
     ) -> Draft:
         if unknown := sorted(options.keys() - BATCH_OPTIONS):
             raise InvalidFlow(f"A batch has no option {unknown[0]!r}.{suggestion(unknown[0], sorted(BATCH_OPTIONS))}")

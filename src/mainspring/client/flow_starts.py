@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
@@ -21,7 +21,7 @@ from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow, InvalidJob
 from mainspring.model.flows.graph import LARGEST_FLOW, Graph, Node
 from mainspring.model.jobs.draft import OPTIONS, Draft, check_retry
-from mainspring.model.jobs.options import TemplateOptions
+from mainspring.model.jobs.options import FlowOptions, TemplateOptions
 from mainspring.model.jobs.reserved_names import FLOW
 from mainspring.model.jobs.retry import seconds
 from mainspring.model.schedules.schedule import check_repeated, make_spec
@@ -30,16 +30,7 @@ from mainspring.spelling import suggestion
 from mainspring.store.codec import encode_data
 
 NODE_OPTIONS = frozenset(TemplateOptions.__annotations__)
-FLOW_OPTIONS = frozenset(OPTIONS) - {
-    "retry",
-    "guarantee",
-    "timeout",
-    "version",
-    "debounce",
-    "debounce_max",
-    "parent_id",
-    "encrypt",
-}
+FLOW_OPTIONS = frozenset(FlowOptions.__annotations__)
 Step = Named | tuple[Named, Mapping[str, Any]] | tuple[Named, Mapping[str, Any], Mapping[str, Any]]
 """A step of a chain: a job, its data, and its options."""
 
@@ -64,7 +55,7 @@ class FlowStarts:
         self._schedules = schedules
         self._flows = flows
 
-    def flow(self, name: str, data: Mapping[str, Any] | None = None, **options: Any) -> FlowBuilder:
+    def flow(self, name: str, data: Mapping[str, Any] | None = None, **options: Unpack[FlowOptions]) -> FlowBuilder:
         """Declare a flow: jobs that wait for jobs, as a graph that is known before it starts.
 
         Add nodes with `add()` and `map()`, then `await flow.start()`. `data` is kept with the flow. `options` are those
@@ -77,7 +68,9 @@ class FlowStarts:
             raise InvalidFlow(f"A flow has no option {first!r}.{suggestion(first, sorted(FLOW_OPTIONS))}")
         return FlowBuilder(self, check_name(name, "A flow's name"), data, options)
 
-    async def chain(self, *steps: Step, name: str = "chain", session: Any = None, **options: Any) -> Flow:
+    async def chain(
+        self, *steps: Step, name: str = "chain", session: Any = None, **options: Unpack[FlowOptions]
+    ) -> Flow:
         """Start a flow of jobs that run one after the other, each if the one before it completed.
 
         A step is a job, or a job with its data, and with its options: `("resize", {"path": p}, {"queue": "images"})`.

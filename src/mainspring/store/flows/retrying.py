@@ -2,7 +2,7 @@
 
 Keeps true: a member that waits is put back only after the members that it waits for. Those that failed are put back
 first; then those that were cancelled because of them, not sealed, so that no check ends them by the state of another
-one that is still to be put back; then all are sealed. A check that has read a failure before this misses, since `rev` is
+that is still to be put back; then all are sealed. A check that has read a failure before this misses, since `rev` is
 raised. After a crash half-way the sweep seals what was put back; another retry puts the rest back.
 """
 
