@@ -31,4 +31,4 @@ async def release_opened(context: ChoreContext) -> int:
     key_ids = context.store.cipher.ring.ids
     if not key_ids:
         return 0
-    return await context.store.upkeep.release_opened(key_ids, context.handlers.names, context.settings.queues)
+    return await context.store.upkeep.release_opened(key_ids, context.handlers.runnable, context.settings.queues)
