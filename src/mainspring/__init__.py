@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainspring.client.flow_builder import FlowBuilder, NodeHandle
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.client.namespaces.flows import Flow
 from mainspring.client.namespaces.operations import Operation
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.field_map import FieldMap
+from mainspring.engine.flows.handler_waits import Results
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import (
     ArchiveError,
@@ -18,13 +21,18 @@ from mainspring.errors import (
     BulkError,
     CalendarNotFound,
     Cancel,
+    ChildrenFailed,
     ClaimLost,
     ConfigurationError,
+    Continue,
     EmbeddedError,
     Fail,
+    FlowFailed,
+    FlowNotFound,
     HandlerError,
     IndexesBuilding,
     InvalidCron,
+    InvalidFlow,
     InvalidJob,
     InvalidKey,
     InvalidOperation,
@@ -34,6 +42,8 @@ from mainspring.errors import (
     KeyNotFound,
     MainspringError,
     MalformedDocument,
+    MissingResult,
+    NotRepeatable,
     OperationNotFound,
     QueueFull,
     RedriveNotFound,
@@ -44,6 +54,7 @@ from mainspring.errors import (
     Signal,
     Snooze,
     StepError,
+    Suspension,
     Unavailable,
     UnsupportedServer,
     WaitTimeout,
@@ -57,6 +68,10 @@ from mainspring.model.access.audit_chain import Link as AuditLink
 from mainspring.model.access.audit_chain import Verdict as AuditVerdict
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
 from mainspring.model.explain.explanation import ExplainedGate, Explanation
+from mainspring.model.flows.before import Before, Predecessor
+from mainspring.model.flows.flow import FlowNode
+from mainspring.model.flows.graph import Edge as FlowEdge
+from mainspring.model.flows.references import Reference
 from mainspring.model.jobs.foreign import ForeignDocument, ForeignDocuments
 from mainspring.model.jobs.handler_status import HandlerStatus
 from mainspring.model.jobs.job import Attempt, HandlerStack, Job, JobError, Progress, Snoozing, Step, WaitingFor
@@ -114,6 +129,7 @@ __all__ = [
     "AuditVerdict",
     "Backfill",
     "BadArguments",
+    "Before",
     "Breaker",
     "BreakerStatus",
     "BulkError",
@@ -121,11 +137,13 @@ __all__ = [
     "CalendarNotFound",
     "Cancel",
     "Change",
+    "ChildrenFailed",
     "ClaimLost",
     "ClockChange",
     "Coming",
     "ComingBucket",
     "ConfigurationError",
+    "Continue",
     "Counts",
     "Cron",
     "Cure",
@@ -140,6 +158,12 @@ __all__ = [
     "Fail",
     "FieldMap",
     "Firing",
+    "Flow",
+    "FlowBuilder",
+    "FlowEdge",
+    "FlowFailed",
+    "FlowNode",
+    "FlowNotFound",
     "ForeignDocument",
     "ForeignDocuments",
     "GateUse",
@@ -149,6 +173,7 @@ __all__ = [
     "Health",
     "IndexesBuilding",
     "InvalidCron",
+    "InvalidFlow",
     "InvalidJob",
     "InvalidKey",
     "InvalidOperation",
@@ -166,10 +191,13 @@ __all__ = [
     "LimitStatus",
     "MainspringError",
     "MalformedDocument",
+    "MissingResult",
     "NameCounts",
     "NameStatistics",
     "NewApiKey",
     "NextFiring",
+    "NodeHandle",
+    "NotRepeatable",
     "Notice",
     "Operation",
     "OperationNotFound",
@@ -178,6 +206,7 @@ __all__ = [
     "OverviewReport",
     "Pause",
     "Paused",
+    "Predecessor",
     "Problem",
     "ProblemTarget",
     "Progress",
@@ -187,6 +216,8 @@ __all__ = [
     "RecentFiring",
     "Redrive",
     "RedriveNotFound",
+    "Reference",
+    "Results",
     "Retry",
     "RetryAfter",
     "Rule",
@@ -204,6 +235,7 @@ __all__ = [
     "Statistics",
     "Step",
     "StepError",
+    "Suspension",
     "Transaction",
     "Unavailable",
     "UnsupportedServer",

@@ -3,7 +3,8 @@
     MainspringError
     ├── ConfigurationError      a setting or an argument is wrong; nothing was changed
     │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
-    │   │   └── BadArguments    its data does not fit its handler's arguments
+    │   │   ├── BadArguments    its data does not fit its handler's arguments
+    │   │   └── InvalidFlow     a flow cannot be started as declared; names the node or the edge
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
     │   │   └── InvalidCron     a cron expression is wrong; says where, and what was expected
     │   ├── InvalidOperation    an operation cannot be created as asked; names the field
@@ -16,6 +17,9 @@
     ├── ScheduleStateError      the schedule's state does not allow the verb
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
+    ├── FlowNotFound            no flow has this id
+    ├── FlowFailed              nodes of a flow, or jobs of a batch, ended badly; names them
+    ├── MissingResult           the data of a node refers to a result that is not there
     ├── OperationNotFound       no operation has this id
     ├── WorkerNotFound          no live worker has this id
     ├── WorkerStateError        the worker's state does not allow the verb
@@ -27,6 +31,8 @@
     ├── ArchiveError            finished jobs were not deleted, since they could not be archived
     ├── ClaimLost               the claim ran out or was taken; the result of this worker is not recorded
     ├── StepError               a step of a handler cannot be run or kept: its name, its result, its place
+    │   └── NotRepeatable       a handler that is run again has made other children than at first
+    ├── ChildrenFailed          more children of a handler ended badly than it tolerates
     ├── WaitTimeout             the job did not end in the time given to `wait()`
     ├── Unavailable             MongoDB cannot be reached, or did not answer in time
     ├── UnsupportedServer       the server is too old, or lacks a feature (transactions on a standalone server)
@@ -36,7 +42,11 @@
     ├── RetryAfter(delay)       try again after `delay`; costs an attempt
     ├── Snooze(delay)           try again after `delay`; costs no attempt
     ├── Cancel(reason)          end as cancelled
+    ├── Continue(**data)        begin anew with other data, and forget the steps; costs no attempt
     └── Fail(reason)            end as failed now, whatever attempts are left
+
+    Suspension                  raised by `ctx.call`, `ctx.map` and the other waits of a handler to end its run until
+                                the wait is over; no Exception, so that `except Exception` does not catch it
 
 A circuit breaker counts a failed attempt as a sign that the system behind the job is down. An error or signal whose
 attribute `outage` is False is a sign that this system is up, and one whose `outage` is None is not counted.
@@ -46,8 +56,9 @@ Each message states the problem and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from mainspring.durations import duration_ms
 
@@ -69,6 +80,10 @@ class InvalidJob(ConfigurationError):
 
 class BadArguments(InvalidJob):
     """A job's data does not fit its handler; running it again would change nothing."""
+
+
+class InvalidFlow(InvalidJob):
+    """The graph of a flow cannot be started as it is: the message names the node or the edge. Nothing was stored."""
 
 
 class InvalidSchedule(ConfigurationError):
@@ -182,6 +197,28 @@ class RedriveNotFound(MainspringError, LookupError):
         return type(self), (self.redrive_id,)
 
 
+class FlowNotFound(MainspringError, LookupError):
+    """No flow has this id: it never existed, its retention ended, or the job with this id is no flow."""
+
+    def __init__(self, flow_id: str, hint: str = "") -> None:
+        super().__init__(f"No flow has the id {flow_id!r:.300}; {hint or 'it never existed, or was kept long enough.'}")
+        self.flow_id = flow_id
+        self._hint = hint
+
+    def __reduce__(self) -> tuple[type[FlowNotFound], tuple[str, str]]:
+        return type(self), (self.flow_id, self._hint)
+
+
+class FlowFailed(MainspringError):
+    """Nodes of a flow, or jobs of a batch, ended badly. The flow is not tried again by itself, since its nodes have had
+    their attempts: `scheduler.flows.retry` runs those that failed again, and those cancelled because of them."""
+
+
+class MissingResult(MainspringError):
+    """The data of a node refers to a result, or to a path in it, that is not there. The job fails at once: the next
+    attempt would find the same."""
+
+
 class OperationNotFound(MainspringError, LookupError):
     """No operation has this id: it never existed, or was kept long enough."""
 
@@ -282,6 +319,41 @@ class StepError(MainspringError):
     """A step cannot be run or kept. The job fails at once: the next attempt would fail in the same way."""
 
 
+class NotRepeatable(StepError):
+    """A handler that was run again has made other children than the run before: the items of its map differ."""
+
+
+class ChildrenFailed(MainspringError):
+    """More of the children that a handler waits for ended badly than it tolerates. `name` is that of the wait, `total`
+    the number of children; `failed` how many ended badly, and `errors` the first of them: (id, error).
+
+    `async for child in failed.completed()` reads the others, for a compensation; `for` in a sync handler.
+    """
+
+    def __init__(self, name: str, total: int, failed: int, errors: tuple[tuple[str, str], ...] = ()) -> None:
+        first = f" The first is {errors[0][0]}: {errors[0][1]}" if errors else ""
+        super().__init__(f"{failed:,} of the {total:,} children of {name!r} ended badly.{first}")
+        self.name = name
+        self.total = total
+        self.failed = failed
+        self.errors = errors
+        self._completed: Callable[[], Any] | None = None
+
+    def reading(self, completed: Callable[[], Any]) -> ChildrenFailed:
+        """The same error, with a way to read the completed children."""
+        self._completed = completed
+        return self
+
+    def completed(self) -> Any:
+        """The children that completed, in order, read a page at a time."""
+        if self._completed is None:
+            raise MainspringError("The children can be read only while the handler that waited for them runs.")
+        return self._completed()
+
+    def __reduce__(self) -> tuple[type[ChildrenFailed], tuple[str, int, int, tuple[tuple[str, str], ...]]]:
+        return type(self), (self.name, self.total, self.failed, self.errors)
+
+
 class WaitTimeout(MainspringError, TimeoutError):
     """The job did not end in time. It goes on; wait again, or cancel it."""
 
@@ -300,6 +372,10 @@ class UnsupportedServer(MainspringError):
 
 class EmbeddedError(MainspringError):
     """The embedded mongod cannot be found, started or used."""
+
+
+class Suspension(BaseException):
+    """Ends the run of a handler that waits. `finally` blocks run; the handler is run again when the wait is over."""
 
 
 class Signal(Exception):
@@ -348,6 +424,22 @@ class _Reasoned(Signal):
 
 class Cancel(_Reasoned):
     """End the job as cancelled."""
+
+
+class Continue(Signal):
+    """Begin the job anew, as its next round: with this data in place of its own, and without its steps and waits. It
+    costs no attempt. A handler that works for ever keeps its job small with it."""
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__("the handler begins anew")
+        self.data = data
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _continue, (self.data,)
+
+
+def _continue(data: dict[str, Any]) -> Continue:
+    return Continue(**data)
 
 
 class Fail(_Reasoned):

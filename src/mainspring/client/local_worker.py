@@ -7,6 +7,7 @@ the database.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from mainspring.engine.worker import Worker
 from mainspring.store.connection import Document
@@ -64,6 +65,11 @@ class LocalWorker:
         """Notify the worker that this process has changed a pause, a limit or a breaker."""
         if (worker := self.current) is not None:
             worker.controls_changed()
+
+    def waits_changed(self, waits: Iterable[str]) -> None:
+        """Have the worker check these waits, if one runs here; otherwise the sweep of another does."""
+        if self.current is not None:
+            self.current.waits_changed(waits)
 
     def operations_changed(self) -> None:
         """This process has created an operation."""

@@ -66,6 +66,10 @@ class Scheduling:
         self._transactions.check_guarantee(await self._core.store(), draft)
         return await self._schedules.put(spec)
 
+    async def store_draft(self, draft: Draft, session: Any) -> Job:
+        """Store a job that is checked."""
+        return await self._store_job(draft, session)
+
     async def _store_job(self, draft: Draft, session: Any) -> Job:
         store = await self._core.store()
         self._transactions.check_guarantee(store, draft)
@@ -90,7 +94,7 @@ class Scheduling:
         store = await self._core.store()
         await self._core.live_handlers.look(store)
         kinds: dict[Named, BulkOf] = {}
-        drafts = (self._draft_item(item, store, kinds) for item in items)
+        drafts = (self.draft_item(item, store, kinds) for item in items)
         if session is not None:
             return await self._schedule_in(store, session, list(drafts))
         outcomes = await self._backlogs.insert_many(store, drafts)
@@ -152,7 +156,33 @@ class Scheduling:
         await self._backlogs.check(await self._core.store(), draft)
         return replace(draft, gates=())
 
-    def _draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
+    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: dict[str, Any]) -> list[Draft]:
+        """The drafts of children that a handler waits for: of one name, with data each, and the same options. The bound
+        of a queue does not hold for them: their parent would wait for room that it may have to make itself."""
+        first = await self._drafts.informed(name, items[0], options)
+        self._transactions.check_guarantee(await self._core.store(), first)
+        if options:
+            return [first, *(self._drafts.draft(name, item, options) for item in items[1:])]
+        kind = self._drafts.bulk_of(name)
+        return [first, *(self._drafts.plain(kind, item) for item in items[1:])]
+
+    async def draft_of_node(
+        self, name: str, data: Mapping[str, Any], options: dict[str, Any], later: frozenset[str]
+    ) -> Draft:
+        """The draft of a node that the root of a flow lays out."""
+        draft = await self._drafts.of_node(name, data, options, later)
+        self._transactions.check_guarantee(await self._core.store(), draft)
+        return draft
+
+    def announce_children(self, documents: list[Document]) -> None:
+        """Tell the callbacks and the worker of this process that children are stored."""
+        if self._core.events.wanted("job:created"):
+            for document in documents:
+                self._core.events.emit("job:created", self._jobs.decode(document))
+        if documents:
+            self._core.worker.wake()
+
+    def draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
         """The draft of a bulk's item, or the error for which it is refused."""
         try:
             if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:

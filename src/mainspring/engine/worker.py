@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.chores.chore import Chore, ChoreContext
+from mainspring.engine.chores.flows.check_waiting import CheckWaiting
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
 from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
 from mainspring.engine.chores.jobs.expire_late import ExpireLate
@@ -46,6 +47,7 @@ from mainspring.engine.chores.upkeep.reload_keys import ReloadKeys
 from mainspring.engine.chores.upkeep.roll_up_statistics import RollUpStatistics
 from mainspring.engine.claim.producer import Producer
 from mainspring.engine.draining import Draining
+from mainspring.engine.flows.checker import Checker
 from mainspring.engine.handler_schemas import TellDescriptions
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.heartbeat import Heartbeat
@@ -69,6 +71,7 @@ from mainspring.engine.services.timekeeper import Timekeeper
 from mainspring.engine.vitals import memory_in_use, reported_slots
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.outcome import Outcome, Released
 from mainspring.model.jobs.retention import Retention
 from mainspring.model.limits.limits import Gate
@@ -87,7 +90,7 @@ def new_worker_id() -> str:
 
 
 # Chores that go by the clock of the database.
-_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations")
+_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting")
 
 
 class Worker:
@@ -177,6 +180,7 @@ class Worker:
             told=links.listening,
             failed=self._failed,
         )
+        self._checker = Checker(store, events, self._producer.poll_all, self._failed)
         self._watcher = Watcher(
             store,
             self._producer,
@@ -214,6 +218,7 @@ class Worker:
             archive,
             secrecy,
             self._counting,
+            self._checker,
         )
         kinds: list[type[Chore]] = [
             FlushProgress,
@@ -224,6 +229,7 @@ class Worker:
             ReportForeign,
             SyncMappedJobs,
             ExpireLate,
+            CheckWaiting,
             ReleaseHeld,
             PruneRecords,
             AgeWaiting,
@@ -248,6 +254,7 @@ class Worker:
         self._rounds = [Rounds(partial(self._listed, *chores), lock, store, self._failed) for chores in (*prompt, slow)]
         self._services: list[Service] = [
             *(self._producer, self._watcher, self._timekeeper, self._controls, self._pruner),
+            self._checker,
             *self._rounds,
         ]
         self._stopping = False
@@ -283,6 +290,10 @@ class Worker:
         """This very process has created an operation."""
         for rounds in self._rounds:
             rounds.run_now(RunOperations.name)
+
+    def waits_changed(self, waits: Iterable[str]) -> None:
+        """Check these waits, since this very process has ended jobs that hold them back."""
+        self._checker.note(waits)
 
     def clock_moved(self) -> None:
         """Wake every part that goes by the clock, since the manual clock was moved."""
@@ -323,12 +334,15 @@ class Worker:
         if isinstance(self._store.clock, ManualClock):
             self._store.clock.unfollow(self)
         for service in self._services:
-            service.stop()
+            if service is not self._checker:  # handlers that end within the grace time may release others
+                service.stop()
         self._slots.close()
         await self._let_finish(grace)
         await self._cancel_rest()
+        self._checker.stop()
         await self._end_services()
         await self._last_write(self._completer.drain())
+        await self._last_write(self._checker.check_rest())
         self._job_log.close()
         await self._last_write(self._counting.store())
         await self._last_write(self._controls.close())
@@ -462,6 +476,18 @@ class _Links:
 
     def run_ended(self, schedule_id: str) -> None:
         self._worker._timekeeper.run_ended(schedule_id)
+
+    def predecessor_ended(self, waits: Sequence[str]) -> None:
+        self._worker._checker.note(waits)
+
+    def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
+        self._worker._checker.note(waits.ids)
+        if waits.signals:
+            self._worker._checker.listen(claimed.id, waits.signals)
+
+    def parent_cancelled(self, claimed: ClaimedJob) -> None:
+        if claimed.spawned or claimed.job.document.get("waits"):
+            self._worker._checker.cancel_below(claimed.job.document)
 
     def due_again(self, delay: float) -> None:
         """Poll when a job that has gone back to the queue is due, if the next poll would be later."""

@@ -73,11 +73,25 @@ class Collection:
         skip: int = 0,
         min: Document | None = None,
         max: Document | None = None,
+        causal: Session = None,
     ) -> list[Document]:
-        """All matching documents; with a limit, the first ones, in one round trip where they fit into a message."""
+        """All matching documents; with a limit, the first ones, in one round trip where they fit into a message.
+
+        `causal` is a session outside of a transaction (`Connection.causal`): the read sees at least what the reads
+        before it in this session have seen.
+        """
         with self._deadline(None):
             cursor = self.raw.find(
-                filter, fields, sort=sort, hint=hint, limit=limit, batch_size=limit, skip=skip, min=min, max=max
+                filter,
+                fields,
+                sort=sort,
+                hint=hint,
+                limit=limit,
+                batch_size=limit,
+                skip=skip,
+                min=min,
+                max=max,
+                session=causal,
             )
             return await cursor.to_list()
 

@@ -8,8 +8,8 @@ has a deadline; the server is 6.0 or newer; the indexes exist, or are being buil
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,6 +53,7 @@ from mainspring.store.schema import (
     REPLY_INDEXES,
     SCHEDULE_INDEXES,
     SESSION_INDEXES,
+    SIGNAL_INDEXES,
     STAT_INDEXES,
     WORKER_INDEXES,
     map_indexes,
@@ -127,6 +128,7 @@ class Connection:
         self.audit = self._collection("audit")
         self.audit_head = self._collection("audit.head")
         self.secrets = self._collection("secrets")
+        self.signals = self._collection("signals")
         wanted = [
             (self.jobs, JOB_INDEXES),
             (self.keys, KEY_INDEXES),
@@ -141,6 +143,7 @@ class Connection:
             (self.audit, AUDIT_INDEXES),
             (self.replies, REPLY_INDEXES),
             (self.sessions, SESSION_INDEXES),
+            (self.signals, SIGNAL_INDEXES),
             *((self.jobs, map_indexes(map)) for map in (settings.field_map,) if map is not None),
         ]
         self.indexes = Indexes(wanted, Locks(self.locks, clock), settings.operation_timeout)
@@ -196,6 +199,22 @@ class Connection:
     @property
     def supports_transactions(self) -> bool:
         return self.replica_set or self.sharded
+
+    @asynccontextmanager
+    async def causal(self) -> AsyncIterator[AsyncClientSession | None]:
+        """A session in which no read is older than the one before it, with `majority_jobs`. None on a standalone
+        server, whose reads are in order anyway."""
+        if not self.supports_transactions:
+            yield None
+            return
+        async with self.client.start_session(causal_consistency=True) as session:
+            yield session
+
+    @property
+    def majority_jobs(self) -> Collection:
+        """The jobs as a majority has them; of a standalone server, as they are."""
+        concern = ReadConcern("majority" if self.supports_transactions else "local")
+        return self.jobs.with_options(read_concern=concern)
 
     async def read_clock(self) -> None:
         """Read the server's time, so that the clock follows it.

@@ -2,8 +2,8 @@
 
 With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
 `jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.operations`, `jobs.alerts`,
-`jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`, `jobs.audit.head` and
-`jobs.stats`.
+`jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`, `jobs.audit.head`,
+`jobs.stats` and `jobs.signals`.
 
 Stored names are short where they occur in every document or index: `line` is a wait list (docs/explain/glossary.md),
 `seq` a sequence, `rev` the revision, and `sealed` lists the ids of encryption keys. An encrypted value is a document
@@ -66,6 +66,28 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | requests      | array           | the last requests with an id, and operations, that changed it: none does so twice |
 | mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
 | alert         | true            | it is an alert about dead letters; its own failure causes no alert |
+| flow          | string          | of a member of a flow: the id of the flow's root |
+| root          | true            | it is the root of a flow: its handler has waited, or it is a declared flow |
+| node          | string          | of a member: the names of the waits below the root, with "/" between |
+| label         | string          | of a job that Mainspring runs itself: the user's name for it |
+| before        | array           | of a predecessor: the waits that it holds back: the waiting job's id, "#", a name |
+| waits         | document        | of a job that waits, or did so last: see below |
+| check_at      | date            | of a blocked job: when the sweep looks at it again |
+| because       | string          | of a job that was cancelled or skipped: the job whose end decided that |
+| after, refs   | array           | of a node: its predecessors: node, job; results in its data: at, job, path|
+| round         | int             | the number of the round, from 2 on, that `Continue` began |
+| cancel_tree, retry_tree | document | a cancellation, or retry, of the jobs below it that is under way: at, reason |
+
+`waits` has ids (the waits, as in `before`), and in the same order total (the number of predecessors), tolerate (how
+many may end badly) and fail_fast; signals (names), until, since, when (success, done, failure: of a declared node),
+sealed (all predecessors exist), deleted (predecessors that were deleted by hand: wait, job), past (earlier waits whose
+predecessors failed: id, total), timers (waits for signals that end at a time: wait, until), aborted (of a batch whose
+maker died).
+
+## jobs.signals: one document per signal to a job
+
+| _id | the job's id, the signal's name and the signal's id, with "/" between | job | the job's id |
+| name, payload | the signal's name and its value | at | when it was stored | taken | true: a step of its job has it |
 
 ## jobs.keys: one document per dedupe key in force
 
@@ -308,15 +330,17 @@ worker; failed has the number. They are kept for two days.
 
 from __future__ import annotations
 
-from pymongo import ASCENDING, IndexModel
+from pymongo import ASCENDING, DESCENDING, IndexModel
 
 from mainspring.config.field_map import FieldMap
-from mainspring.model.jobs.job import FAILED, FINISHED, PENDING, RUNNING
+from mainspring.model.jobs.job import BLOCKED, CANCELLED, EXPIRED, FAILED, FINISHED, PENDING, RUNNING
 
 LAYOUT = 1
 # Part of every update that changes what a claim would read.
 BUMP = {"rev": {"$add": ["$rev", 1]}}
 LIVE = (PENDING, RUNNING)
+NOT_ENDED = (BLOCKED, PENDING, RUNNING)
+BADLY_ENDED = (FAILED, CANCELLED, EXPIRED)
 
 # Without this hint the planner may prefer the index of a state to the given ids, and scan all running jobs.
 BY_ID = "_id_"
@@ -347,6 +371,7 @@ DEAD, GROUPED, UNDER_WAY, STARTED = "dead", "grouped", "under_way", "started"
 OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
+BEFORE, CHECK, FLOW, ROOTS, SIGNALS, SENT = "before", "check", "flow", "roots", "signals", "sent"
 COUNTED = "counted"
 PAUSED_SCHEDULES, BROKEN = "paused", "broken"
 BEAT_AT, HANDLERS = "beat_at", "handlers"
@@ -370,13 +395,28 @@ JOB_INDEXES = [
     _partial(WAITING_BY_QUEUE, {"waiting_for.by": {"$exists": True}}, "queue", "waiting_for.by"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
-    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
+    # A job that waits for others keeps its place in its sequence.
+    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, BLOCKED, FAILED]}}, "seq", "created_at", "_id"),
     _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
     _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
     # Without it, a group among a million dead letters is found, counted and listed only by a walk over all of them.
     _partial(GROUPED, {"state": FAILED}, "state", "fingerprint", "finished_at", "_id"),
     _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
     _partial(FAILURES, {"last_failure_at": {"$exists": True}}, "last_failure_at", "_id"),
+    # Completed predecessors are not in it. Jobs are claimed oldest first, so that live ones are at the end: with the
+    # ids descending, a look for one does not step over the entries of those that have just ended.
+    IndexModel(
+        [("before", ASCENDING), ("state", ASCENDING), ("_id", DESCENDING)],
+        name=BEFORE,
+        partialFilterExpression={"before": {"$exists": True}, "state": {"$in": [*NOT_ENDED, *BADLY_ENDED]}},
+    ),
+    _partial(CHECK, {"state": BLOCKED, "check_at": {"$exists": True}}, "check_at"),
+    _partial(FLOW, {"flow": {"$exists": True}}, "flow", "state", "node", "_id"),
+    _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),
+]
+SIGNAL_INDEXES = [
+    IndexModel([("job", ASCENDING), ("name", ASCENDING), ("at", ASCENDING)], name=SIGNALS),
+    IndexModel([("at", ASCENDING)], name=SENT),
 ]
 REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),

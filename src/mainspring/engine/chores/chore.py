@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.flows.checker import Checker
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.limits.controls import Controls
 from mainspring.engine.limits.job_gates import Limits
@@ -40,6 +41,7 @@ class ChoreContext:
     archive: Archive
     secrecy: Privacy
     counting: Counting
+    checker: Checker
 
 
 class Chore:

@@ -15,14 +15,17 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 from mainspring.clock import ServerClock
 from mainspring.config.settings import Settings
+from mainspring.engine.flows.handler_waits import HandlerWaits
+from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled, SignalAsked
 from mainspring.engine.handlers import Handler, Named, plain_function, refuse_coroutine
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
@@ -164,6 +167,55 @@ def _pickled(value: object) -> bytes | None:
     return pickled
 
 
+class PipeFlows:
+    """Sends the requests of a handler that waits to its worker."""
+
+    def __init__(self, ask: Callable[..., Awaitable[Any]]) -> None:
+        self._ask = ask
+
+    async def begin(self, name: str) -> Begun:
+        begun: Begun = await self._ask("flow", "begin", name)
+        return begun
+
+    async def spawn(self, portion: Portion) -> bool:
+        fresh: bool = await self._ask("flow", "spawn", portion)
+        return fresh
+
+    async def check_last(self, name: str, total: int, keyed: bool, single: bool) -> None:
+        await self._ask("flow", "check_last", name, total, keyed, single)
+
+    async def settle(self, asked: Sequence[Asked]) -> list[Settled] | None:
+        settled: list[Settled] | None = await self._ask("flow", "settle", asked)
+        return settled
+
+    async def page(self, name: str, after: str | None) -> list[Job]:
+        jobs: list[Job] = await self._ask("flow", "page", name, after)
+        return jobs
+
+    async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]:
+        jobs: list[Job] = await self._ask("flow", "read", name, digests)
+        return jobs
+
+    async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
+        child_id: str = await self._ask("flow", "grow", name, data, options)
+        return child_id
+
+    async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
+        heard: Heard = await self._ask("flow", "listen", asked, taken)
+        return heard
+
+    async def taken(self, ids: Sequence[str]) -> None:
+        await self._ask("flow", "taken", ids)
+
+    async def sleep(self, name: str, until: datetime) -> bool:
+        over: bool = await self._ask("flow", "sleep", name, until)
+        return over
+
+    async def now(self) -> datetime:
+        now: datetime = await self._ask("flow", "now")
+        return now
+
+
 class PipeAgent:
     """Serves a handler's context from a child process."""
 
@@ -180,6 +232,7 @@ class PipeAgent:
         self._logged = 0
         self._progress: dict[str, Any] | None = None
         self.steps = Steps(job.stored, job.settings.max_result, self._keep_step)
+        self.waits = HandlerWaits(PipeFlows(self._ask), lambda: self.steps)
 
     def send(self, *message: Any) -> None:
         with self._lock:

@@ -25,6 +25,7 @@ from mainspring.engine.handlers import Handler
 from mainspring.engine.limits.slot_shares import slots_until
 from mainspring.engine.run.attempt_notes import AttemptNotes
 from mainspring.engine.run.stacks import HandlerPlace
+from mainspring.model.flows.before import Predecessor
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.limits.controls import Probe
@@ -135,6 +136,8 @@ class ClaimedJob:
     """Encrypts the results of the handler, if the job is encrypted."""
     redactor: Redactor = NO_REDACTION
     """Keeps hidden values of the data out of the texts that are stored and announced of the attempt."""
+    spawned: bool = False
+    """Whether its handler has made children."""
     notes: AttemptNotes = field(default_factory=AttemptNotes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     id: DocumentId = field(init=False)
@@ -246,6 +249,10 @@ class ClaimedJob:
         """Show the handler other data than the stored data."""
         self.opened = self.shown.shown_with(data, steps)
 
+    def show_predecessors(self, predecessors: Mapping[str, Predecessor]) -> None:
+        """Show the handler the nodes that its job came after."""
+        self.opened = self.shown.shown_after(predecessors)
+
     def encrypt_with(self, cipher: Cipher) -> None:
         """Encrypt the results of the handler with this cipher."""
         self.cipher = cipher
@@ -258,6 +265,10 @@ class ClaimedJob:
         """Add a stored step to the stored job. The handler sees its plain result, other readers its stored form."""
         if self.opened is not None:
             self.job.add_step(entry)
+
+    def made_children(self) -> None:
+        """Note that the handler makes children."""
+        self.spawned = True
 
     # -- slots of limits -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,8 +18,21 @@ from mainspring.clock import EPOCH, monotonic
 from mainspring.engine.callbacks import Callbacks, announce_progress
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.errors import Unavailable
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE, may_have_run
-from mainspring.model.jobs.outcome import Abandoned, Committed, Lost, Outcome, Released, Retried, Snoozed, Unstorable
+from mainspring.model.jobs.outcome import (
+    Abandoned,
+    Cancelled,
+    Committed,
+    Continued,
+    Lost,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+    Suspended,
+    Unstorable,
+)
 from mainspring.model.limits.limits import Gate
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
@@ -41,6 +54,10 @@ _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
 _PATIENCE = 0.1
 
 
+_GOES_ON = Lost | Released | Retried | Snoozed | Suspended | Continued
+"""The ends of attempts after which the job is not over."""
+
+
 class EndListener(Protocol):
     """The methods of a worker that are called when attempts end."""
 
@@ -52,6 +69,15 @@ class EndListener(Protocol):
 
     def run_ended(self, schedule_id: str) -> None:
         """Called when the end of a run is stored and its schedule waits for that."""
+
+    def predecessor_ended(self, waits: Sequence[str]) -> None:
+        """Called when the end of a job is stored that held back these waits."""
+
+    def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
+        """Called when it is stored that a handler waits."""
+
+    def parent_cancelled(self, claimed: ClaimedJob) -> None:
+        """Called when the cancellation of a job is stored whose handler may have made children."""
 
     def due_again(self, delay: float) -> None:
         """Called when a job of this worker is due again after so many seconds."""
@@ -186,8 +212,16 @@ class Completer:
             self._listener.slots_freed(claimed.give_up_gates(), None)
         if isinstance(ending, Retried | Snoozed):
             self._listener.due_again(ending.delay)
+        elif isinstance(ending, Continued):
+            self._listener.due_again(0.0)
+        elif isinstance(ending, Suspended):
+            self._listener.suspended(claimed, ending.waits)
         elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, Lost | Released):
             self._listener.run_ended(schedule)
+        if (waits := claimed.job.before) and not isinstance(ending, _GOES_ON):
+            self._listener.predecessor_ended(waits)
+        if isinstance(ending, Cancelled):
+            self._listener.parent_cancelled(claimed)
         if not isinstance(ending, Lost | Snoozed | Released):
             announce_progress(self._events, claimed, finish.progress)
         if ending.event is None or not self._events.wanted(ending.event):

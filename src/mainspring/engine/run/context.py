@@ -11,11 +11,14 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from mainspring.engine.flows.handler_waits import BlockingResults, HandlerWaits, Items, Key, Results, Wait
 from mainspring.engine.handlers import ContextMarker, Named
 from mainspring.engine.run.steps import Steps
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
+from mainspring.model.flows.before import Before
 from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.retry import Seconds
 from mainspring.store.blocking import Blocking, unwrap
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.jobs.transactions import Transaction
@@ -39,6 +42,9 @@ class Agent(Protocol):
 
     @property
     def steps(self) -> Steps: ...
+
+    @property
+    def waits(self) -> HandlerWaits: ...
 
 
 class Noted:
@@ -115,6 +121,12 @@ class _Facts(ContextMarker):
         """Whether this handler should stop: cancelled, timed out, claim lost, or the worker shuts down."""
         return self._agent.is_stopping()
 
+    @property
+    def before(self) -> Before:
+        """The nodes that this node of a flow came after, by name, with the state, the result or the error of each;
+        `ctx.before.result` is the result of the only one. Empty in a job that is no node."""
+        return Before(self._job.predecessors)
+
     def progress(self, percent: float, note: str | None = None) -> Noted:
         """Set the progress of the job, 0 to 100. Stored within about half a second; need not be awaited."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
@@ -144,6 +156,55 @@ class JobContext(_Facts):
         replica set has stored the result when this returns. It returns the stored value: a tuple is always a list.
         """
         return await self._agent.steps.run(name, function, args, kwargs)
+
+    def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
+        """`await` it to run one child and get its result. The handler gives its slot back while it waits: this run
+        ends, and the handler is run again from its top when the child has ended.
+
+        `name` is the identity of the wait: it is used once in a run, and finds the same child in every run. Raises
+        ChildrenFailed if the child does not complete.
+        """
+        return self._agent.waits.call(name, job, data, **options)
+
+    def map(
+        self,
+        name: str,
+        job: Named,
+        items: Items,
+        *,
+        key: Key | None = None,
+        tolerate: float = 0,
+        fail_fast: bool = False,
+        **options: Any,
+    ) -> Wait[Results]:
+        """`await` it to run a child for each item, which is its data, and to get their results, in order.
+
+        The items must be the same in every run, or come from a step. With `key`, the name of a field or a function, a
+        child belongs to the key of its item and not to its place. More bad ends than `tolerate`, a number or a fraction
+        of the children, raise ChildrenFailed; with `fail_fast` at once, and the other children are cancelled.
+        """
+        return self._agent.waits.map(name, job, items, key=key, tolerate=tolerate, fail_fast=fail_fast, **options)
+
+    async def gather(self, *waits: Wait[Any]) -> list[Any]:
+        """Wait for several at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
+        return await self._agent.waits.resolve(waits)
+
+    def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Wait[Any]:
+        """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None when the time is
+        over. A signal that has arrived before counts. The handler gives its slot back while it waits.
+
+        `name` is the identity of the wait, by default the name of the signal: give each wait for the same signal a name
+        of its own.
+        """
+        return self._agent.waits.wait_for(signal, timeout, name)
+
+    async def sleep(self, name: str, duration: Seconds) -> None:
+        """Go on after this time. The handler gives its slot back meanwhile; `name` is the identity of the sleep."""
+        await self._agent.waits.sleep(name, duration)
+
+    async def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        return await self._agent.waits.grow(job, data, options)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""
@@ -189,7 +250,54 @@ class BlockingJobContext(_Facts):
         """
         return self._agent.steps.run_blocking(name, function, args, kwargs, self._portal.call)
 
+    @property
+    def waits(self) -> HandlerWaits:
+        """Makes waits for `gather()`: `ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
+        return self._agent.waits
+
+    def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Run one child and return its result. The handler gives its slot back while it waits: this run ends, and the
+        handler is run again from its top when the child has ended. See `JobContext.call`."""
+        return self.gather(self.waits.call(name, job, data, **options))[0]
+
+    def map(
+        self,
+        name: str,
+        job: Named,
+        items: Items,
+        *,
+        key: Key | None = None,
+        tolerate: float = 0,
+        fail_fast: bool = False,
+        **options: Any,
+    ) -> BlockingResults:
+        """Run a child for each item and return their results, in order. See `JobContext.map`."""
+        wait = self.waits.map(name, job, items, key=key, tolerate=tolerate, fail_fast=fail_fast, **options)
+        results: BlockingResults = self.gather(wait)[0]
+        return results
+
+    def gather(self, *waits: Wait[Any]) -> list[Any]:
+        """Wait for several at once: `a, b = ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
+        return self._agent.waits.resolve_blocking(waits, self._portal.call)
+
+    def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Any:
+        """The payload of a signal, or None when the time is over. See `JobContext.wait_for`."""
+        return self.gather(self.waits.wait_for(signal, timeout, name))[0]
+
+    def sleep(self, name: str, duration: Seconds) -> None:
+        """Go on after this time, without a slot meanwhile. See `JobContext.sleep`."""
+        self._portal.call(self._agent.waits.sleep(name, duration))
+
+    def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
+        return self._portal.call(self._agent.waits.grow(job, data, options))
+
     def transaction(self) -> BlockingContext[BlockingTransaction]:
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""
         portal = self._portal
         return BlockingContext(portal, self._agent.transaction(), lambda inner: BlockingTransaction(inner, portal))
+
+
+def agent_of(context: JobContext) -> Agent:
+    """The side of a context that carries out its requests; for the handlers of Mainspring itself."""
+    return context._agent

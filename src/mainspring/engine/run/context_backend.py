@@ -11,11 +11,15 @@ from typing import Any
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.flows.children import Children, DraftChildren
+from mainspring.engine.flows.handler_waits import HandlerWaits
+from mainspring.engine.flows.layout import DraftNode, Layout
 from mainspring.engine.handlers import Named
 from mainspring.engine.privacy import sealed_result
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.errors import ClaimLost, MainspringError, Unavailable
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.guarantee import idempotency_key
 from mainspring.model.jobs.job import Job
@@ -39,6 +43,12 @@ class ChildScheduling:
     """Checks a job that another process is to store in its transaction."""
     announce: Callable[[Document, Job], None]
     """Announces a job that is stored."""
+    draft_children: DraftChildren
+    """Checks the children that a handler waits for."""
+    announce_children: Callable[[list[Document]], None]
+    """Announces children that are stored."""
+    draft_node: DraftNode
+    """Checks the nodes of a flow."""
 
 
 class ContextBackend:
@@ -64,6 +74,8 @@ class ContextBackend:
         """Whether the handler has asked if it should stop, and was told that it should."""
         self.committed: Completed | None = None
         self._steps: Steps | None = None
+        self._children: Children | None = None
+        self._waits: HandlerWaits | None = None
         self.result_note: str | None = None
         """Why the result that a process has sent differs from the one that its handler returned."""
 
@@ -104,6 +116,37 @@ class ContextBackend:
         if self._steps is None:
             self._steps = Steps(self._claimed.shown, self._settings.max_result, self._keep_step)
         return self._steps
+
+    @property
+    def children(self) -> Children:
+        """The children of this attempt; most handlers have none."""
+        if self._children is None:
+            made = self._enqueuer.announce_children
+            self._children = Children(self._claimed, self._store, self._enqueuer.draft_children, made)
+        return self._children
+
+    @property
+    def waits(self) -> HandlerWaits:
+        """The waits of this attempt."""
+        if self._waits is None:
+            self._waits = HandlerWaits(self.children, lambda: self.steps)
+        return self._waits
+
+    @property
+    def layout(self) -> Layout:
+        """The nodes of a declared flow, or the callbacks of a batch; for the handlers of their roots."""
+        enqueuer = self._enqueuer
+        return Layout(self._claimed, self._store, self.children, enqueuer.draft_node, enqueuer.announce_children)
+
+    @property
+    def suspended(self) -> Waits | None:
+        """The waits that the handler was suspended for."""
+        return None if self._children is None else self._children.suspended
+
+    async def forget_signals(self) -> None:
+        """Mark the signals of the kept steps as taken, before the steps are forgotten."""
+        if self.steps.signals:
+            await self.children.mark_taken(self.steps.signals)
 
     def begin_again(self) -> None:
         """Let the handler run again within the same attempt."""

@@ -17,7 +17,8 @@ from typing import Any
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.handlers import refuse_coroutine
+from mainspring.engine.flows.predecessors import read_predecessors
+from mainspring.engine.handlers import check_data, refuse_coroutine, stored_version
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
@@ -29,7 +30,24 @@ from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
-from mainspring.errors import BadArguments, Cancel, ClaimLost, Fail, RetryAfter, Signal, Snooze, StepError
+from mainspring.errors import (
+    BadArguments,
+    Cancel,
+    ChildrenFailed,
+    ClaimLost,
+    Continue,
+    Fail,
+    FlowFailed,
+    InvalidFlow,
+    InvalidJob,
+    MissingResult,
+    RetryAfter,
+    Signal,
+    Snooze,
+    StepError,
+    Suspension,
+)
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import (
@@ -37,16 +55,18 @@ from mainspring.model.jobs.outcome import (
     Cancelled,
     Committed,
     Completed,
+    Continued,
     Failed,
     Lost,
     Outcome,
     Released,
     Retried,
     Snoozed,
+    Suspended,
 )
 from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
-from mainspring.store.codec import MAX_MESSAGE, cut, encode_result
+from mainspring.store.codec import MAX_MESSAGE, cut, encode_data, encode_result
 from mainspring.store.jobs.transactions import is_transient
 from mainspring.store.privacy.cipher import KeyMissing, Undecryptable
 
@@ -54,6 +74,8 @@ logger = logging.getLogger("mainspring")
 
 Middleware = Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
+_FINAL = (BadArguments, StepError, ChildrenFailed, FlowFailed, InvalidFlow, MissingResult, Undecryptable)
+"""The errors that the next attempt would meet again."""
 _RERUNS = 20
 # The seconds that a handler has to stop after it was told to, before it is left behind.
 _STOP_GRACE = 5.0
@@ -97,10 +119,14 @@ class Executor:
             try:
                 if self._events.wanted("job:start"):
                     self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
-                unpack(claimed, self._secrecy)
+                before = await read_predecessors(claimed, self._store) if claimed.job.is_node else None
+                unpack(claimed, self._secrecy, before)
                 result = await self._attempt(claimed, agent, timeout)
             except BaseException as error:
-                return conceal(claimed, self._judge_raised(claimed, agent, error))
+                ending = self._judge_raised(claimed, agent, error)
+                if isinstance(ending, Continued):
+                    await agent.forget_signals()
+                return conceal(claimed, ending)
             return conceal(claimed, self._judge_return(claimed, agent, result))
         except BaseException as error:
             # Reading the handler's result or exception runs code of the handler's own, which has raised.
@@ -250,6 +276,9 @@ class Executor:
             return Lost()
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
+        if agent.suspended is not None:
+            logger.warning("The handler of job %s caught its Suspension and returned; it is suspended", claimed.id)
+            return self._suspension(agent.suspended)
         if claimed.released and agent.told_to_stop:
             return Released(started=True)  # the handler returned because it was told to stop, before it was done
         if claimed.guarantee == EXACTLY_ONCE:
@@ -269,6 +298,13 @@ class Executor:
             return Lost()
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
+        if agent.suspended is not None:
+            if not _is_suspension(error):
+                said = claimed.redactor.text(told(error))
+                logger.warning(
+                    "The handler of job %s raised after its Suspension: %s; it is suspended", claimed.id, said
+                )
+            return self._suspension(agent.suspended)
         if isinstance(error, ClaimLost):
             return Released(started=True)  # the fence decides: lost, or a cancellation that was not noticed yet
         if claimed.released and (agent.told_to_stop or _was_stopped(error)):
@@ -281,9 +317,19 @@ class Executor:
             return self._signal(claimed, error)
         return self._failure(claimed, error)
 
+    def _suspension(self, waits: Waits) -> Outcome:
+        """The outcome of a handler that waits. One that only sleeps goes back to the queue until then."""
+        if waits.on or waits.signals or waits.until is None:
+            return Suspended(waits)
+        left = (waits.until - self._store.clock.now()).total_seconds()
+        name = waits.timers[0][0] if waits.timers else ""
+        return Snoozed(max(0.0, left), f"The handler sleeps: {name}")
+
     def _signal(self, claimed: ClaimedJob, signal: Signal) -> Outcome:
         if isinstance(signal, Snooze):
             return Snoozed(_bounded(signal.delay), signal.reason)
+        if isinstance(signal, Continue):
+            return self._continued(claimed, signal)
         if isinstance(signal, Cancel):
             return Cancelled(cut(claimed.redactor.text(signal.reason), MAX_MESSAGE))
         if isinstance(signal, RetryAfter):
@@ -294,9 +340,21 @@ class Executor:
         error = JobError("Fail", reason or "the handler gave the job up", details=details_of(signal))
         return Failed(error, _outage(signal))
 
+    def _continued(self, claimed: ClaimedJob, signal: Continue) -> Outcome:
+        """The outcome of a handler that begins anew; data that does not fit the handler fails the job."""
+        handler = claimed.handler
+        if claimed.guarantee == AT_MOST_ONCE:
+            return Failed(describe(StepError("A job that runs at most once cannot begin anew.")), None)
+        try:
+            data = encode_data(check_data(handler, signal.data), self._settings.max_data)
+        except InvalidJob as error:
+            return Failed(describe(error), None)
+        fields = self._secrecy.seal_like(claimed.job.document, data)
+        return Continued({**fields, "data_v": stored_version(handler)})
+
     def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
         described, cause = describe(error), _cause(error)
-        if isinstance(cause, BadArguments | StepError | Undecryptable):
+        if isinstance(cause, _FINAL):
             # A retry would be refused for the same reason, after the same step has been run again.
             return Failed(described, _outage(cause))
         if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:
@@ -360,6 +418,13 @@ def _bounded(delay: timedelta) -> float:
 def _cause(error: BaseException) -> BaseException:
     """The exception that the handler itself has raised, in this process or in its own."""
     return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
+
+
+def _is_suspension(error: BaseException) -> bool:
+    """Whether a handler was ended by its suspension, which may be part of a group or come from its own process."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(Suspension)[1] is None
+    return isinstance(_cause(error), Suspension)
 
 
 def _outage(error: BaseException) -> bool | None:

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 from mainspring.config.settings import Settings
+from mainspring.engine.flows.verbs import VERBS
 from mainspring.engine.handlers import published
 from mainspring.engine.run.child_process import ChildJob, serve
 from mainspring.engine.run.claimed_jobs import ClaimedJob
@@ -244,6 +245,9 @@ class Processes:
             await self._answer(child, rest[0], agent.keep_step(*rest[1:]))
         elif kind == "draft":
             await self._answer(child, rest[0], agent.draft(*rest[1:]))
+        elif kind == "flow":
+            verb = rest[1] if rest[1] in VERBS else "begin"
+            await self._answer(child, rest[0], getattr(agent.children, verb)(*rest[2:]))
         elif kind == "keys":
             await self._answer(child, rest[0], self._keys(rest[1]))
         elif kind == "made":

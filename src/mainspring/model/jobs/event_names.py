@@ -24,6 +24,7 @@ EventName = Literal[
     "job:cancel",
     "job:progress",
     "job:snooze",
+    "job:suspend",
     "job:rescue",
     "job:expire",
     "job:lost",

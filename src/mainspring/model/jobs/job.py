@@ -4,8 +4,10 @@ States, and the only moves between them:
 
     pending → running → completed | failed | cancelled
     running → pending                         retry, snooze, rescue, release
+    running → blocked                         the handler waits for children or signals
     pending → cancelled | expired | failed    (failed: it cannot be decoded)
-    blocked → pending | cancelled
+    blocked → pending | cancelled             the wait is over, or a predecessor's end decided it
+    cancelled → blocked                       retry of a flow: its predecessors run again
     failed | cancelled | completed → pending  run again by hand, as a new round of attempts
 """
 
@@ -154,6 +156,8 @@ class JobVerbs(Protocol):
 
     async def run_now(self, job_id: str) -> Job: ...
 
+    async def signal(self, job_id: str, name: str, payload: Any = None, *, id: str | None = None) -> Job: ...
+
     async def update(
         self, job_id: str, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]
     ) -> Job: ...
@@ -220,6 +224,14 @@ class Job:
     """Its last snoozes."""
     stack: HandlerStack | None = None
     """Where its handler was when `scheduler.workers.ask_stack()` last asked for it."""
+    flow_id: str | None = None
+    """Of a member of a flow: the id of the flow's root."""
+    node: str | None = None
+    """Of a member of a flow: the names of the waits below the root, with "/" between."""
+    label: str | None = None
+    """Of a job that Mainspring runs itself, such as the root of a declared flow: the user's name for it."""
+    because: str | None = None
+    """Of a job that was cancelled or skipped because of another one's end: the id of that job."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
     kept: Kept | None = field(default=None, compare=False)
@@ -276,6 +288,10 @@ class Job:
     async def retry(self, *, request_id: str | None = None) -> Job:
         """Run it again, once it has ended, as a new round of attempts."""
         return await self._face().retry(self.id, request_id=request_id)
+
+    async def signal(self, name: str, payload: Any = None, *, id: str | None = None) -> Job:
+        """Send it a signal, which its handler gets from `ctx.wait_for(name)`; once per `id`."""
+        return await self._face().signal(self.id, name, payload, id=id)
 
     async def run_now(self) -> Job:
         """Make it due at once, where it is pending."""

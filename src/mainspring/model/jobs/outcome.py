@@ -6,9 +6,11 @@ for each. `Outcome.event` is the event that is announced once the write is known
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.job import JobError
 
 PROCESS_DIED = "ProcessDied"
@@ -70,6 +72,24 @@ class Snoozed(Outcome):
     reason: str = ""
     outcome: ClassVar[str] = "snoozed"
     event: ClassVar[str | None] = "job:snooze"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Outcome):
+    """The handler waits for children or signals: it is run again when the wait is over. It costs no attempt."""
+
+    waits: Waits
+    outcome: ClassVar[str] = "suspended"
+    event: ClassVar[str | None] = "job:suspend"
+
+
+@dataclass(frozen=True, slots=True)
+class Continued(Outcome):
+    """The handler begins anew, as the next round of its job; it costs no attempt. `fields` are the job's new data, as
+    it is stored."""
+
+    fields: Mapping[str, Any]
+    outcome: ClassVar[str] = "continued"
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,15 +155,18 @@ class Jobs:
             return document
         return await self._changed(job_id, changed, "retry()", "failed, cancelled and completed")
 
-    async def delete(self, job_id: DocumentId) -> None:
-        """Delete a job that does not run, and its dedupe key: otherwise a new job would take over its id and tokens."""
-        key = (await self.get(job_id)).get("dedupe_key")
+    async def delete(self, job_id: DocumentId) -> list[str]:
+        """Delete a job that does not run, and its dedupe key: otherwise a new job would take over its id and tokens.
+        Returns the waits that it held back, where it had not completed."""
+        document = await self.get(job_id)
+        key = document.get("dedupe_key")
         deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
         if not deleted.deleted_count:
             document = await self.get(job_id)
             raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
         if isinstance(key, str):
             await self._keys.drop(key, job_id)
+        return [] if document.get("state") == COMPLETED else list(document.get("before") or ())
 
     async def _retake_key(self, key: str, job_id: DocumentId) -> None:
         holder = await self._keys.retake(key, job_id)
@@ -203,6 +206,7 @@ def cancel_stages(now: Any, reason: str) -> list[dict[str, Any]]:
         "ready": "$$REMOVE",
         "waiting_for": "$$REMOVE",
         "line": "$$REMOVE",
+        "check_at": "$$REMOVE",
     }
     if reason:
         ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}

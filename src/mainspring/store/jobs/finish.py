@@ -21,19 +21,21 @@ import bson
 from pymongo import UpdateMany
 
 from mainspring.errors import Unavailable
-from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, JobError
+from mainspring.model.jobs.job import BLOCKED, CANCELLED, COMPLETED, FAILED, FINISHED, PENDING, RUNNING, JobError
 from mainspring.model.jobs.outcome import (
     PROCESS_DIED,
     Abandoned,
     Cancelled,
     Committed,
     Completed,
+    Continued,
     Failed,
     Lost,
     Outcome,
     Released,
     Retried,
     Snoozed,
+    Suspended,
     Unstorable,
 )
 from mainspring.model.privacy.encrypted_values import EncryptedValue
@@ -61,6 +63,8 @@ _NEXT_STATE = {
     "retried": PENDING,
     "snoozed": PENDING,
     "released": PENDING,
+    "suspended": BLOCKED,
+    "continued": PENDING,
 }
 # The fields that only a running job has.
 CLAIM_FIELDS = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "log_cut", "ahead", "suspect")
@@ -75,7 +79,9 @@ END_REFUSED = "EndRefused"
 # A job that was started in time and given back is no longer bound by start_within.
 STARTED_ONCE = {"$ifNull": ["$expires_at", "$$REMOVE"]}
 _LET_GO = dict.fromkeys(CLAIM_FIELDS, "$$REMOVE")
-_LOOKED_AT = {"state": 1, "token": 1, "cancel": 1, "result": 1, "attempts": {"$slice": -1}}
+_LOOKED_AT = {"state": 1, "token": 1, "cancel": 1, "result": 1, "waits.since": 1, "attempts": {"$slice": -1}}
+CHECK_FIRST = 5.0
+"""The seconds after which the sweep first looks at a blocked job."""
 
 
 @dataclass(slots=True)
@@ -252,7 +258,7 @@ def _statement(mirror: Mirror, group: list[Finish], stages: list[dict[str, Any]]
         "state": RUNNING,
         "token": first.token,
     }
-    if isinstance(first.ending, Retried | Snoozed | Released | Abandoned):
+    if isinstance(first.ending, Retried | Snoozed | Released | Abandoned | Suspended | Continued):
         filter["cancel"] = None
     return UpdateMany(*mirror.update(filter, stages), hint=BY_ID)
 
@@ -283,6 +289,11 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     """The update that ends an attempt with its outcome."""
     ending = finish.ending
     fields = _ended(ending)
+    if isinstance(ending, Suspended):
+        progress = {} if finish.progress is None else {"progress": {"$literal": finish.progress}}
+        return [{"$set": fields | _suspended(ending, now) | progress}]
+    if isinstance(ending, Continued):
+        return [{"$set": fields | _continued(ending, now)}]
     if isinstance(ending, Snoozed | Released):
         return [{"$set": fields | _given_back(ending, now) | _snoozed(finish, now)}]
     if isinstance(ending, Completed | Committed):
@@ -351,6 +362,28 @@ def _given_back(ending: Snoozed | Released, now: Any) -> dict[str, Any]:
     return fields | ({"start_by": STARTED_ONCE} if ending.started else {})
 
 
+def _continued(ending: Continued, now: Any) -> dict[str, Any]:
+    """The fields of a job that begins its next round: the ids of its children and of its waits have the round."""
+    stored = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in ending.fields.items()}
+    forgotten = dict.fromkeys(("steps", "waits", "progress", "error"), "$$REMOVE")
+    round = {"$add": [{"$ifNull": ["$round", 1]}, 1]}
+    due = {"ready": True, "run_at": now, "start_by": STARTED_ONCE}
+    return {**forgotten, **stored, **due, "tries": 0, "round": round}
+
+
+def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
+    """The fields of a job whose handler waits. A root shows itself by its first wait; members have a `flow`."""
+    waits = ending.waits
+    look = {"$add": [now, int(CHECK_FIRST * 1000)]}
+    until = [] if waits.until is None else [waits.until]
+    return {
+        "tries": {"$subtract": ["$tries", 1]},
+        "waits": {"$literal": waits.to_document()},
+        "check_at": {"$min": [look, *until]} if waits.on or waits.signals or not until else until[0],
+        "root": {"$cond": [{"$gt": ["$flow", None]}, "$$REMOVE", True]},
+    }
+
+
 def _snoozed(finish: Finish, now: Any) -> dict[str, Any]:
     """The field that remembers a snooze; the last ones are kept."""
     if not isinstance(finish.ending, Snoozed):
@@ -376,7 +409,11 @@ def as_finished(document: Document, finish: Finish) -> Document:
     ending = finish.ending
     after: Document = {key: value for key, value in document.items() if key not in CLAIM_FIELDS}
     after["state"] = _NEXT_STATE[ending.outcome]
-    if isinstance(ending, Snoozed | Released):
+    if isinstance(ending, Suspended):
+        after["waits"] = ending.waits.to_document()
+    if isinstance(ending, Continued):
+        after |= ending.fields
+    if isinstance(ending, Snoozed | Released | Suspended | Continued):
         after["tries"] = finish.tries - 1
     else:
         entry = attempt_entry(finish) | ({"run_at": document.get("run_at")} if isinstance(ending, Retried) else {})
@@ -387,7 +424,7 @@ def as_finished(document: Document, finish: Finish) -> Document:
         after["run_at"] = finish.ended_at + timedelta(seconds=ending.delay)
     if finish.progress is not None and not isinstance(ending, Snoozed | Released):
         after["progress"] = finish.progress
-    if after["state"] != PENDING:
+    if after["state"] in FINISHED:
         after["finished_at"] = finish.ended_at
     if isinstance(ending, Completed | Committed):
         after["result"] = ending.result
@@ -518,9 +555,13 @@ def _found(finish: Finish, document: Document) -> Outcome:
 
 def _applied(finish: Finish, document: Document) -> bool:
     """Whether this ending was applied to the document."""
+    if isinstance(finish.ending, Suspended):  # the wait may be over already
+        since = (document.get("waits") or {}).get("since")
+        return bool(document["token"] == finish.token and since == finish.ending.waits.since)
     if document["token"] != finish.token or document["state"] != _NEXT_STATE[finish.ending.outcome]:
         return False
     # A rescue may have led to the same state, and leaves an attempt of its own.
     last = (document.get("attempts") or [{}])[-1]
     ended = last.get("outcome") if last.get("token") == finish.token else None
-    return bool(ended == (None if isinstance(finish.ending, Snoozed | Released) else finish.ending.outcome))
+    leaves_none = isinstance(finish.ending, Snoozed | Released | Continued)
+    return bool(ended == (None if leaves_none else finish.ending.outcome))

@@ -127,7 +127,7 @@ class Cipher:
             before = self.decrypt_data({**existing, "schedule_id": schedule_id})
         except (KeyMissing, Undecryptable):
             return False
-        data = _read_back(job["data"])
+        data = read_back(job["data"])
         return before == data and encrypted_places(existing["data"]) == places_to_encrypt(data, encrypt)
 
     def fingerprints(self, data: Any) -> list[str]:
@@ -213,7 +213,7 @@ class Cipher:
             ) from error
 
 
-def _read_back(data: Any) -> Document:
+def read_back(data: Any) -> Document:
     """Data as it is after it has been stored and read."""
     return bson.decode(bson.encode(_plain(data), codec_options=CODEC), CODEC)
 

@@ -32,7 +32,7 @@ from mainspring.model.explain.facts import (
     RunningJob,
     TakingTurns,
 )
-from mainspring.model.jobs.job import COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
+from mainspring.model.jobs.job import BLOCKED, COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
 from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import BREAKER, LIMIT, PAUSE, Target, breaker_gate
 from mainspring.model.limits.data_paths import value_at
@@ -46,6 +46,7 @@ from mainspring.store.limits.wait_lists import beginning
 from mainspring.store.reach import reached
 from mainspring.store.schema import BY_FAIRNESS, BY_ID, CLAIM, FINISHED_INDEX, LEASE, LINE, LIVE, SEQ
 from mainspring.store.shapes import GATE, JOB, SCHEDULE
+from mainspring.store.views.explained_waits import ExplainedWaits
 from mainspring.store.workers import Workers
 
 # In sum, an explanation examines about 2,000 keys at most.
@@ -63,6 +64,7 @@ class Explaining:
     def __init__(self, connection: Connection, workers: Workers) -> None:
         self._connection = connection
         self._workers = workers
+        self._waits = ExplainedWaits(connection)
 
     def now(self) -> datetime:
         return truncate(self._connection.clock.now())
@@ -73,8 +75,8 @@ class Explaining:
         job, now = decode_job(document), self.now()
         document = fit(document, JOB).document
         line = document.get("line")
-        controls, workers, waits_for = await asyncio.gather(
-            self._controls(job), self._live_workers(), self._waits_for(job, scope)
+        controls, workers, waits_for, waits = await asyncio.gather(
+            self._controls(job), self._live_workers(), self._waits_for(job, scope), self._waits.of(document)
         )
         limits = limits_of(job, controls, workers, declared)
         of_name = declared_limits(workers, job, (NAME, job.name), declared.name)
@@ -97,6 +99,7 @@ class Explaining:
             line=line,
             start_by=document.get("start_by"),
             waits_for=waits_for,
+            waits=waits,
             controls=controls,
             workers=workers,
             sequence=sequence,
@@ -206,7 +209,7 @@ class Explaining:
         before this one."""
         if sequence is None:
             return None
-        states = [*LIVE, FAILED] if sequence.blocks else list(LIVE)
+        states = [*LIVE, BLOCKED, *([FAILED] if sequence.blocks else [])]
         going: Document = {"seq": sequence.name, "state": {"$in": states}}
         fields = {"name": 1, "queue": 1, "state": 1, "run_at": 1, "worker": 1, "error": 1}
         first = await self._connection.jobs.find_one(going, fields, sort=_MADE, hint=SEQ)

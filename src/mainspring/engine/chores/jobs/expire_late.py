@@ -19,4 +19,6 @@ class ExpireLate(Chore):
     async def run_once(self) -> bool:
         expired = await self._context.store.upkeep.expire(_BATCH)
         await announce_expired(self._context.store, self._context.events, expired)
+        if expired:
+            self._context.checker.note(await self._context.store.checks.held_back_by(expired))
         return len(expired) >= _BATCH

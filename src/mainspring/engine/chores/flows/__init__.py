@@ -1,0 +1,1 @@
+"""The chores about jobs that wait."""

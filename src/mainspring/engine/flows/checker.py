@@ -1,0 +1,138 @@
+"""Checks waits after jobs have ended: a service of each worker.
+
+Ends come in batches, and many of one batch hold back the same wait: a wait is checked at most once in 20 ms, and always
+once more after the last end. What a worker that dies has not checked is found by the sweep (`check_waiting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mainspring.clock import monotonic
+from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.service import Service
+from mainspring.store import Store
+from mainspring.store.codec import DocumentId, decode_job
+from mainspring.store.connection import Document
+from mainspring.store.flows.checks import Checked
+
+_APART = 0.02
+_BATCH = 1000
+_IDLE = 60.0
+_MOST_REMEMBERED = 10_000
+_FAST = "Too many of the other children failed."
+_WITH_PARENT = "The job that waited for it was cancelled."
+
+
+class Checker(Service):
+    """Starts, or ends, the blocked jobs whose predecessors have ended."""
+
+    name = "checker"
+
+    def __init__(
+        self, store: Store, events: Callbacks, poll_all: Callable[[], None], failed: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(store, failed)
+        self._events = events
+        self._poll_all = poll_all
+        self._noted: set[str] = set()
+        self._parents: list[tuple[Document, str]] = []
+        self._listening: dict[DocumentId, tuple[str, ...]] = {}
+        self._checked: dict[str, float] = {}
+        self._ended: list[DocumentId] = []
+        """The jobs that checks have ended, to be announced."""
+
+    def note(self, waits: Iterable[str]) -> None:
+        """Check these waits soon."""
+        before = len(self._noted)
+        self._noted.update(waits)
+        if len(self._noted) > before:
+            self.wake()
+
+    def listen(self, job_id: DocumentId, signals: tuple[str, ...]) -> None:
+        """Look once more for signals of a job that was just suspended: one may have arrived before that."""
+        self._listening[job_id] = signals
+        self.wake()
+
+    def cancel_below(self, job: Document, reason: str = _WITH_PARENT) -> None:
+        """Cancel the jobs below a job that was cancelled."""
+        self._parents.append((job, reason))
+        self.wake()
+
+    async def run_once(self) -> float:
+        while self._parents:
+            job, reason = self._parents[-1]
+            await self._cancel(job, reason)
+            self._parents.remove((job, reason))
+        await self._announce()
+        await self._look_for_signals()
+        now = monotonic()
+        due = [one for one in self._noted if self._checked.get(one, 0.0) + _APART <= now][:_BATCH]
+        if due:
+            await self._check(due)
+        self._forget_old()
+        if not self._noted:
+            return _IDLE
+        soonest = min(self._checked.get(one, 0.0) for one in self._noted) + _APART
+        return max(0.0, soonest - monotonic())
+
+    async def _look_for_signals(self) -> None:
+        waiting = dict(self._listening)
+        if not waiting:
+            return
+        by_text = {str(job_id): job_id for job_id in waiting}
+        for text in await self._store.checks.signalled({text: waiting[one] for text, one in by_text.items()}):
+            if await self._store.signals.start(by_text[text], waiting[by_text[text]]):
+                self._poll_all()
+        for job_id, signals in waiting.items():
+            if self._listening.get(job_id) == signals:
+                del self._listening[job_id]
+
+    async def check_rest(self) -> None:
+        """Check what is left when the worker stops, after the last ends are stored. An error leaves it to the sweep."""
+        await self._look_for_signals()
+        for _ in range(10):
+            if not self._noted:
+                return
+            await self._check(list(self._noted)[:_BATCH])
+
+    async def _check(self, due: list[str]) -> None:
+        now = monotonic()
+        self._noted.difference_update(due)
+        self._checked.update(dict.fromkeys(due, now))
+        try:
+            self.settle(await self._store.checks.check(due))
+        except BaseException:
+            self._noted.update(due)
+            raise
+
+    def settle(self, checked: Checked) -> None:
+        """Do what follows from a check."""
+        if checked.started:
+            self._poll_all()
+        self._noted |= checked.again
+        for wait in checked.fail_fast:
+            self._parents.append(({"wait": wait}, _FAST))
+        self._ended += checked.ended
+        if checked.again or checked.fail_fast or checked.ended:
+            self.wake()
+
+    async def _cancel(self, job: Document, reason: str) -> None:
+        trees = self._store.trees
+        if "wait" in job:
+            tree = await trees.cancel_predecessors(job["wait"], reason)
+        else:
+            tree = await trees.cancel_below(job, reason)
+        self._noted |= tree.waits
+        self._ended += tree.ended
+
+    async def _announce(self) -> None:
+        ended, self._ended = self._ended, []
+        if ended and self._events.wanted("job:cancel"):
+            for document in (await self._store.jobs.get_many(ended)).values():
+                self._events.emit("job:cancel", decode_job(document))
+
+    def _forget_old(self) -> None:
+        if len(self._checked) > _MOST_REMEMBERED:
+            limit = monotonic() - _APART
+            self._checked = {one: at for one, at in self._checked.items() if at > limit}

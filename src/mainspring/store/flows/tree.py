@@ -1,0 +1,102 @@
+"""Whole trees: cancelling the jobs below a job.
+
+The jobs below a root are found by their field `flow`; those below another job level by level, by the waits that they
+hold back. Both ways read live jobs only, in bounded passes. A pass that is interrupted is repeated by any later call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainspring.model.flows.ids import waits_of
+from mainspring.model.jobs.job import BLOCKED, PENDING, RUNNING
+from mainspring.store.codec import DocumentId
+from mainspring.store.connection import Connection, Document
+from mainspring.store.jobs.edit import cancel_stages
+from mainspring.store.schema import BEFORE, BY_ID, FLOW, NOT_ENDED
+
+_BATCH = 1000
+_FOUND = {"state": 1, "before": 1, "waits.ids": 1}
+
+
+@dataclass(slots=True)
+class CancelledTree:
+    """The jobs that a cancellation has ended, how many running ones were asked to stop, and the waits that the ended
+    ones held back."""
+
+    ended: list[DocumentId] = field(default_factory=list)
+    asked: int = 0
+    waits: set[str] = field(default_factory=set)
+
+
+class Trees:
+    """The store's verbs for whole trees."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def cancel_below(self, job: Document, reason: str, because: str | None = None) -> CancelledTree:
+        """Cancel the live jobs below a job: those that wait at once, those that run by a request."""
+        tree = CancelledTree()
+        if isinstance(job.get("flow"), str):
+            await self._cancel_levels([str(job["_id"])], reason, because, tree)
+        else:
+            member = {"flow": str(job["_id"]), "state": {"$in": list(NOT_ENDED)}}
+            await self._cancel_found(member, FLOW, reason, because, tree)
+        return tree
+
+    async def cancel_predecessors(self, wait: str, reason: str, because: str | None = None) -> CancelledTree:
+        """Cancel the live predecessors of a wait, and the jobs below them."""
+        tree = CancelledTree()
+        live = {"before": wait, "state": {"$in": list(NOT_ENDED)}}
+        parents = await self._cancel_found(live, BEFORE, reason, because, tree)
+        await self._cancel_levels(parents, reason, because, tree)
+        return tree
+
+    async def _cancel_levels(
+        self, parents: Sequence[str], reason: str, because: str | None, tree: CancelledTree
+    ) -> None:
+        """Cancel the children of these jobs, then their children, and so on."""
+        todo = list(parents)
+        while todo:
+            low, high = waits_of(todo.pop())
+            # The bounds are of one element: a job may hold back several waits.
+            below = {"before": {"$elemMatch": {"$gt": low, "$lt": high}}, "state": {"$in": list(NOT_ENDED)}}
+            todo += await self._cancel_found(below, BEFORE, reason, because, tree)
+
+    async def _cancel_found(
+        self, filter: dict[str, Any], hint: str, reason: str, because: str | None, tree: CancelledTree
+    ) -> list[str]:
+        """Cancel all jobs that match; returns those that may have children: they wait, or run."""
+        parents: list[str] = []
+        asked: set[DocumentId] = set()
+        while True:
+            more = {**filter, "cancel": None}  # a running job that was asked to stop is not asked again
+            found = await self._connection.jobs.find_all(more, _FOUND, hint=hint, limit=_BATCH)
+            fresh = [document for document in found if document["_id"] not in asked]
+            if not fresh:
+                return parents
+            await self._cancel([document["_id"] for document in fresh], reason, because)
+            for document in fresh:
+                asked.add(document["_id"])
+                _note(document, tree, parents)
+
+    async def _cancel(self, ids: list[DocumentId], reason: str, because: str | None) -> None:
+        now, mirror = self._connection.clock.expression(), self._connection.mirror
+        stages = cancel_stages(now, reason)
+        if because is not None:
+            stages.append({"$set": {"because": {"$literal": because}}})
+        live = {"_id": {"$in": ids}, "state": {"$in": [PENDING, BLOCKED, RUNNING]}}
+        await self._connection.jobs.update_many(*mirror.update(live, stages), hint=BY_ID)
+
+
+def _note(document: Document, tree: CancelledTree, parents: list[str]) -> None:
+    if document["state"] == RUNNING:
+        tree.asked += 1
+    else:
+        tree.ended.append(document["_id"])
+        tree.waits |= set(document.get("before") or ())
+    if document["state"] != PENDING or document.get("waits"):
+        parents.append(str(document["_id"]))
