@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainspring.client.flow_builder import FlowBuilder, NodeHandle
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
+from mainspring.client.namespaces.flows import Flow
 from mainspring.client.namespaces.operations import Operation
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.scheduler import Scheduler
@@ -24,9 +26,12 @@ from mainspring.errors import (
     ConfigurationError,
     EmbeddedError,
     Fail,
+    FlowFailed,
+    FlowNotFound,
     HandlerError,
     IndexesBuilding,
     InvalidCron,
+    InvalidFlow,
     InvalidJob,
     InvalidKey,
     InvalidOperation,
@@ -36,6 +41,7 @@ from mainspring.errors import (
     KeyNotFound,
     MainspringError,
     MalformedDocument,
+    MissingResult,
     NotRepeatable,
     OperationNotFound,
     QueueFull,
@@ -61,6 +67,10 @@ from mainspring.model.access.audit_chain import Link as AuditLink
 from mainspring.model.access.audit_chain import Verdict as AuditVerdict
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
 from mainspring.model.explain.explanation import ExplainedGate, Explanation
+from mainspring.model.flows.before import Before, Predecessor
+from mainspring.model.flows.flow import FlowNode
+from mainspring.model.flows.graph import Edge as FlowEdge
+from mainspring.model.flows.references import Reference
 from mainspring.model.jobs.foreign import ForeignDocument, ForeignDocuments
 from mainspring.model.jobs.handler_status import HandlerStatus
 from mainspring.model.jobs.job import Attempt, HandlerStack, Job, JobError, Progress, Snoozing, Step, WaitingFor
@@ -118,6 +128,7 @@ __all__ = [
     "AuditVerdict",
     "Backfill",
     "BadArguments",
+    "Before",
     "Breaker",
     "BreakerStatus",
     "BulkError",
@@ -145,6 +156,12 @@ __all__ = [
     "Fail",
     "FieldMap",
     "Firing",
+    "Flow",
+    "FlowBuilder",
+    "FlowEdge",
+    "FlowFailed",
+    "FlowNode",
+    "FlowNotFound",
     "ForeignDocument",
     "ForeignDocuments",
     "GateUse",
@@ -154,6 +171,7 @@ __all__ = [
     "Health",
     "IndexesBuilding",
     "InvalidCron",
+    "InvalidFlow",
     "InvalidJob",
     "InvalidKey",
     "InvalidOperation",
@@ -171,10 +189,12 @@ __all__ = [
     "LimitStatus",
     "MainspringError",
     "MalformedDocument",
+    "MissingResult",
     "NameCounts",
     "NameStatistics",
     "NewApiKey",
     "NextFiring",
+    "NodeHandle",
     "NotRepeatable",
     "Notice",
     "Operation",
@@ -184,6 +204,7 @@ __all__ = [
     "OverviewReport",
     "Pause",
     "Paused",
+    "Predecessor",
     "Problem",
     "ProblemTarget",
     "Progress",
@@ -193,6 +214,7 @@ __all__ = [
     "RecentFiring",
     "Redrive",
     "RedriveNotFound",
+    "Reference",
     "Results",
     "Retry",
     "RetryAfter",

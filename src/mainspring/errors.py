@@ -3,7 +3,8 @@
     MainspringError
     ├── ConfigurationError      a setting or an argument is wrong; nothing was changed
     │   ├── InvalidJob          a job cannot be scheduled as asked (arguments, types, size, times)
-    │   │   └── BadArguments    its data does not fit its handler's arguments
+    │   │   ├── BadArguments    its data does not fit its handler's arguments
+    │   │   └── InvalidFlow     a flow cannot be started as declared; names the node or the edge
     │   ├── InvalidSchedule     a schedule, a rule or a calendar cannot be used as written
     │   │   └── InvalidCron     a cron expression is wrong; says where, and what was expected
     │   ├── InvalidOperation    an operation cannot be created as asked; names the field
@@ -16,6 +17,9 @@
     ├── ScheduleStateError      the schedule's state does not allow the verb
     ├── CalendarNotFound        no calendar has this name
     ├── RedriveNotFound         no redrive has this id
+    ├── FlowNotFound            no flow has this id
+    ├── FlowFailed              nodes of a flow, or jobs of a batch, ended badly; names them
+    ├── MissingResult           the data of a node refers to a result that is not there
     ├── OperationNotFound       no operation has this id
     ├── WorkerNotFound          no live worker has this id
     ├── WorkerStateError        the worker's state does not allow the verb
@@ -75,6 +79,10 @@ class InvalidJob(ConfigurationError):
 
 class BadArguments(InvalidJob):
     """A job's data does not fit its handler; running it again would change nothing."""
+
+
+class InvalidFlow(InvalidJob):
+    """The graph of a flow cannot be started as it is: the message names the node or the edge. Nothing was stored."""
 
 
 class InvalidSchedule(ConfigurationError):
@@ -186,6 +194,28 @@ class RedriveNotFound(MainspringError, LookupError):
 
     def __reduce__(self) -> tuple[type[RedriveNotFound], tuple[str]]:
         return type(self), (self.redrive_id,)
+
+
+class FlowNotFound(MainspringError, LookupError):
+    """No flow has this id: it never existed, its retention ended, or the job with this id is no flow."""
+
+    def __init__(self, flow_id: str, hint: str = "") -> None:
+        super().__init__(f"No flow has the id {flow_id!r:.300}; {hint or 'it never existed, or was kept long enough.'}")
+        self.flow_id = flow_id
+        self._hint = hint
+
+    def __reduce__(self) -> tuple[type[FlowNotFound], tuple[str, str]]:
+        return type(self), (self.flow_id, self._hint)
+
+
+class FlowFailed(MainspringError):
+    """Nodes of a flow, or jobs of a batch, ended badly. The flow is not tried again by itself, since its nodes have had
+    their attempts: `scheduler.flows.retry` runs those that failed again, and those cancelled because of them."""
+
+
+class MissingResult(MainspringError):
+    """The data of a node refers to a result, or to a path in it, that is not there. The job fails at once: the next
+    attempt would find the same."""
 
 
 class OperationNotFound(MainspringError, LookupError):

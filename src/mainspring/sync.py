@@ -10,7 +10,7 @@ def send_email(to: str): ...
 job = scheduler.schedule("send-email", {"to": "a@b.c"})
 """
 
-from mainspring.client.blocking import Job, Operation, Redrive, Schedule, Scheduler
+from mainspring.client.blocking import Flow, FlowBuilder, Job, Operation, Redrive, Schedule, Scheduler
 from mainspring.engine.run.context import BlockingJobContext as JobContext
 
-__all__ = ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]
+__all__ = ["Flow", "FlowBuilder", "Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]

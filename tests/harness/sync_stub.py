@@ -19,7 +19,9 @@ from typing import Any, get_overloads
 
 import mainspring
 from mainspring.client import blocking, job_functions
+from mainspring.client.flow_builder import FlowBuilder as AsyncFlowBuilder
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
+from mainspring.client.namespaces.flows import Flow as AsyncFlow
 from mainspring.client.namespaces.operations import Operation as AsyncOperation
 from mainspring.client.namespaces.schedules import Schedule as AsyncSchedule
 from mainspring.client.scheduler import Scheduler as AsyncScheduler
@@ -51,7 +53,10 @@ class JobDecorator:
     def __call__(self, function: Callable[P, R]) -> JobFunction[P, P, R]: ...
 """
 """The types of `client/job_functions.py` where `schedule` blocks."""
-_NAMES = ("Job", "JobCall", "JobDecorator", "JobFunction", "Operation", "Redrive", "Schedule", "Scheduler")
+_NAMES = (
+    *("Flow", "FlowBuilder", "Job", "JobCall", "JobDecorator", "JobFunction", "Operation", "Redrive", "Schedule"),
+    "Scheduler",
+)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
@@ -106,14 +111,18 @@ def make() -> str:
         _class("Schedule", "ScheduleFacts", AsyncSchedule, None, imports),
         _class("Redrive", "RedriveFacts", AsyncRedrive, None, imports),
         _class("Operation", "OperationFacts", AsyncOperation, None, imports),
+        _class("Flow", "FlowFacts", AsyncFlow, None, imports),
+        _class("FlowBuilder", "", AsyncFlowBuilder, None, imports, ["    name: str", "    data: dict[str, Any]"]),
         _class("Scheduler", "", AsyncScheduler, blocking.Scheduler, imports, _scheduler_attributes(namespaces)),
     ]
     imports.spelled(
-        "ScheduleFacts RedriveFacts OperationFacts AllOptions Unpack AsyncScheduler Self TracebackType asyncio",
+        "ScheduleFacts RedriveFacts OperationFacts FlowFacts Any AllOptions Unpack AsyncScheduler Self TracebackType "
+        "asyncio",
         blocking.__name__,
     )
     lines = [line for line in imports.lines() if not line.endswith(" import asyncio as asyncio")]
-    names = '__all__ = ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]'
+    public = ("Flow", "FlowBuilder", "Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler")
+    names = f"__all__ = [{', '.join(f'{name!r}' for name in public)}]"
     lines.append(f"from {context.__name__} import JobContext as _AsyncJobContext")
     text = "\n".join([_HEADER, "import asyncio", *lines, "", names, "", "JobContext = BlockingJobContext", "", *body])
     return _formatted(text)

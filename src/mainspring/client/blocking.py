@@ -19,9 +19,11 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
+from mainspring.client.flow_builder import FlowBuilder as AsyncFlowBuilder
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.lifecycle import start_pauses
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
+from mainspring.client.namespaces.flows import Flow as AsyncFlow
 from mainspring.client.namespaces.operations import Operation as AsyncOperation
 from mainspring.client.namespaces.schedules import Schedule as AsyncSchedule
 from mainspring.client.scheduler import AllOptions, lifecycle_of, transactions_of
@@ -30,6 +32,7 @@ from mainspring.engine.run.context import BlockingTransaction
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
 from mainspring.model.dead_letters.dead_letters import RedriveFacts
+from mainspring.model.flows.flow import FlowFacts
 from mainspring.model.jobs.job import Job as AsyncJob
 from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.retry import Seconds, seconds
@@ -148,6 +151,31 @@ class Operation(OperationFacts):
         return self._from
 
 
+@derive(AsyncFlow)
+@dataclass(frozen=True)
+class Flow(FlowFacts):
+    """A flow as it was when it was read, and its verbs."""
+
+    _from: tuple[Scheduler, AsyncFlow] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _origin(self) -> tuple[Scheduler, AsyncFlow]:
+        if self._from is None:
+            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+        return self._from
+
+
+@derive(AsyncFlowBuilder)
+class FlowBuilder(AsyncFlowBuilder):
+    """A flow that is being declared. Nothing is stored before `start()`."""
+
+    def __init__(self, scheduler: Scheduler, inner: AsyncFlowBuilder) -> None:
+        self.__dict__.update(inner.__dict__, _from=(scheduler, inner))
+
+    def _origin(self) -> tuple[Scheduler, AsyncFlowBuilder]:
+        origin: tuple[Scheduler, AsyncFlowBuilder] = self.__dict__["_from"]
+        return origin
+
+
 @derive(AsyncJob)
 class Job(AsyncJob):
     """A job as it was when it was read, and its verbs."""
@@ -163,7 +191,12 @@ class Job(AsyncJob):
         return {key: value for key, value in super().__getstate__().items() if key != "_from"}
 
 
-_BLOCKING: dict[type, type[Any]] = {AsyncSchedule: Schedule, AsyncRedrive: Redrive, AsyncOperation: Operation}
+_BLOCKING: dict[type, type[Any]] = {
+    AsyncSchedule: Schedule,
+    AsyncRedrive: Redrive,
+    AsyncOperation: Operation,
+    AsyncFlow: Flow,
+}
 """The blocking form of each type whose objects have verbs."""
 
 
@@ -305,6 +338,8 @@ class Scheduler:
             job = object.__new__(Job)
             job.__dict__.update(value.__dict__, _from=(self, value))
             return job
+        if isinstance(value, AsyncFlowBuilder):
+            return FlowBuilder(self, value)
         if isinstance(value, Listed):
             return Listed(map(self._wrap, value), value.unreadable)
         if isinstance(value, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +62,14 @@ class Drafts:
                 draft.seq, draft.has_options = turn.sequence, True
         return draft
 
-    def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
-        """The draft of a job, with the handler's defaults as far as this process knows them."""
+    def draft(self, name: Named, data: Any, options: dict[str, Any], later: Container[str] | None = ()) -> Draft:
+        """The draft of a job, with the handler's defaults as far as this process knows them. The arguments in `later`
+        get their values when the job starts; with None, its data is not known at all."""
         name = self._core.handlers.named(name)
         handler = self._core.handlers.own(name) if isinstance(name, str) else None
         version = options.get("version")
-        data = check_data(handler, data, None if version is None else check_version(version))
+        if later is not None:
+            data = check_data(handler, data, None if version is None else check_version(version), later)
         unknown = options.keys() - OPTIONS
         if unknown:
             raise InvalidJob(self.unknown_option(name, min(unknown)))
@@ -95,6 +98,21 @@ class Drafts:
             if await self._core.live_handlers.look(await self._core.store(), draft.name):
                 draft = self.draft(name, data, options)
             self._core.live_handlers.warn_of(draft.name)
+        return draft
+
+    async def of_node(self, name: str, data: Any, options: dict[str, Any], later: Container[str] | None) -> Draft:
+        """The draft of a node's job, with the defaults that live workers have registered."""
+        handler = self._core.handlers.own(name)
+        if handler is None:
+            await self._core.live_handlers.look(await self._core.store(), name)
+        draft = self.draft(name, data, options, later)
+        for path in () if handler is None else handler.allowance.paths:
+            if later is not None and path.partition(".")[0] in later:
+                raise InvalidJob(
+                    f"A limit, a sequence or the fairness of {name!r} goes by {path!r}, which is not known before the "
+                    "node starts; give the value itself."
+                )
+        self._core.live_handlers.warn_of(name)
         return draft
 
     def unknown_option(self, name: Named, option: str) -> str:

@@ -86,10 +86,10 @@ class Jobs:
             tree = await store.trees.cancel_below(document, reason or _WITH_PARENT)
             held = [*held, *tree.waits]
         if held and (ended or document.get("waits")):
-            await self._check(store, held)
+            await self.check_waits(store, held)
         return job
 
-    async def _check(self, store: Store, waits: list[str]) -> None:
+    async def check_waits(self, store: Store, waits: list[str]) -> None:
         """Check waits whose predecessors this process has ended, if no worker runs here to do it."""
         if self._core.worker.current is not None:
             self._core.worker.waits_changed(waits)
@@ -145,7 +145,7 @@ class Jobs:
         held = await store.jobs.delete(document_id(job_id))
         if held:
             await store.checks.note_deleted(held, job_id)
-            await self._check(store, held)
+            await self.check_waits(store, held)
 
     async def _again(self, change: Awaitable[Document]) -> Job:
         document = await change

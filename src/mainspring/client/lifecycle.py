@@ -114,6 +114,7 @@ class Lifecycle:
                 core.announce,
                 parts.scheduling.drafts_of_children,
                 parts.scheduling.announce_children,
+                parts.scheduling.draft_of_node,
             ),
             limits=parts.limits,
             retention=Retention(parts.retention, settings.keep_finished, settings.keep_failed),

@@ -15,9 +15,12 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from mainspring.client.batches import Batches
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
 from mainspring.client.explaining import Explainer
+from mainspring.client.flow_builder import FlowBuilder
+from mainspring.client.flow_starts import FlowStarts
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
@@ -27,6 +30,7 @@ from mainspring.client.namespaces.api_keys import ApiKeys
 from mainspring.client.namespaces.audit import AuditLog
 from mainspring.client.namespaces.calendars import Calendars
 from mainspring.client.namespaces.dead_letters import DeadLetters
+from mainspring.client.namespaces.flows import Flows
 from mainspring.client.namespaces.limits import LimitControls
 from mainspring.client.namespaces.monitor import Monitor
 from mainspring.client.namespaces.operations import Operations
@@ -46,6 +50,7 @@ from mainspring.clock import Clock, ServerClock
 from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, make_settings
 from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
+from mainspring.engine.flows.declared import builtin_handlers
 from mainspring.engine.handlers import Handler, Handlers, Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.live_handlers import LiveHandlers
@@ -121,6 +126,8 @@ class Scheduler:
 
     schedules: Schedules
     """Stored schedules: get, find, pause, resume, trigger, edit, delete, preview, ledger, backfill."""
+    flows: Flows
+    """Flows, jobs that wait for jobs: get, all, find, cancel, retry."""
     dead_letters: DeadLetters
     """Failed jobs: find, groups, retry, discard, and the handler that is told of them."""
     operations: Operations
@@ -174,6 +181,7 @@ class Scheduler:
         self._explainer = Explainer(core)
         self._jobs = Jobs(core, self._explainer)
         self.schedules = Schedules(core, self._jobs)
+        self.flows = Flows(core, self._jobs)
         self.dead_letters = DeadLetters(core, self._jobs)
         self._searcher = Searcher(core, self._jobs)
         self.operations = Operations(core, self._jobs, self._searcher)
@@ -193,6 +201,9 @@ class Scheduler:
         self._scheduling = Scheduling(
             core, self._jobs, drafts, self._transactions, stored, Backlogs(self._registry.bounds)
         )
+        handlers.builtin = builtin_handlers()
+        self._flow_starts = FlowStarts(core, drafts, self._scheduling, stored, self.flows)
+        self._batches = Batches(core, self._jobs, drafts, self._scheduling, self._flow_starts, self.flows)
         usual = Retry() if retry is None else check_retry(retry)
         parts = WorkerParts(
             self._scheduling, drafts, self._transactions, stored, limits, usual, check_retention(retention)
@@ -257,7 +268,7 @@ class Scheduler:
     @overload
     async def schedule(
         self,
-        name: Named,
+        name: Named | FlowBuilder,
         data: Mapping[str, Any] | None = None,
         *,
         repeat: Rule | Mapping[str, Any],
@@ -265,7 +276,7 @@ class Scheduler:
     ) -> Schedule: ...
     async def schedule(
         self,
-        name: Named,
+        name: Named | FlowBuilder,
         data: Mapping[str, Any] | None = None,
         *,
         repeat: Rule | Mapping[str, Any] | None = None,
@@ -287,10 +298,16 @@ class Scheduler:
         With `repeat`, a rule such as `Cron("0 9 * * *")` or `Every("5m")`, or a mapping of its fields such as
         `{"cron": "0 9 * * *", "timezone": "Europe/Paris"}` or `{"every": "5m"}`, store a schedule that makes such jobs,
         and return it. A schedule that has this `schedule_id` already is replaced at once; an equal one stays unchanged.
-        `ScheduleOptions` lists the options of schedules.
+        `ScheduleOptions` lists the options of schedules. In place of a job's name, `schedule` then takes a flow that
+        `flow()` has declared: each firing starts it.
         """
+        if isinstance(name, FlowBuilder):
+            return await self._flow_starts.schedule(name, repeat, options)
         return await self._scheduling.schedule(name, data, repeat=repeat, **options)
 
+    flow = _forward("_flow_starts", FlowStarts.flow)
+    chain = _forward("_flow_starts", FlowStarts.chain)
+    batch = _forward("_batches", Batches.batch)
     schedule_bulk = _forward("_scheduling", Scheduling.schedule_bulk)
     get_job = _forward("_jobs", Jobs.get_job)
     jobs = _forward("_searcher", Searcher.jobs)

@@ -66,6 +66,10 @@ class Scheduling:
         self._transactions.check_guarantee(await self._core.store(), draft)
         return await self._schedules.put(spec)
 
+    async def store_draft(self, draft: Draft, session: Any) -> Job:
+        """Store a job that is checked."""
+        return await self._store_job(draft, session)
+
     async def _store_job(self, draft: Draft, session: Any) -> Job:
         store = await self._core.store()
         self._transactions.check_guarantee(store, draft)
@@ -90,7 +94,7 @@ class Scheduling:
         store = await self._core.store()
         await self._core.live_handlers.look(store)
         kinds: dict[Named, BulkOf] = {}
-        drafts = (self._draft_item(item, store, kinds) for item in items)
+        drafts = (self.draft_item(item, store, kinds) for item in items)
         if session is not None:
             return await self._schedule_in(store, session, list(drafts))
         outcomes = await self._backlogs.insert_many(store, drafts)
@@ -162,6 +166,14 @@ class Scheduling:
         kind = self._drafts.bulk_of(name)
         return [first, *(self._drafts.plain(kind, item) for item in items[1:])]
 
+    async def draft_of_node(
+        self, name: str, data: Mapping[str, Any], options: dict[str, Any], later: frozenset[str]
+    ) -> Draft:
+        """The draft of a node that the root of a flow lays out."""
+        draft = await self._drafts.of_node(name, data, options, later)
+        self._transactions.check_guarantee(await self._core.store(), draft)
+        return draft
+
     def announce_children(self, documents: list[Document]) -> None:
         """Tell the callbacks and the worker of this process that children are stored."""
         if self._core.events.wanted("job:created"):
@@ -170,7 +182,7 @@ class Scheduling:
         if documents:
             self._core.worker.wake()
 
-    def _draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
+    def draft_item(self, item: Mapping[str, Any], store: Store, kinds: dict[Named, BulkOf]) -> Draft | Exception:
         """The draft of a bulk's item, or the error for which it is refused."""
         try:
             if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:

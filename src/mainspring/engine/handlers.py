@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -161,8 +161,9 @@ class Handler:
         """The names of the arguments that data is bound to."""
         return list(self._by_name)
 
-    def bind(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The data as arguments by name. BadArguments names an argument that is missing, unknown or of a wrong type."""
+    def bind(self, data: Mapping[str, Any], later: Container[str] = ()) -> dict[str, Any]:
+        """The data as arguments by name. BadArguments names an argument that is missing, unknown or of a wrong type.
+        The values of the arguments in `later` are not known yet, so that their types are not checked."""
         if self._ignores_data:
             return {}
         arguments: dict[str, Any] = {}
@@ -170,7 +171,7 @@ class Handler:
             parameter = self._by_name.get(name)
             if parameter is None and not self._takes_any:
                 raise BadArguments(f"{self.name!r} has no argument {name!r}; it takes {self._takes()}.")
-            plain = parameter is None or parameter.adapter is None
+            plain = parameter is None or parameter.adapter is None or name in later
             arguments[name] = value if plain else self._convert(parameter, value)
         if len(arguments) < len(self.parameters) or self._takes_any:
             self._check_missing(arguments)
@@ -222,6 +223,8 @@ class Handlers:
         self.limited = False
         """Whether any handler has limits. Read for each job that is scheduled."""
         self.catch_all = catch_all
+        self.builtin: dict[str, Handler] = {}
+        """The handlers of the jobs that every worker runs: the roots of flows. They are not among the names."""
         self.alerts: dict[str, Alert] = {}
         """The alerts of the handlers that receive dead letters, by name."""
 
@@ -239,7 +242,7 @@ class Handlers:
 
     def get(self, name: str) -> Handler | None:
         """The handler of a name, or the catch-all."""
-        return self._by_name.get(name) or self.catch_all
+        return self._by_name.get(name) or self.builtin.get(name) or self.catch_all
 
     def own(self, name: str) -> Handler | None:
         """The handler of a name, without the catch-all."""
@@ -247,7 +250,7 @@ class Handlers:
 
     def takes(self, name: str, version: int) -> bool:
         """Whether a handler here can run data of this version. The catch-all takes data of any version, unchanged."""
-        handler = self._by_name.get(name)
+        handler = self._by_name.get(name) or self.builtin.get(name)
         return self.catch_all is not None if handler is None else version <= handler.version
 
     @property
@@ -322,6 +325,11 @@ class Handlers:
     def allowances(self) -> dict[str, JobLimits]:
         """The limits of job names, as far as they have any."""
         return {name: handler.allowance for name, handler in list(self._by_name.items()) if handler.allowance}
+
+    @property
+    def runnable(self) -> list[str] | None:
+        """The names of the jobs that can be run here, with those that every worker runs; None means any."""
+        return None if self.catch_all is not None else sorted({*self._by_name, *self.builtin})
 
     @property
     def names(self) -> list[str] | None:
@@ -446,18 +454,21 @@ def stored_version(handler: Handler) -> int | None:
     return handler.version if handler.version > FIRST_VERSION else None
 
 
-def check_data(handler: Handler | None, data: Any, version: int | None = None) -> dict[str, Any]:
+def check_data(
+    handler: Handler | None, data: Any, version: int | None = None, later: Container[str] = ()
+) -> dict[str, Any]:
     """The data as it is stored and as the handler will read it. Refuse data that the handler, if it is known, could not
     be called with, and values that would not arrive as they were given.
 
-    Data of an older `version` is upgraded for this check; data of a newer one is not checked against the handler.
+    Data of an older `version` is upgraded for this check; data of a newer one is not checked against the handler. The
+    arguments in `later` get their values when the job starts.
     """
     plain = plain_data(data)
     if handler is None or (version is not None and version > handler.version):
         _refuse_changed(None, plain)
         return plain.values
     try:
-        handler.bind(handler.upgrade(plain.values, version or handler.version))
+        handler.bind(handler.upgrade(plain.values, version or handler.version), later)
     except InvalidJob:
         raise
     except (PayloadUpgradeFailed, Signal) as error:

@@ -18,7 +18,7 @@ from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.explain.explanation import Explanation
 from mainspring.model.jobs.job import Attempt, Job, Kept, Progress, Step
 from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Retried, Snoozed
-from mainspring.model.jobs.reserved_names import HTTP
+from mainspring.model.jobs.reserved_names import FLOW_NAMES, HTTP
 from mainspring.model.privacy.encrypted_values import Encrypt, both, check_encrypt, parsed_data
 from mainspring.model.privacy.redaction import (
     DEFAULT_REDACT,
@@ -33,6 +33,8 @@ from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.privacy.cipher import RESULT, Cipher
 
+_IN_FLOWS = ("nodes.*.data", "nodes.*.over.items.*", "items.*", "data", "callbacks.*.data")
+"""Where the roots of flows have the data of their nodes."""
 S = TypeVar("S", bound=ScheduleFacts)
 
 
@@ -59,6 +61,8 @@ class Privacy:
         """The fields that are not shown of jobs of this name."""
         if name == HTTP:
             return self._of_webhooks
+        if name in FLOW_NAMES:
+            return self._of_flows()
         handler = self._handlers.own(name)
         if handler is None or not handler.redact:
             return self._everywhere
@@ -66,6 +70,19 @@ class Privacy:
         if own is None:
             own = self._own[handler.redact] = self._everywhere | handler.redact
         return own
+
+    def _of_flows(self) -> Redaction:
+        """The fields that are not shown of the roots of flows, which have the data of any jobs in their own."""
+        declared = [
+            pattern for one in self._handlers.own_names if (own := self._handlers.own(one)) for pattern in own.redact
+        ]
+        patterns = [*self._everywhere.patterns, *OF_WEBHOOKS, *declared]
+        names = tuple(pattern for pattern in patterns if "." not in pattern)
+        paths = tuple(f"{place}.{pattern}" for pattern in patterns if "." in pattern for place in _IN_FLOWS)
+        key = ("", *names, *paths)
+        if key not in self._own:
+            self._own[key] = self._everywhere | (*names, *paths)
+        return self._own[key]
 
     def hidden_texts(self, name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The texts in the data of a job of this name that are not shown."""

@@ -11,6 +11,7 @@ from datetime import datetime
 from mainspring.model.jobs.declared_defaults import JobDefaults
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.payload_versions import takes
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import JobLimits
 
@@ -91,7 +92,7 @@ class WorkerStatus:
 
     def handles(self, name: str) -> bool:
         """Whether it has a handler for a job name."""
-        return self.handlers is None or name in self.handlers
+        return self.handlers is None or name in self.handlers or name in FLOW_NAMES
 
     def takes(self, name: str, version: int) -> bool:
         """Whether its handler for a job name is new enough for data of this version."""

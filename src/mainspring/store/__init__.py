@@ -14,7 +14,11 @@ from mainspring.store.dead_letters.dead_letters import DeadLetters
 from mainspring.store.dead_letters.groups import Groups
 from mainspring.store.dead_letters.recent_failures import RecentFailures
 from mainspring.store.dead_letters.redrives import Redrives
+from mainspring.store.flows.batches import Batches
 from mainspring.store.flows.checks import Checks
+from mainspring.store.flows.flow_reads import FlowReads
+from mainspring.store.flows.layout import Layouts
+from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.flows.spawning import Spawning
 from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
@@ -85,6 +89,10 @@ class Store:
         self.spawning = Spawning(connection, self.inserts, self.cipher)
         self.checks = Checks(connection)
         self.trees = Trees(connection)
+        self.layouts = Layouts(connection, self.inserts)
+        self.batches = Batches(connection, self.inserts)
+        self.flow_reads = FlowReads(connection)
+        self.flow_retries = FlowRetries(connection)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
         self.progress_updates = ProgressUpdates(connection)

@@ -303,7 +303,7 @@ def new_job(document: Document, data: Mapping[str, Any]) -> Job:
 
 
 def _add_rare(fields: dict[str, Any], document: Document) -> None:
-    for key in ("expires_at", "guarantee", "parent_id", "schedule_id", "scheduled_for"):
+    for key in ("expires_at", "guarantee", "parent_id", "schedule_id", "scheduled_for", "label", "node"):
         if key in document:
             fields[key] = document[key]
     if "dedupe_key" in document:
@@ -369,9 +369,23 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         data_version=document.get("data_v") or FIRST_VERSION,
         snoozes=tuple(_decode_snooze(entry) for entry in document.get("snoozes") or ()),
         stack=_decode_stack(document.get("stack")),
+        flow_id=_text(document.get("flow")),
+        node=_text(document.get("node")),
+        label=_text(document.get("label")),
+        because=_text(document.get("because")),
         deduplicated=deduplicated,
         kept=document.get("kept"),
     )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def error_text(error: Any) -> str | None:
+    """A stored error in words; None where there is none."""
+    decoded = _decode_error(error)
+    return None if decoded is None else str(decoded)
 
 
 def _decode_stack(stack: Mapping[str, Any] | None) -> HandlerStack | None:

@@ -15,15 +15,16 @@ from mainspring.config.settings import Settings
 from mainspring.model.schedules.schedule import ScheduleOptions
 
 SCHEDULER = """
-    archive cancel client configure connect count cron delete every explain get_job in_transaction job jobs
-    middleware now off on on_start on_stop retry run run_now running schedule schedule_bulk search settings start
-    stop stop_now suggestions transaction update uri wait
+    archive batch cancel chain client configure connect count cron delete every explain flow get_job
+    in_transaction job jobs middleware now off on on_start on_stop retry run run_now running schedule
+    schedule_bulk search settings start stop stop_now suggestions transaction update uri wait
 """
 NAMESPACES = {
     "api_keys": "all create create_first get made_with revoke revoke_made_with rotate",
     "audit": "check find head seal verify",
     "calendars": "all delete get import_ics put",
     "dead_letters": "cancel_redrive discard find get_redrive groups handler redrives retry",
+    "flows": "all cancel find get retry",
     "limits": "all breakers close_breaker open_breaker pause pauses remove resume set",
     "monitor": "failures follow foreign_documents health name_statistics overview statistics",
     "operations": "all cancel create get preview",
@@ -66,6 +67,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "AuditVerdict",
         "Backfill",
         "BadArguments",
+        "Before",
         "Breaker",
         "BreakerStatus",
         "BulkError",
@@ -93,6 +95,12 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Fail",
         "FieldMap",
         "Firing",
+        "Flow",
+        "FlowBuilder",
+        "FlowEdge",
+        "FlowFailed",
+        "FlowNode",
+        "FlowNotFound",
         "ForeignDocument",
         "ForeignDocuments",
         "GateUse",
@@ -102,6 +110,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Health",
         "IndexesBuilding",
         "InvalidCron",
+        "InvalidFlow",
         "InvalidJob",
         "InvalidKey",
         "InvalidOperation",
@@ -119,10 +128,12 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "LimitStatus",
         "MainspringError",
         "MalformedDocument",
+        "MissingResult",
         "NameCounts",
         "NameStatistics",
         "NewApiKey",
         "NextFiring",
+        "NodeHandle",
         "NotRepeatable",
         "Notice",
         "Operation",
@@ -132,6 +143,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "OverviewReport",
         "Pause",
         "Paused",
+        "Predecessor",
         "Problem",
         "ProblemTarget",
         "Progress",
@@ -141,6 +153,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "RecentFiring",
         "Redrive",
         "RedriveNotFound",
+        "Reference",
         "Results",
         "Retry",
         "RetryAfter",

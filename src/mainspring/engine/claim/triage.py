@@ -47,7 +47,7 @@ class Triage:
     def to_ask_for(self, queue: str) -> Document | None:
         """The filter for a queue that also holds jobs for other workers; None to ask for all jobs."""
         left = self._left(queue)
-        return none_of(left, self._handlers.names) if left else None
+        return none_of(left, self._handlers.runnable) if left else None
 
     def _left(self, queue: str) -> list[Requirement]:
         now = monotonic()

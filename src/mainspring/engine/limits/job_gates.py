@@ -110,7 +110,7 @@ class Limits:
     @property
     def names(self) -> list[str] | None:
         """The job names that this process has handlers for; None if it runs any."""
-        return self._handlers.names
+        return self._handlers.runnable
 
     @property
     def fair(self) -> bool:

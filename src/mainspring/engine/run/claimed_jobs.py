@@ -25,6 +25,7 @@ from mainspring.engine.handlers import Handler
 from mainspring.engine.limits.slot_shares import slots_until
 from mainspring.engine.run.attempt_notes import AttemptNotes
 from mainspring.engine.run.stacks import HandlerPlace
+from mainspring.model.flows.before import Predecessor
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.limits.controls import Probe
@@ -247,6 +248,10 @@ class ClaimedJob:
     def show(self, data: Mapping[str, Any], steps: list[Document] | None = None) -> None:
         """Show the handler other data than the stored data."""
         self.opened = self.shown.shown_with(data, steps)
+
+    def show_predecessors(self, predecessors: Mapping[str, Predecessor]) -> None:
+        """Show the handler the nodes that its job came after."""
+        self.opened = self.shown.shown_after(predecessors)
 
     def encrypt_with(self, cipher: Cipher) -> None:
         """Encrypt the results of the handler with this cipher."""

@@ -16,6 +16,7 @@ from mainspring.engine.handlers import ContextMarker, Named
 from mainspring.engine.run.steps import Steps
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
+from mainspring.model.flows.before import Before
 from mainspring.model.jobs.job import Job
 from mainspring.store.blocking import Blocking, unwrap
 from mainspring.store.jobs.stored_job import StoredJob
@@ -118,6 +119,12 @@ class _Facts(ContextMarker):
     def is_cancelled(self) -> bool:
         """Whether this handler should stop: cancelled, timed out, claim lost, or the worker shuts down."""
         return self._agent.is_stopping()
+
+    @property
+    def before(self) -> Before:
+        """The nodes that this node of a flow came after, by name, with the state, the result or the error of each;
+        `ctx.before.result` is the result of the only one. Empty in a job that is no node."""
+        return Before(self._job.predecessors)
 
     def progress(self, percent: float, note: str | None = None) -> Noted:
         """Set the progress of the job, 0 to 100. Stored within about half a second; need not be awaited."""
@@ -267,3 +274,8 @@ class BlockingJobContext(_Facts):
         """A transaction in which the handler's writes and the job's completion commit together or not at all."""
         portal = self._portal
         return BlockingContext(portal, self._agent.transaction(), lambda inner: BlockingTransaction(inner, portal))
+
+
+def agent_of(context: JobContext) -> Agent:
+    """The side of a context that carries out its requests; for the handlers of Mainspring itself."""
+    return context._agent

@@ -13,6 +13,7 @@ from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.flows.children import Children, DraftChildren
 from mainspring.engine.flows.handler_waits import HandlerWaits
+from mainspring.engine.flows.layout import DraftNode, Layout
 from mainspring.engine.handlers import Named
 from mainspring.engine.privacy import sealed_result
 from mainspring.engine.run.claimed_jobs import ClaimedJob
@@ -46,6 +47,8 @@ class ChildScheduling:
     """Checks the children that a handler waits for."""
     announce_children: Callable[[list[Document]], None]
     """Announces children that are stored."""
+    draft_node: DraftNode
+    """Checks the nodes of a flow."""
 
 
 class ContextBackend:
@@ -128,6 +131,12 @@ class ContextBackend:
         if self._waits is None:
             self._waits = HandlerWaits(self.children, lambda: self.steps)
         return self._waits
+
+    @property
+    def layout(self) -> Layout:
+        """The nodes of a declared flow, or the callbacks of a batch; for the handlers of their roots."""
+        enqueuer = self._enqueuer
+        return Layout(self._claimed, self._store, self.children, enqueuer.draft_node, enqueuer.announce_children)
 
     @property
     def suspended(self) -> Waits | None:

@@ -17,6 +17,7 @@ from typing import Any
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.flows.predecessors import read_predecessors
 from mainspring.engine.handlers import refuse_coroutine
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
@@ -35,6 +36,9 @@ from mainspring.errors import (
     ChildrenFailed,
     ClaimLost,
     Fail,
+    FlowFailed,
+    InvalidFlow,
+    MissingResult,
     RetryAfter,
     Signal,
     Snooze,
@@ -66,6 +70,8 @@ logger = logging.getLogger("mainspring")
 
 Middleware = Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
+_FINAL = (BadArguments, StepError, ChildrenFailed, FlowFailed, InvalidFlow, MissingResult, Undecryptable)
+"""The errors that the next attempt would meet again."""
 _RERUNS = 20
 # The seconds that a handler has to stop after it was told to, before it is left behind.
 _STOP_GRACE = 5.0
@@ -122,7 +128,7 @@ class Executor:
         try:
             if self._events.wanted("job:start"):
                 self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
-            unpack(claimed, self._secrecy)
+            unpack(claimed, self._secrecy, await read_predecessors(claimed, self._store))
             result = await self._attempt(claimed, agent, timeout)
         except BaseException as error:
             ending = self._judge(claimed, agent, error)
@@ -312,7 +318,7 @@ class Executor:
 
     def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
         described, cause = describe(error), _cause(error)
-        if isinstance(cause, BadArguments | StepError | ChildrenFailed | Undecryptable):
+        if isinstance(cause, _FINAL):
             # A retry would be refused for the same reason, after the same step has been run again.
             return Failed(described, _outage(cause))
         if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:

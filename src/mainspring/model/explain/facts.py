@@ -174,6 +174,34 @@ class TakingTurns:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitFacts:
+    """One wait of a blocked job for others: the name of the wait or of the node before it."""
+
+    name: str
+    total: int
+    left: Count
+    bad: Count = Count(0)
+    """How many of them failed, were cancelled or expired."""
+    running: int = 0
+    oldest: datetime | None = None
+    """Since when the one that has run for the longest time runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFacts:
+    """Everything that a blocked job waits for."""
+
+    on: tuple[WaitFacts, ...] = ()
+    signals: tuple[str, ...] = ()
+    until: datetime | None = None
+    since: datetime | None = None
+    when: str | None = None
+    sealed: bool = True
+    others: int = 0
+    """How many nodes it waits for beside those in `on`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainFacts:
     """All facts about one pending or blocked job at the instant `now` of the server's clock."""
 
@@ -185,6 +213,8 @@ class ExplainFacts:
     start_by: datetime | None = None
     waits_for: tuple[str, ...] = ()
     """The runs of its schedule that are before it."""
+    waits: WaitingFacts | None = None
+    """The jobs, signals and times that it waits for, of a blocked job."""
     controls: tuple[Control, ...] = ()
     """The pauses, overrides and breakers that concern it."""
     workers: tuple[WorkerStatus, ...] = ()

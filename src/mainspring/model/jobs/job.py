@@ -222,6 +222,14 @@ class Job:
     """Its last snoozes."""
     stack: HandlerStack | None = None
     """Where its handler was when `scheduler.workers.ask_stack()` last asked for it."""
+    flow_id: str | None = None
+    """Of a member of a flow: the id of the flow's root."""
+    node: str | None = None
+    """Of a member of a flow: the names of the waits below the root, with "/" between."""
+    label: str | None = None
+    """Of a job that Mainspring runs itself, such as the root of a declared flow: the user's name for it."""
+    because: str | None = None
+    """Of a job that was cancelled or skipped because of another one's end: the id of that job."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
     kept: Kept | None = field(default=None, compare=False)

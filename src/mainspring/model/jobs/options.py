@@ -47,6 +47,28 @@ class TemplateOptions(TemplateChanges, total=False):
     encrypt: bool | Sequence[str] | None
 
 
+class FlowOptions(TimeOptions, total=False):
+    """The options of a declared flow: those of its root job."""
+
+    queue: str | None
+    priority: int | None
+    tags: Sequence[str] | None
+    start_within: Seconds | None
+    dedupe_key: str | None
+    dedupe_window: Seconds | None
+    dedupe_namespace: str | None
+    throttle: Seconds | None
+    job_id: str | None
+
+
+class BatchOptions(TypedDict, total=False):
+    """The options of a batch: those of its root job."""
+
+    queue: str | None
+    priority: int | None
+    tags: Sequence[str] | None
+
+
 class JobOptions(TemplateOptions, TimeOptions, total=False):
     """The options that `schedule()` takes for a single job."""
 

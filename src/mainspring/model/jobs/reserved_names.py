@@ -5,10 +5,15 @@ from __future__ import annotations
 RESERVED = "mainspring:"
 """The prefix of Mainspring's own names."""
 HTTP, EMAIL = "mainspring:http", "mainspring:email"
+FLOW, MAP, BATCH = "mainspring:flow", "mainspring:map", "mainspring:batch"
+"""The root of a declared flow, a node that makes a job for each item, the root of a batch. Every worker runs them."""
+FLOW_NAMES = (FLOW, MAP, BATCH)
+ROOT_NAMES = (FLOW, BATCH)
 QUEUES = {HTTP: "http", EMAIL: "email"}
 _CURES = {
     HTTP: "Webhooks are sent by `mainspring up`, or a worker that has called add_builtin_handlers().",
     EMAIL: "Set MAINSPRING_SMTP_URL, such as smtps://user:password@mail.example.com:465, where the worker is started.",
+    **dict.fromkeys(FLOW_NAMES, "Flows are run by every worker of a version that has them; start one for its queue."),
 }
 
 

@@ -23,8 +23,10 @@ from pymongo.read_concern import ReadConcern
 
 from mainspring.clock import monotonic, truncate
 from mainspring.errors import InvalidJob, Unavailable
+from mainspring.model.flows.graph import LARGEST_FLOW
 from mainspring.model.jobs.draft import Draft, start_by
 from mainspring.model.jobs.job import PENDING, Job
+from mainspring.model.jobs.reserved_names import FLOW_NAMES, ROOT_NAMES
 from mainspring.model.privacy.encrypted_values import AsStored
 from mainspring.store.codec import DocumentId, encode_data, new_job
 from mainspring.store.connection import Connection, Document
@@ -88,6 +90,8 @@ class Inserts:
         if draft.has_options:
             _add_options(document, draft, run_at)
         self._limit_start(document, run_at)
+        if draft.name in ROOT_NAMES:
+            document |= _of_root(draft)
         if draft.encrypt is not None:
             document["sealed"] = draft.encrypt
             self._cipher.check(document)
@@ -102,6 +106,8 @@ class Inserts:
 
     def _largest(self, draft: Draft) -> int:
         """The largest data that a draft may have. Stored data was measured before encryption made it larger."""
+        if draft.name in FLOW_NAMES:
+            return LARGEST_FLOW
         return _ANY_SIZE if isinstance(draft.encrypt, AsStored) else self._connection.settings.max_data
 
     def changes(self, draft: Draft) -> Document:
@@ -417,6 +423,12 @@ def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     limit = start_by(run_at, draft.expires_at, draft.start_within)
     if limit is not None:
         document["start_by"] = truncate(limit)
+
+
+def _of_root(draft: Draft) -> Document:
+    """The fields of the root of a declared flow or a batch: it is listed from its insert on, under the user's name."""
+    label = draft.data.get("label") if isinstance(draft.data, Mapping) else None
+    return {"root": True, "label": label} if isinstance(label, str) else {"root": True}
 
 
 def _for_each(outcome: tuple[Document, bool] | Exception, first: bool) -> tuple[Document, bool] | Exception:

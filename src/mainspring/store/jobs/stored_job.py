@@ -13,11 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from mainspring.model.flows.before import Predecessor
 from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.model.privacy.encrypted_values import key_ids_in
 from mainspring.store.codec import DocumentId, decode_job, undecodable
 from mainspring.store.connection import Document
+
+# No field of stored documents: it is in those that are shown to handlers.
+_PREDECESSORS = "$predecessors"
 
 
 class StoredJob:
@@ -186,6 +190,15 @@ class StoredJob:
         if steps is not None:
             document["steps"] = steps
         return StoredJob(document)
+
+    def shown_after(self, predecessors: Mapping[str, Predecessor]) -> StoredJob:
+        """The same job as its handler sees it, with the nodes that it came after."""
+        return StoredJob({**self.document, _PREDECESSORS: predecessors})
+
+    @property
+    def predecessors(self) -> Mapping[str, Predecessor]:
+        """The nodes that it came after, of a job as its handler sees it."""
+        return self.document.get(_PREDECESSORS) or {}
 
     def begin_steps(self) -> list[Document]:
         """Its steps, as a list to which the steps of this attempt are added."""

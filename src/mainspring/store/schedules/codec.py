@@ -31,7 +31,7 @@ _POLICY = ("misfire", "misfire_grace", "misfire_limit", "start_deadline", "overl
 ASKED = ("job", "rule", "start_at", "end_at", "jitter", *_POLICY, "pause_after")
 _TEMPLATE = (
     *("name", "data", "queue", "priority", "retry", "guarantee", "timeout", "tags", "start_within", "data_v"),
-    "sealed",
+    *("sealed", "root", "label"),
 )
 
 CalendarsInForce = Mapping[tuple[str, int], Calendar]

@@ -46,6 +46,7 @@ from mainspring.store.limits.wait_lists import beginning
 from mainspring.store.reach import reached
 from mainspring.store.schema import BY_FAIRNESS, BY_ID, CLAIM, FINISHED_INDEX, LEASE, LINE, LIVE, SEQ
 from mainspring.store.shapes import GATE, JOB, SCHEDULE
+from mainspring.store.views.explained_waits import ExplainedWaits
 from mainspring.store.workers import Workers
 
 COUNTED = 10_000
@@ -62,6 +63,7 @@ class Explaining:
     def __init__(self, connection: Connection, workers: Workers) -> None:
         self._connection = connection
         self._workers = workers
+        self._waits = ExplainedWaits(connection)
 
     def now(self) -> datetime:
         return truncate(self._connection.clock.now())
@@ -72,8 +74,8 @@ class Explaining:
         job, now = decode_job(document), self.now()
         document = fit(document, JOB).document
         line = document.get("line")
-        controls, workers, waits_for = await asyncio.gather(
-            self._controls(job), self._live_workers(), self._waits_for(job, scope)
+        controls, workers, waits_for, waits = await asyncio.gather(
+            self._controls(job), self._live_workers(), self._waits_for(job, scope), self._waits.of(document)
         )
         limits = limits_of(job, controls, workers, declared)
         of_name = declared_limits(workers, job, (NAME, job.name), declared.name)
@@ -96,6 +98,7 @@ class Explaining:
             line=line,
             start_by=document.get("start_by"),
             waits_for=waits_for,
+            waits=waits,
             controls=controls,
             workers=workers,
             sequence=sequence,

@@ -16,7 +16,7 @@ class ReleaseHeld(Chore):
 
     async def run_once(self) -> bool:
         handlers, upkeep = self._context.handlers, self._context.store.upkeep
-        released = await upkeep.release_handled(handlers.names)
+        released = await upkeep.release_handled(handlers.runnable)
         released += await upkeep.release_versions(handlers.versions)
         if handlers.names is None:
             released += await upkeep.release_unversioned(handlers.own_names)
@@ -31,4 +31,4 @@ async def release_opened(context: ChoreContext) -> int:
     key_ids = context.store.cipher.ring.ids
     if not key_ids:
         return 0
-    return await context.store.upkeep.release_opened(key_ids, context.handlers.names, context.settings.queues)
+    return await context.store.upkeep.release_opened(key_ids, context.handlers.runnable, context.settings.queues)

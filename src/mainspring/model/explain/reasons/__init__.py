@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from mainspring.model.explain.explanation import POSITION, SLOTS, ExplainedGate, Explanation
 from mainspring.model.explain.facts import ExplainFacts
+from mainspring.model.explain.reasons.of_flows import dependency_gate
 from mainspring.model.explain.reasons.of_limits import limit_gates, position_gate, unknown_line_gate
 from mainspring.model.explain.reasons.of_order import fairness_gate, sequence_gate
 from mainspring.model.explain.reasons.of_pauses_and_breakers import breaker_gates, paused_gates, queue_paused_gate
-from mainspring.model.explain.reasons.of_the_job import dependency_gate, held_gate, overlap_gate, state_gate, time_gate
+from mainspring.model.explain.reasons.of_the_job import held_gate, overlap_gate, state_gate, time_gate
 from mainspring.model.explain.reasons.of_workers import handler_gate, key_gate, slots_gate, version_gate, worker_gate
 
 __all__ = ["explain", "state_gate"]

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.model.explain.explanation import (
-    DEPENDENCY,
     OVERLAP,
     STATE,
     TIME,
@@ -82,15 +81,6 @@ def _ended(job: Job, now: datetime, data: dict[str, Any]) -> ExplainedGate:
     elif job.state == EXPIRED:
         text += ", since no worker had started it in time"
     return ExplainedGate(STATE, False, sentence(text), data)
-
-
-def dependency_gate(facts: ExplainFacts) -> ExplainedGate | None:
-    """Whether the jobs that it depends on have ended; only a blocked job has this gate."""
-    job = facts.job
-    if job.state != BLOCKED:
-        return None
-    note = job.waiting_for.note if job.waiting_for is not None else ""
-    return ExplainedGate(DEPENDENCY, False, sentence(note or "It waits for jobs that it depends on"), {"note": note})
 
 
 def overlap_gate(facts: ExplainFacts) -> ExplainedGate | None:

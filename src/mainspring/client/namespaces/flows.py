@@ -1,0 +1,266 @@
+"""`scheduler.flows`: jobs that wait for jobs, as a whole: looking at flows, cancelling them and retrying them.
+
+A flow is a root job and the jobs below it: a declared flow, a batch, or a job whose handler has waited for children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from mainspring.client.core import Core
+from mainspring.client.jobs import Jobs
+from mainspring.config.checks import check_whole
+from mainspring.errors import ConfigurationError, FlowNotFound, InvalidFlow, JobStateError
+from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.flows.flow import FlowFacts, FlowNode, Member, counted_nodes, declared_nodes, kind_of
+from mainspring.model.flows.graph import Graph
+from mainspring.model.flows.ids import child_prefix
+from mainspring.model.flows.waits import read_waits
+from mainspring.model.jobs.job import FAILED, STATES, Job, JobState
+from mainspring.model.jobs.retry import Seconds
+from mainspring.spelling import spelled_verbs
+from mainspring.store.codec import decode_job, document_id
+from mainspring.store.connection import Document
+from mainspring.store.flows.batches import SEALED
+from mainspring.store.flows.flow_reads import NodeCounts, Place
+from mainspring.store.views.search import packed, unpacked
+
+
+@dataclass(frozen=True)
+class Flow(FlowFacts):
+    """A flow as it was when it was read, and its verbs."""
+
+    _verbs: Flows | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def _face(self) -> Flows:
+        if self._verbs is None:
+            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+        return self._verbs
+
+    async def refresh(self, *, exact: bool = False) -> Flow:
+        """The flow as it is now; with `exact`, all its jobs are counted."""
+        return await self._face().get(self.id, exact=exact)
+
+    async def wait(self, timeout: Seconds | None = None) -> Flow:
+        """Wait until it has ended, in whatever state, and return it as it is then. Raises WaitTimeout."""
+        return await self._face()._wait_for(self.id, timeout)
+
+    async def cancel(self, reason: str = "") -> Flow:
+        """Cancel it with all its jobs: those that wait at once; those that run are asked to stop."""
+        return await self._face().cancel(self.id, reason)
+
+    async def retry(self) -> Flow:
+        """Run its failed and expired jobs again, and the jobs that were cancelled because of them."""
+        return await self._face().retry(self.id)
+
+
+@spelled_verbs
+class Flows:
+    """The verbs for flows."""
+
+    def __init__(self, core: Core, jobs: Jobs) -> None:
+        self._core = core
+        self._jobs = jobs
+
+    async def get(self, flow_id: str, *, exact: bool = False, scope: Scope = EVERYTHING) -> Flow:
+        """Return a flow with its nodes: the state of each, the number of jobs below it by state, what holds it back.
+
+        The cost is bounded: at most 2,000 jobs are counted, and a number may be a lower bound (`at_least`). With
+        `exact`, all are. Raise FlowNotFound, also if the flow is out of the `scope`.
+        """
+        store = await self._core.store()
+        root = await store.flow_reads.get(_id(flow_id), scope)
+        if root is None:
+            raise FlowNotFound(flow_id)
+        if root.get("root") is not True:
+            raise FlowNotFound(flow_id, _no_flow(root))
+        counts = await store.flow_reads.count(str(root["_id"]), exact=exact)
+        flow = self._read(root)
+        graph = self._graph(root)
+        if graph is None:
+            capped = {node for node, _ in counts.capped}
+            return replace(flow, nodes=counted_nodes(counts.counts, capped), complete=counts.complete)
+        members = await store.flow_reads.members([child_prefix(flow.id, node.name) for node in graph.nodes])
+        return replace(flow, nodes=self._nodes(flow.id, graph, members, counts), complete=counts.complete)
+
+    async def all(
+        self,
+        limit: int = 100,
+        *,
+        name: str | None = None,
+        state: JobState | None = None,
+        after: Flow | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> list[Flow]:
+        """Return the latest flows, the newest first, without their nodes; with `after`, those behind that one, for the
+        next page. `name` and `state` choose among them."""
+        check_whole(limit, "limit", 1, 10_000)
+        place = None if after is None else (after.created_at, document_id(after.id))
+        return (await self._page(limit, place, scope, name, state))[0]
+
+    async def find(self, *, name: str | None = None, state: JobState | None = None) -> AsyncIterator[Flow]:
+        """Iterate over the flows that match, the newest first, without their nodes."""
+        place: Place | None = None
+        while True:
+            found, place = await self._page(100, place, EVERYTHING, name, state)
+            for flow in found:
+                yield flow
+            if place is None:
+                return
+
+    async def cancel(self, flow_id: str, reason: str = "") -> Flow:
+        """Cancel a flow with all its jobs, also those that are stored later: those that wait at once; those that run
+        are asked to stop, and their workers learn of it within two seconds. A flow that has ended stays as it is."""
+        await self.get(flow_id)
+        await self._jobs.cancel(flow_id, reason)
+        return await self.get(flow_id)
+
+    async def retry(self, flow_id: str) -> Flow:
+        """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Nothing else
+        is run again: completed jobs keep their results. The flow has failed, or is still going."""
+        flow = await self.get(flow_id)
+        if flow.finished and flow.state != FAILED:
+            raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live")
+        store = await self._core.store()
+        waits = await store.flow_retries.retry(flow.id)
+        if flow.state == FAILED:
+            await self._jobs.retry(flow.id)
+        if waits:
+            await self._jobs.check_waits(store, sorted(waits))
+        self._core.worker.wake()
+        return await self.get(flow_id)
+
+    def _started(self, job: Job, graph: Graph) -> Flow:
+        """A flow that was just started, or that has the same dedupe key."""
+        flow = self._flow(job, {})
+        if job.deduplicated:
+            return replace(flow, deduplicated=True)
+        nodes = declared_nodes(graph, _ids(job.id, graph), {}, {}, set(), self._core.link.clock.now())
+        return replace(flow, nodes=nodes, edges=graph.edges)
+
+    def _read(self, root: Document) -> Flow:
+        """The flow of a root, without its nodes."""
+        return self._flow(self._jobs.decode(root), root)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _wait_for(self, flow_id: str, timeout: Seconds | None) -> Flow:
+        await self._jobs.wait(flow_id, timeout)
+        return await self.get(flow_id)
+
+    async def _page(
+        self, limit: int, place: Place | None, scope: Scope, name: str | None, state: str | None
+    ) -> tuple[list[Flow], Place | None]:
+        """The flows behind a place, and the place behind them; None at the end."""
+        if state is not None and state not in STATES:
+            raise ConfigurationError(f"There is no state {state!r}; a flow is {', '.join(STATES)}.")
+        store = await self._core.store()
+        found = await store.flow_reads.page(limit, place, scope, name, state)
+        last = (found[-1]["created_at"], found[-1]["_id"]) if len(found) == limit else None
+        return [self._read(document) for document in found], last
+
+    def _flow(self, job: Job, root: Mapping[str, Any]) -> Flow:
+        graph = self._graph(root) if root else None
+        return Flow(
+            id=job.id,
+            name=job.label or job.name,
+            kind=kind_of(job),
+            state=job.state,
+            queue=job.queue,
+            created_at=job.created_at,
+            data=_shown(job.data.get("data")) if kind_of(job) == "declared" else job.data,
+            edges=() if graph is None else graph.edges,
+            started_at=job.started_at or (job.attempts[0].started_at if job.attempts else None),
+            finished_at=job.finished_at,
+            error=None if job.error is None else str(job.error),
+            because=job.because,
+            cancel_requested=job.cancel_requested,
+            aborted=_is_aborted(job, root.get("waits")),
+            deduplicated=job.deduplicated,
+            _verbs=self,
+        )
+
+    def _graph(self, root: Mapping[str, Any]) -> Graph | None:
+        """The graph of a declared flow; None of another flow, or where this process lacks the key."""
+        job = self._jobs.decode(dict(root))
+        nodes = job.data.get("nodes") if kind_of(job) == "declared" else None
+        try:
+            return Graph.from_document(nodes) if isinstance(nodes, list) else None
+        except InvalidFlow:
+            return None
+
+    def _nodes(
+        self, flow_id: str, graph: Graph, documents: Mapping[Any, Document], counts: NodeCounts
+    ) -> tuple[FlowNode, ...]:
+        ids = _ids(flow_id, graph)
+        members = {name: _member(documents[one]) for name, one in ids.items() if one in documents}
+        capped = {node for node, _ in counts.capped}
+        return declared_nodes(graph, ids, members, counts.counts, capped, self._core.link.clock.now())
+
+
+def flow_of(flows: Flows, root: Document) -> Flow:
+    """The flow of a root, without its nodes; for other parts of the Scheduler."""
+    return flows._read(root)
+
+
+def started_flow(flows: Flows, job: Job, graph: Graph) -> Flow:
+    """A flow that was just started; for other parts of the Scheduler."""
+    return flows._started(job, graph)
+
+
+async def page_of(
+    flows: Flows, limit: int, after: str | None, scope: Scope, name: str | None, state: str | None
+) -> tuple[list[Flow], str | None]:
+    """A page of flows, the newest first, and the cursor of the next one; for the service."""
+    place: Any = None if after is None else tuple(unpacked(after)["place"])
+    found, last = await flows._page(limit, place, scope, name, state)
+    return found, None if last is None else packed({"place": list(last)})
+
+
+def _ids(flow_id: str, graph: Graph) -> dict[str, str]:
+    return {node.name: child_prefix(flow_id, node.name) for node in graph.nodes}
+
+
+def _member(document: Document) -> Member:
+    job, waits = decode_job(document), read_waits(document.get("waits"))
+    started: datetime | None = job.started_at
+    if started is None and job.token > 0:
+        started = waits.since if waits is not None else job.created_at
+    return Member(
+        job.state,
+        None if job.error is None else job.error.type,
+        None if job.error is None else str(job.error),
+        job.because,
+        started,
+        job.finished_at,
+        sum(one.total for one in waits.on) if waits is not None else 0,
+    )
+
+
+def _is_aborted(job: Job, waits: Any) -> bool:
+    """Whether the process that stored the jobs of a batch died: the sweep notes it in the wait, and the root in a
+    step, since its later waits replace that one."""
+    if isinstance(waits, Mapping) and waits.get("aborted") is True:
+        return True
+    kept = next((step.result for step in job.steps if step.name == SEALED), None)
+    return kind_of(job) == "batch" and isinstance(kept, Mapping) and kept.get("aborted") is True
+
+
+def _shown(data: Any) -> Mapping[str, Any]:
+    return data if isinstance(data, Mapping) else {}
+
+
+def _no_flow(document: Document) -> str:
+    flow = document.get("flow")
+    if isinstance(flow, str):
+        return f"the job with this id is a part of the flow {flow!r}."
+    return "the job with this id has made no children."
+
+
+def _id(flow_id: object) -> str:
+    if not isinstance(flow_id, str) or not flow_id:
+        raise ConfigurationError(f"A flow's id is a non-empty text, not {flow_id!r}.")
+    return flow_id

@@ -1,0 +1,127 @@
+"""Reading flows: their roots in pages, and how many of their jobs are in which state, by node.
+
+A count looks at a bounded number of index keys, however large the flow is. The index `flow` has the jobs of a flow by
+state and node: a node with more jobs than a look takes is skipped over, and its number is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mainspring.model.access.api_keys import Scope
+from mainspring.model.jobs.job import STATES
+from mainspring.store.codec import DocumentId, document_id
+from mainspring.store.connection import Connection, Document
+from mainspring.store.reach import both, reached
+from mainspring.store.schema import BY_ID, FLOW, ROOTS
+
+MOST_KEYS = 2_000
+"""The most index keys that one count looks at."""
+_LOOK = 250
+
+Place = tuple[datetime, DocumentId]
+
+
+@dataclass(slots=True)
+class NodeCounts:
+    """The number of jobs by node and state; a number in `capped` is a lower bound."""
+
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    capped: set[tuple[str, str]] = field(default_factory=set)
+    complete: bool = True
+    """False where some nodes were not looked at."""
+
+    def add(self, node: str, state: str, number: int) -> None:
+        of_node = self.counts.setdefault(node, {})
+        of_node[state] = of_node.get(state, 0) + number
+
+
+class FlowReads:
+    """The store's reads of flows."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(self, flow_id: str, scope: Scope) -> Document | None:
+        return await self._connection.jobs.find_one({"_id": document_id(flow_id), **reached(scope)}, hint=BY_ID)
+
+    async def members(self, ids: Sequence[str]) -> dict[DocumentId, Document]:
+        """The nodes of a declared flow, without their data and results."""
+        fields = {"data": 0, "result": 0, "steps": 0, "log": 0, "attempts": 0, "refs": 0}
+        return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
+
+    async def page(
+        self, limit: int, after: Place | None, scope: Scope, label: str | None, state: str | None
+    ) -> list[Document]:
+        """The roots of flows, the newest first."""
+        wanted: dict[str, Any] = {"root": True}
+        if label is not None:
+            wanted["label"] = label
+        if state is not None:
+            wanted["state"] = state
+        if after is not None:
+            at, last = after
+            wanted["created_at"] = {"$lte": at}
+            wanted["$or"] = [{"created_at": {"$lt": at}}, {"created_at": at, "_id": {"$lt": last}}]
+        return await self._connection.jobs.find_all(
+            both(wanted, reached(scope)),
+            {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0},
+            sort=[("root", -1), ("created_at", -1), ("_id", -1)],
+            hint=ROOTS,
+            limit=limit,
+        )
+
+    async def count(self, flow_id: str, *, exact: bool = False) -> NodeCounts:
+        """How many jobs of a flow are in which state, by node."""
+        found = NodeCounts()
+        if exact:
+            for one in await self._grouped({"flow": flow_id}, None):
+                found.add(one["_id"]["node"] or "", one["_id"]["state"], one["n"])
+            return found
+        keys = MOST_KEYS
+        for state in STATES:
+            keys = await self._count_state(flow_id, state, found, keys)
+        return found
+
+    async def total(self, flow_id: str, node: str) -> int:
+        """The number of jobs of one node. It reads as many keys."""
+        ranges = [{"flow": flow_id, "state": state, "node": node} for state in STATES]
+        return sum([await self._connection.jobs.count(one, hint=FLOW) for one in ranges])
+
+    async def _count_state(self, flow_id: str, state: str, found: NodeCounts, keys: int) -> int:
+        """Count the jobs in one state, node after node; returns how many keys may still be looked at."""
+        after: dict[str, Any] = {}
+        while keys > 0:
+            look = min(_LOOK, keys)
+            groups = await self._grouped({"flow": flow_id, "state": state, **after}, look)
+            groups.sort(key=lambda one: one["_id"]["node"] or "")
+            looked = sum(one["n"] for one in groups)
+            keys -= max(1, looked)
+            if looked < look:
+                for one in groups:
+                    found.add(one["_id"]["node"] or "", state, one["n"])
+                return keys
+            last = groups[-1]["_id"]["node"] or ""
+            if len(groups) == 1:  # this node alone fills a look
+                found.add(last, state, groups[0]["n"])
+                found.capped.add((last, state))
+                after = {"node": {"$gt": last}}
+                continue
+            for one in groups[:-1]:
+                found.add(one["_id"]["node"] or "", state, one["n"])
+            after = {"node": {"$gte": last}}  # it may have been cut
+        found.complete = False
+        return 0
+
+    async def _grouped(self, filter: dict[str, Any], limit: int | None) -> list[Document]:
+        stages: list[dict[str, Any]] = [{"$match": filter}]
+        if limit is not None:
+            stages += [{"$sort": {"flow": 1, "state": 1, "node": 1, "_id": 1}}, {"$limit": limit}]
+        stages += [
+            {"$project": {"_id": 0, "state": 1, "node": 1}},
+            {"$group": {"_id": {"node": "$node", "state": "$state"}, "n": {"$sum": 1}}},
+        ]
+        return await self._connection.jobs.aggregate(stages, hint=FLOW)

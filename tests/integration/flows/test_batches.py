@@ -1,0 +1,221 @@
+"""Batches: any number of jobs, streamed in, and callbacks when all have ended."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from harness.waiting import eventually
+from mainspring import Fail, InvalidFlow, JobContext, JobStateError, NotRepeatable, Scheduler
+from mainspring.client import batches
+from mainspring.client.scheduler import core_of
+from mainspring.store.flows.batches import STREAM_LEASE
+
+SOON = 30
+
+
+@pytest.fixture
+def called(scheduler: Scheduler) -> list[Any]:
+    """The callbacks that were run, each with the numbers of its batch."""
+    noted: list[Any] = []
+
+    @scheduler.job("work", retry=1)
+    async def work(n: int) -> int:
+        if n < 0:
+            raise Fail("negative")
+        return n
+
+    for name in ("sent", "complain", "report"):
+
+        @scheduler.job(name)
+        async def callback(ctx: JobContext, note: str = "") -> None:
+            summary = ctx.before["items"].result
+            noted.append((ctx.name, ctx.before["items"].state, summary["total"], summary["failed"], note))
+
+    return noted
+
+
+def items(*numbers: int) -> Iterator[dict[str, Any]]:
+    return ({"name": "work", "data": {"n": n}} for n in numbers)
+
+
+async def test_the_callbacks_of_success_run_once_all_jobs_have_completed(
+    scheduler: Scheduler, called: list[Any]
+) -> None:
+    async with scheduler:
+        batch = await scheduler.batch(
+            items(*range(2500)),
+            on_success=("sent", {"note": "x"}),
+            on_failure="complain",
+            on_done="report",
+            name="mail",
+        )
+        assert (batch.kind, batch.name) == ("batch", "mail")
+        ended = await batch.wait(60)
+    assert ended.state == "completed", ended.error
+    assert sorted(called) == [("report", "completed", 2500, 0, ""), ("sent", "completed", 2500, 0, "x")]
+    exact = await scheduler.flows.get(batch.id, exact=True)
+    assert exact.node("items").counts == {"completed": 2500} and not exact.node("items").at_least
+    assert ended.node("items").at_least and ended.node("items").counts["completed"] <= 2000
+
+
+async def test_the_callbacks_of_failure_run_if_more_jobs_ended_badly_than_are_tolerated(
+    scheduler: Scheduler, called: list[Any]
+) -> None:
+    async with scheduler:
+        bad = await scheduler.batch(items(1, -1, 2, -2), tolerate=1, on_success="sent", on_failure="complain")
+        fine = await scheduler.batch(items(1, -1, 2, -2), tolerate=0.5, on_success="sent", on_failure="complain")
+        bad, fine = await bad.wait(SOON), await fine.wait(SOON)
+    assert (bad.state, fine.state) == ("failed", "completed")
+    assert bad.error is not None and "2 of its 4 jobs ended badly" in bad.error
+    assert sorted(called) == [("complain", "failed", 4, 2, ""), ("sent", "completed", 4, 2, "")]
+
+
+async def test_an_empty_batch_completes(scheduler: Scheduler, called: list[Any]) -> None:
+    async with scheduler:
+        batch = await scheduler.batch([], on_success="sent")
+        assert (await batch.wait(SOON)).state == "completed"
+    assert called == [("sent", "completed", 0, 0, "")]
+
+
+async def test_jobs_run_while_others_are_stored_and_the_batch_waits_for_the_last(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 2)
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[dict[str, Any]]:
+        for one in items(1, 2):
+            yield one
+        await go_on.wait()
+        for one in items(3, 4):
+            yield one
+
+    async with scheduler:
+        storing = asyncio.create_task(scheduler.batch(slowly(), on_success="sent"))
+
+        async def two_completed() -> bool:
+            return len([job async for job in scheduler.jobs(name="work", state="completed")]) == 2
+
+        await eventually(two_completed)
+        (open_batch,) = await scheduler.flows.all()
+        assert open_batch.state == "blocked" and called == []
+        go_on.set()
+        assert (await (await storing).wait(SOON)).state == "completed"
+    assert called == [("sent", "completed", 4, 0, "")]
+
+
+async def test_a_batch_that_was_interrupted_is_continued_by_its_id_and_no_job_is_stored_twice(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 3)
+
+    def broken() -> Iterator[dict[str, Any]]:
+        yield from items(1, 2, 3, 4)
+        raise OSError("the file ended early")
+
+    with pytest.raises(OSError, match="ended early"):
+        await scheduler.batch(broken(), id="import-7", on_success="sent")
+    with pytest.raises(NotRepeatable):
+        await scheduler.batch(items(1, 2, 99), id="import-7", on_success="sent")
+    batch = await scheduler.batch(items(1, 2, 3, 4, 5), id="import-7", on_success="sent")
+    again = await scheduler.batch(items(8, 9), id="import-7", on_success="sent")
+    assert batch.id == again.id == "import-7"
+    async with scheduler:
+        await batch.wait(SOON)
+    assert called == [("sent", "completed", 5, 0, "")]
+
+
+async def test_a_batch_without_an_id_is_cancelled_when_its_items_cannot_be_read(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 1)
+
+    def wrong() -> Iterator[dict[str, Any]]:
+        yield from items(1)
+        yield {"name": "work", "data": {"m": 1}}
+
+    with pytest.raises(InvalidFlow, match="Item 1 of the batch: .*'m'"):
+        await scheduler.batch(wrong())
+    (batch,) = await scheduler.flows.all()
+    assert batch.state == "cancelled"
+    assert [job.state async for job in scheduler.jobs(name="work")] == ["cancelled"]
+
+
+async def test_a_batch_whose_process_died_fails_when_its_stored_jobs_have_ended(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 2)
+
+    def dying() -> Iterator[dict[str, Any]]:
+        yield from items(1, 2)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        await scheduler.batch(dying(), id="dies", on_success="sent", on_failure="complain", on_done="report")
+    jobs = (await core_of(scheduler).store()).connection.jobs
+    past = scheduler.now() - timedelta(seconds=1)
+    await jobs.update_one({"_id": "dies"}, {"$set": {"check_at": past}}, hint="_id_")
+    async with scheduler:
+        ended = await (await scheduler.flows.get("dies")).wait(SOON)
+    assert ended.state == "failed" and ended.aborted
+    assert ended.error is not None and "died before the last one" in ended.error
+    assert sorted(called) == [("complain", "failed", 2, 0, ""), ("report", "failed", 2, 0, "")]
+
+
+async def test_an_open_batch_is_not_given_up_before_its_lease_has_run_out(
+    scheduler: Scheduler, called: list[Any]
+) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[dict[str, Any]]:
+        await go_on.wait()
+        for one in items(1):
+            yield one
+
+    storing = asyncio.create_task(scheduler.batch(slowly(), id="slow"))
+    jobs = (await core_of(scheduler).store()).connection.jobs
+    stored = await eventually(lambda: jobs.find_one({"_id": "slow"}, hint="_id_"))
+    left = (stored["check_at"] - scheduler.now()).total_seconds()
+    assert STREAM_LEASE / 2 < left <= STREAM_LEASE
+    go_on.set()
+    await storing
+
+
+async def test_a_process_that_was_given_up_stores_no_more_jobs(scheduler: Scheduler, called: list[Any]) -> None:
+    async def paused() -> AsyncIterator[dict[str, Any]]:
+        jobs = (await core_of(scheduler).store()).connection.jobs
+        await jobs.update_one({"_id": "late"}, {"$set": {"waits.sealed": True}}, hint="_id_")
+        for one in items(1):
+            yield one
+
+    with pytest.raises(JobStateError, match="given up"):
+        await scheduler.batch(paused(), id="late")
+    assert [job async for job in scheduler.jobs(name="work")] == []
+
+
+@pytest.mark.parametrize("wrong", ["a/b", "", "x" * 101, "0" * 24, 7])
+async def test_the_id_of_a_batch_is_checked(scheduler: Scheduler, wrong: Any) -> None:
+    with pytest.raises(InvalidFlow, match="The id of a batch"):
+        await scheduler.batch([], id=wrong)
+
+
+@pytest.mark.slow
+async def test_the_memory_of_a_batch_does_not_grow_with_its_items(scheduler: Scheduler) -> None:
+    def many(number: int) -> Iterator[dict[str, Any]]:
+        return ({"name": "elsewhere", "data": {"text": "x" * 200, "n": n}} for n in range(number))
+
+    await scheduler.batch(many(1_000))
+    tracemalloc.start()
+    try:
+        await scheduler.batch(many(2_000))
+        _, small = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        await scheduler.batch(many(8_000))
+        _, large = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert large < small * 1.5

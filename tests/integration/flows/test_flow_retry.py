@@ -1,0 +1,88 @@
+"""Retrying a flow: what failed runs again, what was cancelled because of it waits again, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from mainspring import JobContext, JobStateError, Scheduler
+
+SOON = 30
+
+
+@pytest.fixture
+def ran(scheduler: Scheduler) -> list[Any]:
+    noted: list[Any] = []
+
+    @scheduler.job("note")
+    async def note(ctx: JobContext, what: str) -> str:
+        noted.append(what)
+        return what
+
+    @scheduler.job("flaky", retry=1)
+    async def flaky(n: int = 0) -> int:
+        noted.append(("flaky", n))
+        if n == 1 and noted.count(("flaky", 1)) < 2:
+            raise ValueError("only once")
+        return n
+
+    return noted
+
+
+async def test_a_retried_flow_runs_what_failed_and_what_was_cancelled_because_of_it(
+    scheduler: Scheduler, ran: list[Any]
+) -> None:
+    flow = scheduler.flow("retried")
+    first = flow.add("note", {"what": "first"}, name="first")
+    flaky = flow.add("flaky", {"n": 1}, after=first)
+    second = flow.add("note", {"what": "second"}, after=flaky, name="second")
+    flow.add("note", {"what": "third"}, after=[second, first], name="third")
+    flow.add("note", {"what": "oncall"}, after=flaky, when="failure", name="oncall")
+    async with scheduler:
+        run = await flow.start()
+        failed = await run.wait(SOON)
+        assert failed.state == "failed"
+        assert sorted(map(str, ran)) == ["('flaky', 1)", "first", "oncall"]
+        again = await run.retry()
+        assert again.state in ("pending", "running", "blocked")
+        ended = await again.wait(SOON)
+    assert ended.state == "completed", ended.error
+    assert ran[3:] == [("flaky", 1), "second", "third"]
+    assert {node.name: node.state for node in ended.nodes} == dict.fromkeys(
+        ("first", "flaky", "second", "third", "oncall"), "completed"
+    )
+    assert ended.node("third").because is None
+
+
+async def test_a_retried_map_runs_only_its_failed_jobs_again(scheduler: Scheduler, ran: list[Any]) -> None:
+    flow = scheduler.flow("map")
+    items = flow.map("flaky", over=[{"n": n} for n in range(4)])
+    flow.add("note", {"what": "after"}, after=items)
+    async with scheduler:
+        run = await flow.start()
+        assert (await run.wait(SOON)).state == "failed"
+        ended = await (await run.retry()).wait(SOON)
+    assert ended.state == "completed", ended.error
+    assert [one for one in ran if one != "after"].count(("flaky", 1)) == 2
+    assert len(ran) == 6 and ran[-1] == "after"
+
+
+async def test_a_retried_batch_calls_back_again(scheduler: Scheduler, ran: list[Any]) -> None:
+    async with scheduler:
+        batch = await scheduler.batch(
+            ({"name": "flaky", "data": {"n": n}} for n in range(3)),
+            on_success=("note", {"what": "success"}),
+            on_failure=("note", {"what": "failure"}),
+            on_done=("note", {"what": "done"}),
+        )
+        assert (await batch.wait(SOON)).state == "failed"
+        ended = await (await batch.retry()).wait(SOON)
+    assert ended.state == "completed", ended.error
+    assert sorted(one for one in ran if isinstance(one, str)) == ["done", "done", "failure", "success"]
+
+
+async def test_a_flow_that_completed_is_not_retried(scheduler: Scheduler, ran: list[Any]) -> None:
+    async with scheduler:
+        run = await scheduler.chain(("note", {"what": "x"}))
+        await run.wait(SOON)
+        with pytest.raises(JobStateError, match="failed and live"):
+            await run.retry()
