@@ -41,7 +41,7 @@ async def run(folder: Path, probes: Sequence[Probe], seed: int, quick: bool) -> 
             await stage.start()
             for one in probes:
                 rows.append(row := await attempt(stage, one))
-                state = "not run" if row.unknown else "BROKE" if row.broke else "held"
+                state = "BROKE" if row.broke else "not run" if row.unknown else "held"
                 say(f"{state:8} {row.area}: {row.promise} ({row.tries:,} tries, {row.seconds:.1f} s)")
             say(f"{stage.client.asked:,} requests to the main service")
         finally:

@@ -93,7 +93,7 @@ class Client:
             except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
                 if not again:  # the first may have met a kept connection that the service has closed meanwhile
                     return Answer(request, 0, {}, repr(error))
-            except aiohttp.ClientError as error:
+            except (aiohttp.ClientError, TimeoutError) as error:  # a stream, where none was to be had, has no end
                 return Answer(request, 0, {}, repr(error))
         raise AssertionError("unreachable")
 

@@ -99,7 +99,7 @@ def table(rows: Iterable[Row]) -> str:
     lines = ["| area | what is promised | tries | held | broke |", "|---|---|---:|---:|---:|"]
     for row in rows:
         said = f"{row.promise} ({row.note})" if row.note else row.promise
-        broke = "not run" if row.unknown is not None else str(len(row.broke) or "")
+        broke = str(len(row.broke)) if row.broke else "not run" if row.unknown is not None else ""
         lines.append(f"| {row.area} | {said} | {row.tries:,} | {row.held:,} | {broke} |")
     return "\n".join(lines)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from contextlib import suppress
 
 from attack.books import Row, probe
 from attack.stage import Stage
+from harness.commands import Command
+from harness.waiting import eventually
 
 _BEYOND = ("0.0.0.0", "::", "::ffff:127.0.0.1", "192.0.2.7")
 _REFUSED = 2
@@ -20,9 +23,18 @@ async def nothing_but_loopback(stage: Stage, row: Row) -> None:
         for command in (("up",), ("serve", "--open"))
     ]
     started = [stage.run(*command, "--uri", stage.spare()) for command in commands]
-    for command, one in zip(commands, started, strict=True):
-        code = await asyncio.to_thread(one.wait, 90)
+    codes = await asyncio.gather(*(_ends(one) for one in started))
+    for command, one, code in zip(commands, started, codes, strict=True):
         row.check(code == _REFUSED, f"mainspring {' '.join(command)} → {code}: {one.output}")
+
+
+async def _ends(command: Command) -> int | None:
+    """The exit status of a command; None where it serves, or does not end in time."""
+    with suppress(AssertionError):
+        await eventually(lambda: command.process.poll() is not None or " http://" in command.output, 90)
+    code = command.process.poll()
+    command.stop()
+    return code
 
 
 @probe("bind", "`serve` is closed from its first start on: it lets no client in without a key")

@@ -137,8 +137,10 @@ async def code(stage: Stage, row: Row) -> None:
     await stage.end(after)
 
     async def looked_at() -> bool:
-        """Whether the worker has dealt with all of them; a document that is no job is left alone."""
-        return not await stage.db.jobs.count_documents({"_id": {"$in": ids}, "state": "running"})
+        """Whether the worker has dealt with all of them: each was adopted, and has ended or waits for a handler. One
+        that says that it is sealed is no raw insert, and is left alone."""
+        ahead = [{"v": None, "sealed": None}, {"ready": True}, {"state": "running"}]
+        return not await stage.db.jobs.count_documents({"_id": {"$in": ids}, "$or": ahead})
 
     await eventually(looked_at)
     for document, mark in zip(documents, marks, strict=True):

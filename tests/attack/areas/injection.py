@@ -100,10 +100,15 @@ EXPRESSIONS = (
 )
 
 
+_VALID = ("{{attempt}}", "{{job.id}}", "{{timestamp}}")
+"""Templates that are filled in where an author writes them, and stay as they are in the data of a job."""
+
+
 def _is_clean(one: Received) -> bool:
     """Whether a request is one request, with no header that was not asked for."""
     named = [name.lower() for name, _ in one.headers]
-    return not one.rest and "x-injected" not in named and named.count("host") == 1 and "\r" not in one.line
+    strange = any(character in text for text in (one.line, *map("".join, one.headers)) for character in "\r\n\x00")
+    return not one.rest and "x-injected" not in named and named.count("host") == 1 and not strange
 
 
 @probe(
@@ -127,6 +132,8 @@ async def breaks(stage: Stage, row: Row) -> None:
 @probe("injection", "Headers that frame a request cannot be set by the one who writes a webhook", fast=True)
 async def framing(stage: Stage, row: Row) -> None:
     stage.targets.clear()
+    _, job = await stage.hook("operator", endpoint=stage.targets.url("/frame"), headers={"X-Given": "0"}, body="abc")
+    row.control(job is not None and job.state == "completed" and stage.targets.at("/frame"), "another header is sent")
     bodies = [
         {"endpoint": stage.targets.url(f"/frame/{name}"), "headers": {name: value}, "body": "abc"}
         for name in stage.some(_FRAMING, 6)
@@ -152,6 +159,13 @@ async def expressions(stage: Stage, row: Row) -> None:
         bodies += [{"endpoint": url, "headers": {"X-Given": f"<{text}>"}, "data": {"x": 7}}]
         bodies += [{"endpoint": url, "body": "<{{data.x}}>", "data": {"x": text}}]
         bodies += [{"endpoint": url, "body": f"<{text}>", "templates": False}]
+    for n, text in enumerate(_VALID, len(texts)):
+        url = stage.targets.url(f"/expression/{n}")
+        bodies += [
+            {"endpoint": url, "body": body, "data": {"x": text}} for body in ("<{{data.x}}>", {"a": "<{{data.x}}>"})
+        ]
+        bodies += [{"endpoint": url, "headers": {"X-Given": "<{{data.x}}>"}, "data": {"x": text}}]
+    texts = [*texts, *_VALID]
     for answer, job in await run_all(stage, "operator", bodies):
         row.check(answer.status in (400, 422) or job is not None, answer)
     seen = stage.targets.received

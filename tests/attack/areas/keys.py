@@ -30,9 +30,10 @@ async def key_texts(stage: Stage, row: Row) -> None:
         *(f"{kind}_$ne_{secret}", '{"$ne": null}', f"{kind}_{identity}%00_{secret}", key.replace("_", "-")),
         *(f"{kind}_{identity}_{secret[:42]}{chr(ord(secret[42]) ^ 1)}", key * 40, "ms_" + "A" * 12 + "_" + "A" * 43),
     ]
-    for text in stage.some(dict.fromkeys(texts), 12):
-        answer = await stage.client.get("/api/session", headers=_bearer(text), source=_ADDRESS)
-        row.check(answer.status in (401, 429), answer)
+    for number, text in enumerate(stage.some(dict.fromkeys(texts), 12)):
+        # Each from another address: a limit on wrong keys would refuse a text that counts as a key, too.
+        answer = await stage.client.get("/api/session", headers=_bearer(text), source=f"127.0.2.{number + 1}")
+        row.check(answer.status == 401, answer)
     places: list[tuple[str, dict[str, str]]] = [
         (f"/api/session?api_key={key}", {}),
         (f"/api/session?access_token={key}", {}),
@@ -46,9 +47,9 @@ async def key_texts(stage: Stage, row: Row) -> None:
         ("/api/session", {"Proxy-Authorization": f"Bearer {key}"}),
         ("/api/session", {"X-Auth-Token": key}),
     ]
-    for path, headers in places:
-        answer = await stage.client.get(path, headers=headers, source=_ADDRESS)
-        row.check(answer.status in (401, 422, 429), answer)
+    for number, (path, headers) in enumerate(places):
+        answer = await stage.client.get(path, headers=headers, source=f"127.0.3.{number + 1}")
+        row.check(answer.status in (401, 422), answer)
     row.control((await stage.client.get("/api/session", "operator")).ok, "the key itself")
 
 

@@ -42,9 +42,21 @@ async def files(stage: Stage, row: Row) -> None:
     if os.getuid() != 0:
         row.note = "modes alone: only root can become another user"
         return
-    for command in (["ls", str(stage.data)], ["cat", str(stage.data / "state.json")], ["touch", str(stage.data / "x")]):
-        ran = subprocess.run(command, capture_output=True, text=True, user=_NOBODY, group=_NOBODY, extra_groups=[])
-        row.check(ran.returncode != 0, f"as another user: {' '.join(command)} → {ran.stdout[:200]}")
+    before = stat.S_IMODE(stage.folder.stat().st_mode)
+    stage.folder.chmod(0o755)  # the folder around it is another user's obstacle, and no part of the product
+    try:
+        row.control(_as_another_user("ls", stage.folder).returncode == 0, f"another user reaches {stage.folder}")
+        for command, name in (("ls", ""), ("cat", "state.json"), ("cat", "mongod.key"), ("touch", "x")):
+            ran = _as_another_user(command, stage.data / name)
+            row.check(ran.returncode != 0, f"as another user: {command} {stage.data / name} → {ran.stdout[:200]}")
+    finally:
+        stage.folder.chmod(before)
+
+
+def _as_another_user(command: str, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [command, str(path)], capture_output=True, text=True, user=_NOBODY, group=_NOBODY, extra_groups=[]
+    )
 
 
 def _port(stage: Stage) -> int:
@@ -129,7 +141,7 @@ def _plant(folder: Path) -> None:
     for name in ("evil.sh", "mongod"):
         (folder / name).write_text(f"#!/bin/sh\ntouch {folder}/zqran\nexit 1\n")
         (folder / name).chmod(0o755)
-    names = ("MAINSPRING_MONGOD", "PYTHONSTARTUP", "LD_PRELOAD")
+    names = ("MAINSPRING_MONGOD", "PYTHONSTARTUP", "LD_PRELOAD", "BASH_ENV", "SSLKEYLOGFILE")
     lines = [f"PATH={folder}", *(f"{name}={folder}/evil.sh" for name in names)]
     (folder / ".env").write_text("\n".join(lines))
 

@@ -58,14 +58,16 @@ async def smuggling(stage: Stage, row: Row) -> None:
     _, job = await stage.hook("operator", **_job({}))
     row.control(job is not None and job.state == "completed" and stage.mail.received, "a mail is sent")
     tries = stage.some([(place, text) for place in _PLACES for text in _BREAKS], 25)
+    sent = 1
     for answer, job in await run_all(stage, "operator", [_job(_PLACES[place](text)) for place, text in tries]):
         row.check(answer.status in (400, 422) or job is not None, answer)
+        sent += job is not None and job.state == "completed"
     for mail in stage.mail.received:
         header = str(mail.message).split("\n\n", 1)[0]
         asked = all(one.endswith("@example.test") for one in mail.recipients)
         clean = "victim" not in repr(mail.recipients) and mail.message["Bcc"] is None and "\nBcc:" not in header
         row.check(asked and clean and mail.sender.endswith("@example.test"), f"sent to {mail.recipients}: {header}")
-    row.check(b"RCPT TO:<victim" not in stage.mail.wire.split(b"DATA\r\n")[0], "a command was smuggled in")
+    row.check(len(stage.mail.received) == sent, f"{len(stage.mail.received)} mails were received of {sent} jobs")
 
 
 @probe("mails", "Headers of the envelope cannot be set, and recipients are bounded", fast=True)

@@ -66,6 +66,28 @@ async def breakers(stage: Stage, row: Row) -> None:
         row.check(await _runs(stage, job), f"a job of {by} to {ok} waits behind another tenant's breaker")
     for job in ids:
         await stage.client.post(f"/api/jobs/{job}/cancel", "admin", {})
+    await _slots(stage, row)
+
+
+async def _slots(stage: Stage, row: Row) -> None:
+    """The same for the slots of a target: a service that calls each target once at a time, and a target that is silent
+    to one tenant."""
+    service = await stage.serve("up", "target:scheduler", "--uri", stage.spare(), MAINSPRING_TARGET_CONCURRENCY="1")
+    silent, ok = (stage.targets.url(path, OTHER) for path in ("/silent/slots", "/ok"))
+
+    async def call(queue: str, url: str) -> str:
+        made = await service.client.post("/api/jobs", None, {"queue": queue, "endpoint": url, "timeout": "60s"})
+        row.control(made.ok, made)
+        return str(made.data["jobId"])
+
+    await call("qa", silent)
+    await eventually(lambda: stage.targets.at("/silent/slots"))
+    own, other = await call("qa", ok), await call("billing", ok)
+    ended = await service.client.get(f"/api/jobs/{other}/wait?timeout=15s")
+    row.check(ended.ok and ended.data["state"] == "completed", f"another tenant's call waits for a slot: {ended}")
+    waiting = await service.client.get(f"/api/jobs/{own}")
+    row.control(waiting.data["state"] == "pending", f"a call of the same tenant waits for its slot: {waiting}")
+    service.command.stop()
 
 
 async def _opened(stage: Stage, job: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,20 @@ CONTROLLING = (
     *("MAINSPRING_MONGOD", "PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PYTHONPATH"),
     *("PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "OPENSSL_CONF", "SSL_CERT_FILE", "XDG_CONFIG_HOME", "HOME"),
     *("USERPROFILE", "APPDATA", "GCONV_PATH", "GLIBC_TUNABLES", "MAINSPRING_WORKER_URI", "mainspring_mongod"),
-    *("SSLKEYLOGFILE", "PYTHON_PRESITE"),
+    *("SSLKEYLOGFILE", "sslkeylogfile", "PYTHON_PRESITE", "__PYVENV_LAUNCHER__", "PYMONGOCRYPT_LIB", "BASH_ENV"),
+    *(
+        "COMSPEC",
+        "LD_AUDIT",
+        "LD_DEBUG_OUTPUT",
+        "ld_preload",
+        "DYLD_LIBRARY_PATH",
+        "OPENSSL_MODULES",
+        "OPENSSL_ENGINES",
+    ),
+    *("PYTHONBREAKPOINT", "PYTHONEXECUTABLE", "PYTHONINSPECT", "PYTHONPYCACHEPREFIX", "PYTHONUSERBASE", "pythonpath"),
 )
+HARMLESS = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONHASHSEED"}
+"""The variables of the interpreter that a file may set: they change its output, its caches and its hashes."""
 
 
 @pytest.fixture
@@ -35,6 +50,17 @@ def test_a_file_cannot_name_what_is_run(
         warned
         == f"mainspring: {name} in {path} is left out: it chooses what is run; set it in the environment itself.\n"
     )
+
+
+def test_of_the_variables_of_this_interpreter_a_file_sets_the_harmless_ones_alone(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    told = subprocess.run([sys.executable, "-I", "--help-env"], capture_output=True, text=True, check=True).stdout
+    names = set(re.findall(r"^PYTHON[A-Z0-9]+\b(?!_)", told, re.MULTILINE))
+    assert {"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME"} | HARMLESS <= names
+    (tmp_path / ".env").write_text("".join(f"{name}=x\n" for name in sorted(names)))
+    read_dot_env(tmp_path / ".env", environment)
+    assert environment.keys() == {"PORT", *HARMLESS}
 
 
 def test_the_real_environment_counts_more_and_needs_no_warning(

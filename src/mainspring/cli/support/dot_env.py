@@ -20,7 +20,7 @@ from mainspring.mongod.binary import VARIABLE as MONGOD
 
 _REAL_ONLY = (
     *(MONGOD, URI_OF_WORKER, "PATH", "HOME", "USERPROFILE", "APPDATA", "GCONV_PATH", "GLIBC_TUNABLES"),
-    *("SSLKEYLOGFILE", "PYTHON_PRESITE"),
+    *("SSLKEYLOGFILE", "PYTHON_PRESITE", "__PYVENV_LAUNCHER__", "PYMONGOCRYPT_LIB", "BASH_ENV", "COMSPEC"),
 )
 _REAL_ONLY_PREFIXES = ("LD_", "DYLD_", "XDG_", "OPENSSL_", "SSL_CERT_")
 # The interpreter's variables, apart from those that only change its output, its caches or its hashes.
