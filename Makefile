@@ -79,6 +79,9 @@ chaos: $(READY) ## kill, pause, cut off and disturb workers and servers under lo
 attack: $(READY) ## attack the running product area by area, and print what held (ATTACK="--only calls --seed 3" for a part)
 	@PYTHONPATH=tests $(BIN)/python -m attack $(ATTACK)
 
+specs: $(READY) ## check the TLA+ specifications with larger constants (about ten minutes; SPECS="Graph" for a part)
+	@PYTHONPATH=tests $(BIN)/python -m specs $(SPECS)
+
 dist: $(READY) ## build the packages and their bill of materials into dist/
 	@$(BIN)/hatchling build
 	@$(MAKE) --no-print-directory sbom
@@ -95,4 +98,4 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test retest check fix docs screenshots bench chaos attack dist sbom lock clean
+.PHONY: help setup dashboard up test retest check fix docs screenshots bench chaos attack specs dist sbom lock clean
