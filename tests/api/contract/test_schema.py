@@ -6,11 +6,14 @@ MAINSPRING_SCHEMA=full tries many more requests of each operation.
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import os
+import re
 import secrets
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +26,13 @@ from schemathesis.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.generation.drivers import CoverageGenerator
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+from schemathesis.generation.overrides import Override
 
 from api.conftest import Api, serving
+from api.contract.test_reference import DOCUMENT
 from api.places import make_places
 from harness.servers import Servers
 from mainspring import Scheduler
@@ -43,12 +51,29 @@ _EXAMPLES = settings(
     derandomize=not FULL,
     suppress_health_check=list(HealthCheck),
 )
+# Of the requests made by rule, the first of each kind is made, and of all others one in so many.
+_SAMPLED = 1 if FULL else 5
 # Streams and long polls answer when something happens; lines of JSON are tested by hand.
 _NOT_HERE = "events|wait|bulk"
 
-schema = schemathesis.openapi.from_dict(
-    specification(make_app(Scheduler("embedded:.mainspring"), service_settings()))
-).exclude(path_regex=_NOT_HERE)
+# The operations by their names in the committed document, which test_reference.py compares with the code: to make the
+# document and the requests takes seconds, and each of the processes of pytest would do so only to list the tests.
+OPERATIONS = sorted(
+    f"{method.upper()} {path}"
+    for path, methods in json.loads(DOCUMENT.read_text())["paths"].items()
+    for method in methods
+    if not re.search(_NOT_HERE, path)
+)
+
+
+@functools.cache
+def _operations() -> dict[str, Any]:
+    """The operations of the code, by their names."""
+    schema = schemathesis.openapi.from_dict(
+        specification(make_app(Scheduler("embedded:.mainspring"), service_settings()))
+    ).exclude(path_regex=_NOT_HERE)
+    found: list[Any] = list(schema.get_all_operations())
+    return {result.ok().label: result.ok() for result in found}
 
 
 @dataclass
@@ -91,10 +116,42 @@ def service(servers: Servers) -> Iterator[Running]:
     loop.close()
 
 
-@schema.parametrize()
-@_EXAMPLES
-def test_no_request_meets_a_fault_of_ours_with_a_key_or_is_let_in_without_one(case: Any, service: Running) -> None:
+def test_every_operation_has_its_test() -> None:
+    assert sorted(_operations()) == OPERATIONS
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_no_request_meets_a_fault_of_ours_with_a_key_or_is_let_in_without_one(label: str, service: Running) -> None:
     """Both in one, since it takes longer to think of the requests than to make them."""
+    operation = _operations()[label]
+    for case in _covering(operation):
+        _try(case, service)
+    modes = [HypothesisTestMode.EXAMPLES, HypothesisTestMode.FUZZING]
+    config = HypothesisTestConfig(project=operation.schema.config, modes=modes, settings=_EXAMPLES)
+    create_test(operation=operation, test_func=_try, config=config)(service=service)
+
+
+def _covering(operation: Any) -> Iterator[Any]:
+    """Requests at and beyond each bound of the document: of each kind of value in each place one at least."""
+    generation = operation.schema.config.generation_for(operation=operation, phase="coverage")
+    cases: Iterable[Any] = CoverageGenerator(
+        operation=operation,
+        generation_modes=generation.modes,
+        generation_config=generation,
+        auth_storage=None,
+        override=Override(),
+        feedback=FeedbackSources(),
+    )
+    seen: set[Any] = set()
+    for place, case in enumerate(cases):
+        kind = case.meta.phase.data
+        key = (case.method, kind.scenario, kind.parameter_location, kind.parameter, kind.description)
+        if key not in seen or place % _SAMPLED == 0:
+            seen.add(key)
+            yield case
+
+
+def _try(case: Any, service: Running) -> None:
     # Names that were made up are not there. Of most others, what they lead to is.
     if case.path_parameters and zlib.crc32(repr((case.path_parameters, case.body)).encode()) % 4:
         case.path_parameters |= service.places(case.path)

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.fuzzing import examples
 from mainspring import AnyOf, At, Calendar, Cron, Every, Except, InvalidSchedule, RRule, Rule
 from mainspring.rules import anchored
 from unit.rules.agreement import check, utc
@@ -29,7 +30,7 @@ rules: st.SearchStrategy[Rule] = st.one_of(
 )
 
 
-@settings(deadline=None)
+@examples(40, 1_000)
 @given(st.lists(rules, min_size=1, max_size=5), st.integers(-200, 2000))
 def test_it_fires_whenever_one_of_them_does_and_once_where_they_meet(parts: list[Rule], minutes: int) -> None:
     begin, end = offset(minutes), offset(minutes) + DAY

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.fuzzing import examples
 from mainspring import (
     AnyOf,
     At,
@@ -73,7 +74,7 @@ def expected(rule: Any, zone: ZoneInfo, excluded: Calendar, then: str, start: da
     return {at for at in found if start <= at < end}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(30, 1_000)
 @given(rules, calendars, calendars, st.sampled_from(("skip", "next", "previous")), st.integers(-20, 60))
 def test_it_fires_as_a_filter_over_all_firings_says(
     inner: Any, one: Calendar, other: Calendar, then: str, begin: int

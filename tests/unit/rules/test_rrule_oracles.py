@@ -12,6 +12,7 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from harness.fuzzing import examples
 from mainspring import InvalidSchedule, RRule
 from mainspring.rules.rrule.parse import parse
 from mainspring.rules.zones.zone import instants
@@ -21,7 +22,7 @@ from unit.rules.writing import texts
 WALL = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY")
 FLOWING = ("HOURLY", "MINUTELY", "SECONDLY")
 starts = st.datetimes(datetime(1990, 1, 1), datetime(2040, 12, 31)).map(lambda at: at.replace(microsecond=0))
-slow = settings(max_examples=80, deadline=None)
+slow = examples(30, 1_000)
 
 # Zones and days on which their clocks change, by an hour or less, forward and back, at night and at midnight.
 NIGHTS = [

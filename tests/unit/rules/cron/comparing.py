@@ -12,7 +12,7 @@ from mainspring.errors import InvalidCron
 from mainspring.rules.cron import Cron
 from unit.rules.cron.oracle import Meaning, Window
 
-EXAMPLES = 100 if FULL else 6
+EXAMPLES = 100 if FULL else 3
 """How many rules are tried at each change."""
 _NEAR = 60
 _MINUTES = (-125, -65, -35, -1, 0, 1, 35, 65, 125)

@@ -16,9 +16,10 @@ import pytest
 from crondst import CronDst, CronDstError
 from croniter import CroniterBadDateError, croniter  # type: ignore[import-untyped]
 from cronsim import CronSim
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from harness.fuzzing import examples
 from mainspring.rules.cron import Cron
 from unit.rules.cron.comparing import make
 from unit.rules.cron.oracle import Change, changes
@@ -63,14 +64,14 @@ def agree(cron: Cron, other: Iterator[datetime], start: datetime, count: int) ->
         start = found
 
 
-@settings(max_examples=500, deadline=None)
+@examples(150, 10_000)
 @given(special, starts)
 def test_cronsim_agrees_in_utc(expression: str, start: datetime) -> None:
     """Only in UTC: with zones it answers with the past in the second pass of an hour, and errs in Lord Howe."""
     agree(make(expression, "UTC", "after", "first"), CronSim(expression, start), start, 10)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 10_000)
 @given(special, starts)
 def test_cronsim_agrees_backwards(expression: str, start: datetime) -> None:
     cron = make(expression, "UTC", "after", "first")
@@ -81,7 +82,7 @@ def test_cronsim_agrees_backwards(expression: str, start: datetime) -> None:
         assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 10_000)
 @given(plain, starts)
 def test_croniter_agrees_in_utc(expression: str, start: datetime) -> None:
     """Not where no month has the day: there it gives up, although the weekday, joined by OR, would do."""
@@ -104,7 +105,7 @@ def test_what_crondst_does_not_know_is_little() -> None:
     assert unknown <= {"Antarctica/Casey", "Antarctica/Troll", "Antarctica/Vostok", "NZ-CHAT", "Pacific/Chatham"}
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6, 100)
 @given(st.one_of(daily, plain))
 def test_crondst_agrees_at_the_changes_of_all_zones(expression: str) -> None:
     try:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.fuzzing import LONG
+from harness.fuzzing import LONG, examples
 from unit.rules.cron import writing
 from unit.rules.cron.comparing import EXAMPLES, compare, make
 from unit.rules.cron.oracle import Meaning, Window, changes
@@ -55,7 +55,7 @@ def test_no_change_of_any_zone_is_left_out() -> None:
     assert sum(len(changes()[chunk::CHUNKS]) for chunk in range(CHUNKS)) == len(changes())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 10_000)
 @given(writing.expressions, st.dates(date(1850, 1, 1), date(2300, 1, 1)))
 def test_days_are_those_of_the_oracle(expression: str, start: date) -> None:
     cron = make(expression, "UTC", "after", "first")
