@@ -140,7 +140,11 @@ async def test_a_blocked_job_shows_its_waits(api: Api, ran: list[Any]) -> None:
 
 
 async def test_a_failed_flow_is_retried_and_completed_nodes_are_not(api: Api, ran: list[Any]) -> None:
-    nodes = [{"job": "extract"}, {"job": "fail", "after": ["extract"]}, {"name": "end", "job": "extract", "after": ["fail"]}]
+    nodes = [
+        {"job": "extract"},
+        {"job": "fail", "after": ["extract"]},
+        {"name": "end", "job": "extract", "after": ["fail"]},
+    ]
     flow_id = (await api.post("/api/flows", {"name": "f", "nodes": nodes})).data["id"]
     await api.scheduler.start()
     flow = await ended(api, flow_id)
@@ -154,7 +158,7 @@ async def test_a_failed_flow_is_retried_and_completed_nodes_are_not(api: Api, ra
     repeated = await api.post(f"/api/flows/{flow_id}/retry", headers={"Idempotency-Key": "once"})
     assert repeated.headers["idempotency-replayed"] == "true"
     assert (await api.post(f"/api/flows/{flow_id}/retry")).status == 409
-    assert await actions(api) == [("flow.retry", flow_id), ("flow.start", flow_id)]
+    assert await actions(api) == [("flow.start", flow_id), ("flow.retry", flow_id)]
 
 
 async def test_a_flow_is_cancelled_with_all_its_jobs(api: Api, ran: list[Any]) -> None:
@@ -170,7 +174,7 @@ async def test_a_flow_is_cancelled_with_all_its_jobs(api: Api, ran: list[Any]) -
     assert held == "It waits for 'first'."
     flow = (await api.post(f"/api/flows/{flow_id}/cancel", {"reason": "not needed"})).data
     assert flow["counts"] == {"cancelled": 2} and "not needed" in flow["error"]
-    assert await actions(api) == [("flow.cancel", flow_id), ("flow.start", flow_id)]
+    assert await actions(api) == [("flow.start", flow_id), ("flow.cancel", flow_id)]
 
 
 async def test_flows_are_listed_in_pages_by_name_and_state(api: Api, ran: list[Any]) -> None:
@@ -212,7 +216,11 @@ async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> N
         ([{"job": "x"}, {"job": "x", "name": "x"}], "nodes.1", "'x'"),
         ([{"job": "x", "after": ["y"]}], "nodes", "'y'"),
         ([{"job": "x", "after": ["y"]}, {"job": "y", "after": ["x"]}], "nodes", "'x' waits for 'y'"),
-        ([{"job": "a"}, {"job": "b", "fills": [{"at": ["n"], "node": "a"}]}], "nodes", "'b' refers to the result of 'a'"),
+        (
+            [{"job": "a"}, {"job": "b", "fills": [{"at": ["n"], "node": "a"}]}],
+            "nodes",
+            "'b' refers to the result of 'a'",
+        ),
         ([{"job": "a", "data": {"n": 1}, "fills": [{"at": ["n"], "node": "a"}]}], "nodes.0.fills.0.at", "value"),
         ([{"job": "mainspring:flow"}], "nodes.0.job", "mainspring:"),
         ([{"job": "a"}, {"name": "hook", "endpoint": "ftp://x"}], "nodes.1.endpoint", "Node 'hook'"),

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.endpoints.jobs import Trace
-from mainspring.api.jobs.create import refusing
 from mainspring.api.jobs.flow_plans import build_flow
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.visibility import seen_job
@@ -45,9 +44,9 @@ async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Tr
     chain is nodes each of which names the one before it in `after`."""
 
     async def make(flow_id: str) -> Made:
-        builder = await build_flow(caller, body, flow_id, traceparent)
-        with refusing():
-            flow = await builder.start()
+        built = await build_flow(caller, body, flow_id, traceparent)
+        with built.refusing():
+            flow = await built.builder.start()
         again = flow.deduplicated and flow.id != flow_id
         if again and (flow.name != body.name or not caller.scope.allows_queue(flow.queue)):
             text = "This dedupeKey is held by a flow or a job of another name or queue; choose another."

@@ -22,6 +22,7 @@ from mainspring.model.privacy.encrypted_values import Encrypt, encrypt_like, enc
 
 def plan_copy(caller: Caller, job: Job, copy: Copy) -> Plan:
     """The new job, checked as far as it can be without reading."""
+    refuse_flow_data(job.name)
     data = _data(caller, job, copy)
     options = {**_options_of(job), **_given(caller, job, copy)}
     queue = copy.queue or job.queue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from mainspring.api.dependencies import Caller
@@ -18,7 +19,7 @@ from mainspring.api.jobs.secret_checks import Known, check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.flows import FillIn, FlowIn, NodeIn, ResultIn
 from mainspring.api.wire.job_requests import Creation, NodeOptions, Request
-from mainspring.client.flow_builder import FlowBuilder
+from mainspring.client.flow_builder import FlowBuilder, NodeHandle
 from mainspring.errors import InvalidFlow
 from mainspring.model.access.namespaces import namespace_of
 from mainspring.model.flows.references import Path, Reference
@@ -31,8 +32,31 @@ _OF_MAPS = ("item", "key", "tolerate", "fail_fast")
 _OUT_OF_SCOPE = "The queue or name is out of this key's scope; nothing was created."
 
 
-async def build_flow(caller: Caller, body: FlowIn, job_id: str | None, traceparent: str | None = None) -> FlowBuilder:
-    """The builder of a flow, checked, whose root gets this id."""
+@dataclass(frozen=True, slots=True)
+class BuiltFlow:
+    """A flow that is ready to be started, and the names of its nodes in the order of the request."""
+
+    builder: FlowBuilder
+    names: tuple[str, ...]
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Let a refusal of the whole graph name the field of the node that it is about."""
+        try:
+            with refusing():
+                yield
+        except Problem as problem:
+            if problem.field is None or problem.detail.startswith("Node "):
+                raise Problem(problem.status, problem.detail, field=self._field(problem.detail)) from None
+            raise
+
+    def _field(self, text: str) -> str:
+        place = next((place for place, name in enumerate(self.names) if text.startswith(f"Node {name!r}")), None)
+        return "nodes" if place is None else f"nodes.{place}{'.after' if ' waits for ' in text else ''}"
+
+
+async def build_flow(caller: Caller, body: FlowIn, job_id: str | None, traceparent: str | None = None) -> BuiltFlow:
+    """A flow, checked node by node, whose root gets this id."""
     plans = [_plan(caller, place, node, traceparent) for place, node in enumerate(body.nodes)]
     known: Known = {}
     for place, (node, plan) in enumerate(zip(body.nodes, plans, strict=True)):
@@ -41,10 +65,11 @@ async def build_flow(caller: Caller, body: FlowIn, job_id: str | None, tracepare
             await _check_data(caller, node, plan)
     options = {name: value for name in (*_OF_FLOWS, "dedupe_window") if (value := getattr(body, name)) is not None}
     builder = caller.scheduler.flow(body.name, body.data, job_id=job_id, **_checked(caller, options, plans[0]))
+    names: list[str] = []
     for place, (node, plan) in enumerate(zip(body.nodes, plans, strict=True)):
         with _at(place, node):
-            _add(builder, node, plan)
-    return builder
+            names.append(_add(builder, node, plan).name)
+    return BuiltFlow(builder, tuple(names))
 
 
 @contextmanager
@@ -109,7 +134,7 @@ async def _check_data(caller: Caller, node: NodeIn, plan: Plan) -> None:
                 await check_data(caller, plan.name, {**plan.data, **more}, version)
 
 
-def _add(builder: FlowBuilder, node: NodeIn, plan: Plan) -> None:
+def _add(builder: FlowBuilder, node: NodeIn, plan: Plan) -> NodeHandle:
     above: Path = ("data",) if plan.name == HTTP else ()
     data = dict(plan.data)
     for fill in node.fills or ():
@@ -119,12 +144,11 @@ def _add(builder: FlowBuilder, node: NodeIn, plan: Plan) -> None:
         extra = next((name for name in _OF_MAPS if getattr(node, name) is not None), None)
         if extra is not None:
             raise Problem(422, "This is for maps: give the items with it, as over.", field=_camel(extra))
-        builder.add(plan.name, data, **known)
-        return
+        return builder.add(plan.name, data, **known)
     over = node.over
     listed = Reference(over.node, tuple(over.path), builder) if isinstance(over, ResultIn) else over
     of_map = {name: value for name in _OF_MAPS if (value := getattr(node, name)) is not None}
-    builder.map(plan.name, listed, data, **of_map, **known)
+    return builder.map(plan.name, listed, data, **of_map, **known)
 
 
 def _camel(name: str) -> str:

@@ -115,6 +115,13 @@ def refuse_marks(value: Any, field: str) -> None:
         raise Problem(422, text, field=field)
 
 
+def refuse_flow_data(name: str) -> None:
+    """Refuse other data for a job that Mainspring runs a flow by: its graph is checked when the flow is started."""
+    if name in FLOW_NAMES:
+        text = "The data of this job is the graph of a flow, which is checked when it starts; use POST /api/flows."
+        raise Problem(422, text, field="data")
+
+
 def recipients_of(mail: Mapping[str, Any]) -> list[Any]:
     """The recipients of a mail, as they are written."""
     return [mail.get(field) for field in RECIPIENTS]
