@@ -214,11 +214,11 @@ async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> N
     ("nodes", "field", "words"),
     [
         ([{"job": "x"}, {"job": "x", "name": "x"}], "nodes.1", "'x'"),
-        ([{"job": "x", "after": ["y"]}], "nodes", "'y'"),
+        ([{"job": "x", "after": ["y"]}], "nodes.0.after", "'y'"),
         ([{"job": "x", "after": ["y"]}, {"job": "y", "after": ["x"]}], "nodes", "'x' waits for 'y'"),
         (
             [{"job": "a"}, {"job": "b", "fills": [{"at": ["n"], "node": "a"}]}],
-            "nodes",
+            "nodes.1",
             "'b' refers to the result of 'a'",
         ),
         ([{"job": "a", "data": {"n": 1}, "fills": [{"at": ["n"], "node": "a"}]}], "nodes.0.fills.0.at", "value"),
@@ -226,7 +226,7 @@ async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> N
         ([{"job": "a"}, {"name": "hook", "endpoint": "ftp://x"}], "nodes.1.endpoint", "Node 'hook'"),
         ([{"name": "none"}], "nodes.0.job", "work is missing"),
         ([{"job": "a", "tolerate": 1}], "nodes.0.tolerate", "maps"),
-        ([{"job": "a", "over": [1, 2]}], "nodes", "item"),
+        ([{"job": "a", "over": [1, 2]}], "nodes.0", "item"),
         ([{"name": "hook", "endpoint": "https://example.com/", "over": [{}]}], "nodes.0.over", "handler"),
         ([{"job": "a", "name": "a/b"}], "nodes.0.name", "pattern"),
         ([], "nodes", "at least 1"),
