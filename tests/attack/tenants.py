@@ -107,8 +107,8 @@ async def _settle(stage: Stage) -> Foreign:
     await ask("PUT", f"/api/calendars/{FOREIGN}-thing", "admin", json={"days": ["2030-12-24"]})
     key = await stage.make_key("foreign-viewer", "foreign-admin", role="viewer", queues=[FOREIGN_QUEUE])
     assert key.ok, key
-    made = [redrive.data["id"], operation.data["id"], flow.data["id"]]
-    return Foreign(job, dead, done, schedule, *made, stage.key_id("foreign-viewer"))
+    others = (redrive.data["id"], operation.data["id"], flow.data["id"], stage.key_id("foreign-viewer"))
+    return Foreign(job, dead, done, schedule, *others)
 
 
 def foreign_in(text: str, request: str, foreign: Foreign) -> list[str]:

@@ -74,7 +74,8 @@ async def ended(api: Api, flow_id: str) -> dict[str, Any]:
         found: dict[str, Any] = (await api.get(f"/api/flows/{flow_id}")).data
         return found if found["finishedAt"] is not None else None
 
-    return await eventually(flow, SOON)
+    found: dict[str, Any] = await eventually(flow, SOON)
+    return found
 
 
 async def test_a_flow_runs_its_nodes_in_order_with_earlier_results(api: Api, ran: list[Any]) -> None:
