@@ -20,6 +20,7 @@ from mainspring.errors import (
     AuditKeyMissing,
     CalendarNotFound,
     ConfigurationError,
+    FlowNotFound,
     JobNotFound,
     JobStateError,
     KeyNotFound,
@@ -44,6 +45,7 @@ _BACK_SOON = 2
 # The most specific class first: the first that matches decides.
 _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (JobNotFound, 404),
+    (FlowNotFound, 404),
     (ScheduleNotFound, 404),
     (CalendarNotFound, 404),
     (RedriveNotFound, 404),

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from mainspring.client.namespaces.flows import Flow, chart_of
+from mainspring.client.namespaces.flows import page_of as flows_page_of
 from mainspring.client.namespaces.operations import Operation, page_of
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules
 from mainspring.client.scheduler import Scheduler, core_of
@@ -21,6 +23,7 @@ from mainspring.errors import ConfigurationError, InvalidKey
 from mainspring.model.access.api_keys import Key, Scope, key_id, verify
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.idempotency import Reply
+from mainspring.model.flows.timeline import Timeline
 from mainspring.model.jobs.data_schema import Misfit
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
@@ -65,6 +68,7 @@ class ServiceBackend:
     def __init__(self, scheduler: Scheduler) -> None:
         self._core = core_of(scheduler)
         self._operations = scheduler.operations
+        self._flows = scheduler.flows
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
@@ -127,6 +131,18 @@ class ServiceBackend:
     async def operations(self, limit: int, after: str | None) -> tuple[Listed[Operation], str | None]:
         """A page of operations, the newest first, and the `after` of the next one; None at the end."""
         return await page_of(self._operations, limit, after)
+
+    # -- flows -------------------------------------------------------------------------------------------------------
+
+    async def flows(
+        self, limit: int, after: str | None, scope: Scope, name: str | None, state: str | None
+    ) -> tuple[list[Flow], str | None]:
+        """A page of flows, the newest first, without their nodes, and the `after` of the next one; None at the end."""
+        return await flows_page_of(self._flows, limit, after, scope, name, state)
+
+    async def flow_timeline(self, flow_id: str, scope: Scope) -> Timeline:
+        """The jobs of a flow over time, as far as they are within a scope."""
+        return await chart_of(self._flows, flow_id, scope)
 
     # -- requests that may be sent twice -----------------------------------------------------------------------------
 

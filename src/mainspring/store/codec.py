@@ -22,6 +22,7 @@ from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidJob, StepError
 from mainspring.model.access.namespaces import dedupe_key_shown
 from mainspring.model.dead_letters.fingerprint import fingerprint
+from mainspring.model.flows.waits import read_waits
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE, GUARANTEES
 from mainspring.model.jobs.job import (
     DEFAULT_PRIORITY,
@@ -373,6 +374,7 @@ def decode_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> Jo
         node=_text(document.get("node")),
         label=_text(document.get("label")),
         because=_text(document.get("because")),
+        waits=read_waits(document.get("waits")),
         deduplicated=deduplicated,
         kept=document.get("kept"),
     )

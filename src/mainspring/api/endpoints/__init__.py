@@ -12,6 +12,7 @@ from mainspring.api.endpoints import (
     dead_letters,
     events,
     export,
+    flows,
     handlers,
     job_actions,
     job_views,
@@ -38,6 +39,7 @@ ROUTERS: list[APIRouter] = [
     jobs.router,  # after bulk, search and export: /api/jobs/{id} would match their paths
     job_actions.router,
     job_views.router,
+    flows.router,
     schedules.router,
     calendars.files,  # before calendars.router, which takes the other types of bodies
     calendars.router,

@@ -28,7 +28,7 @@ FARTHEST = 10_000
 _RUNS = 500
 _LIST = "created"
 
-Id = Annotated[str, Path(min_length=1, max_length=300, examples=["507f1f77bcf86cd799439011"])]
+Id = Annotated[str, Path(min_length=1, max_length=1000, examples=["507f1f77bcf86cd799439011"])]
 Page = Annotated[int, Query(ge=1, le=FARTHEST)]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(max_length=4000, description="The `next` of the previous page.")]

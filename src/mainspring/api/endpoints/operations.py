@@ -114,16 +114,17 @@ async def cancel_operation(
 
 
 async def _check_reach(caller: Caller, body: OperationIn) -> None:
-    """Refuse what is out of the caller's scope: a queue to move jobs to, a worker, and a parent, which is as good as
-    missing."""
+    """Refuse what is out of the caller's scope: a queue to move jobs to, a worker, and a parent or a flow, which is
+    as good as missing."""
     if body.queue is not None and not caller.scope.allows_queue(body.queue):
         raise Problem(403, "The queue is out of this key's scope; nothing was changed.", field="queue")
     if body.filter is None or caller.scope.everything:
         return
     if body.filter.worker is not None:
         raise Problem(403, "This key has a scope, and workers are out of it.", field="filter.worker")
-    if body.filter.parent_id is not None:
-        await caller.job(body.filter.parent_id)
+    for named in (body.filter.parent_id, body.filter.flow_id):
+        if named is not None:
+            await caller.job(named)
 
 
 async def _preview(caller: Caller, body: OperationIn) -> Made:

@@ -63,13 +63,14 @@ async def suggest(caller: Viewer) -> SuggestionsAnswer:
 
 
 async def is_answerable(caller: Caller, query: JobQuery) -> bool:
-    """Whether the parent and the worker of a filter are within reach. Otherwise nothing is found: a caller must not
-    learn that a job within reach has a parent out of it, or which worker has run it."""
+    """Whether the parent, the flow and the worker of a filter are within reach. Otherwise nothing is found: a caller
+    must not learn that a job within reach has a parent or a flow out of it, or which worker has run it."""
     if caller.scope.everything:
         return True
     if query.worker is not None:
         return False
-    return query.parent_id is None or bool(await caller.backend.jobs_within([query.parent_id], caller.scope))
+    named = {one for one in (query.parent_id, query.flow_id) if one is not None}
+    return not named or await caller.backend.jobs_within(named, caller.scope) == named
 
 
 def filter_of(query: JobQuery, in_data: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mainspring.api.dependencies import Caller
 from mainspring.api.jobs.create import ONCE, Plan, refuse_webhook_fields, run_options_of
-from mainspring.api.jobs.hidden_values import refuse_marks
+from mainspring.api.jobs.hidden_values import refuse_flow_data, refuse_marks
 from mainspring.api.jobs.update import changed_data, retry_after
 from mainspring.api.problems import Problem
 from mainspring.api.wire.job_requests import Copy
@@ -22,6 +22,7 @@ from mainspring.model.privacy.encrypted_values import Encrypt, encrypt_like, enc
 
 def plan_copy(caller: Caller, job: Job, copy: Copy) -> Plan:
     """The new job, checked as far as it can be without reading."""
+    refuse_flow_data(job.name)
     data = _data(caller, job, copy)
     options = {**_options_of(job), **_given(caller, job, copy)}
     queue = copy.queue or job.queue

@@ -19,6 +19,7 @@ from mainspring.jobtypes.http.request import parse_request
 from mainspring.jobtypes.http.templates import value_at
 from mainspring.jobtypes.http.urls import target_of
 from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.privacy.credentials import REDACTED
 from mainspring.model.privacy.redaction import ENCRYPTED
 
@@ -113,6 +114,13 @@ def refuse_marks(value: Any, field: str) -> None:
     elif isinstance(value, str) and (value in _MARKS or f"={REDACTED}" in value):
         text = f"{field} has a word in the place of a value that is not shown; give the value again."
         raise Problem(422, text, field=field)
+
+
+def refuse_flow_data(name: str) -> None:
+    """Refuse other data for a job that Mainspring runs a flow by: its graph is checked when the flow is started."""
+    if name in FLOW_NAMES:
+        text = "The data of this job is the graph of a flow, which is checked when it starts; use POST /api/flows."
+        raise Problem(422, text, field="data")
 
 
 def recipients_of(mail: Mapping[str, Any]) -> list[Any]:

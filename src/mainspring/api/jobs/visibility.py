@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from mainspring.api.dependencies import Caller
 from mainspring.model.access.api_keys import KEY_ACTOR
-from mainspring.model.access.reach import job_within, with_parent_among
+from mainspring.model.access.reach import job_within, relatives_of, with_relatives_among
 from mainspring.model.jobs.job import Job
 from mainspring.model.schedules.schedule import SYSTEM
 
@@ -26,18 +26,19 @@ _SIGNATURE = {"actor": None, "reason": ""}
 
 
 def shown(caller: Caller, job: Job) -> Job:
-    """A job as the caller may see it, apart from its parent, which `seen_jobs` checks."""
+    """A job as the caller may see it, apart from the jobs that it names, which `seen_jobs` checks."""
     return job_within(caller.scope, caller.scheduler.privacy.shown(job))
 
 
 async def seen_jobs(caller: Caller, jobs: Iterable[Job]) -> list[Job]:
-    """Jobs as the caller may see them, each with its parent only if that is within reach."""
+    """Jobs as the caller may see them, each with its parent, its flow and the cause of its end only if they are within
+    reach."""
     found = [shown(caller, job) for job in jobs]
-    parents = {job.parent_id for job in found if job.parent_id is not None}
-    if caller.scope.everything or not parents:
+    named = {one for job in found for one in relatives_of(job)}
+    if caller.scope.everything or not named:
         return found
-    reached = await caller.backend.jobs_within(parents, caller.scope)
-    return [with_parent_among(reached, job) for job in found]
+    reached = await caller.backend.jobs_within(named, caller.scope)
+    return [with_relatives_among(reached, job) for job in found]
 
 
 async def seen_job(caller: Caller, job: Job) -> Job:

@@ -28,6 +28,8 @@ class JobConditions(In):
     worker: LongText | None = Field(None, description="The worker that runs the job, or has run it.")
     schedule_id: Text | None = None
     parent_id: JobId | None = None
+    flow_id: JobId | None = Field(None, description="The flow of which they are members, by the id of its root.")
+    node: LongText | None = Field(None, description="A node of that flow: its jobs, and those below it.")
     since: InstantIn | None = Field(None, description="Made at this instant or later.")
     until: InstantIn | None = Field(None, description="Made before this instant.")
     run_since: InstantIn | None = Field(None, description="Due at this instant or later.")
@@ -79,6 +81,8 @@ class JobFilterOut(Out):
     worker: str | None = None
     schedule_id: str | None = None
     parent_id: str | None = None
+    flow_id: str | None = None
+    node: str | None = None
     since: Instant | None = None
     until: Instant | None = None
     run_since: Instant | None = None

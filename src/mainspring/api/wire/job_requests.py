@@ -108,8 +108,8 @@ class Request(In):
     sign_with: list[Text] | None = None
 
 
-class RunOptions(In):
-    """The options of a run."""
+class NodeOptions(In):
+    """The options of a run, as a node of a flow may have them."""
 
     execution_type: ExecutionType | None = None
     retry_attempts: RetryAttempts | None = None
@@ -117,8 +117,13 @@ class RunOptions(In):
     queue: Text | None = None
     priority: Annotated[int, Field(ge=1, le=10)] | None = None
     tags: Annotated[list[Text], Field(max_length=50)] | None = None
-    expires_at: InstantIn | None = None
     start_within: Span | None = None
+
+
+class RunOptions(NodeOptions):
+    """The options of a run."""
+
+    expires_at: InstantIn | None = None
 
 
 class Work(Request, RunOptions):

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, Out, jsonable, span_text, to_ms
-from mainspring.model.jobs.job import FINISHED, Attempt, Job, JobError, Step
+from mainspring.model.flows.waits import Waits
+from mainspring.model.jobs.job import BLOCKED, FINISHED, Attempt, Job, JobError, Step
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.jobs.timeline import Kind, Span, timeline
 
@@ -54,6 +55,33 @@ class WaitingForOut(Out):
     since: Instant | None = None
 
 
+class WaitOut(Out):
+    """Jobs that a job waits for together."""
+
+    name: str
+    total: int = Field(description="How many there are in all.")
+    tolerate: int = Field(description="How many of them may end badly.")
+    fail_fast: bool
+
+
+class WaitsOut(Out):
+    """What a blocked job waits for: jobs, signals or a time. What is left of it: see explain."""
+
+    on: list[WaitOut]
+    signals: list[str]
+    until: Instant | None
+    since: Instant | None
+    when: str | None = Field(description="Of a node of a declared flow: success, done or failure.")
+
+    @classmethod
+    def of(cls, waits: Waits) -> Self:
+        on = [
+            WaitOut(name=one.id.rpartition("#")[2], total=one.total, tolerate=one.tolerate, fail_fast=one.fail_fast)
+            for one in waits.on
+        ]
+        return cls(on=on, signals=list(waits.signals), until=waits.until, since=waits.since, when=waits.when)
+
+
 class JobOut(Out):
     """A job as it is now. Encrypted and redacted values in its data and its result are replaced by a word."""
 
@@ -81,6 +109,11 @@ class JobOut(Out):
     schedule_id: str | None = None
     scheduled_for: Instant | None = None
     parent_id: str | None = None
+    flow_id: str | None = Field(None, description="Of a member of a flow: the id of the flow, which is its root job.")
+    node: str | None = Field(None, description="Of a member of a flow: its node, or the names of waits, with slashes.")
+    label: str | None = Field(None, description="Of a job that Mainspring runs itself: the name that it was given.")
+    because: str | None = Field(None, description="The job whose end decided that it was cancelled or skipped.")
+    waits: WaitsOut | None = Field(None, description="Of a blocked job: what it waits for.")
     dedupe_key: str | None = None
     fingerprint: str | None = None
     cancel_requested: bool = False
@@ -267,8 +300,8 @@ class ExplanationOut(Out):
 
 _SAME = (
     *("id", "name", "queue", "state", "priority", "run_at", "created_at", "started_at", "finished_at", "expires_at"),
-    *("tries", "token", "worker", "guarantee", "schedule_id", "scheduled_for", "parent_id", "dedupe_key"),
-    *("fingerprint", "cancel_requested", "encrypted"),
+    *("tries", "token", "worker", "guarantee", "schedule_id", "scheduled_for", "parent_id", "flow_id", "node"),
+    *("label", "because", "dedupe_key", "fingerprint", "cancel_requested", "encrypted"),
 )
 
 
@@ -289,6 +322,7 @@ def job_fields(job: Job) -> dict[str, Any]:
         "progress": None if progress is None else ProgressOut(percent=progress.percent, note=progress.note),
         "waiting_for": None if held is None else WaitingForOut(by=held.by, note=held.note, since=held.since),
         "timeout": span_text(job.timeout),
+        "waits": WaitsOut.of(job.waits) if job.state == BLOCKED and job.waits is not None else None,
     }
 
 

@@ -18,15 +18,20 @@ from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.flows.flow import FlowFacts, FlowNode, Member, counted_nodes, declared_nodes, kind_of
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.ids import child_prefix
+from mainspring.model.flows.timeline import Timeline, TimelineRow, timeline_of
 from mainspring.model.flows.waits import read_waits
+from mainspring.model.flows.within import graph_within, nodes_within
 from mainspring.model.jobs.job import FAILED, STATES, Job, JobState
 from mainspring.model.jobs.retry import Seconds
 from mainspring.spelling import spelled_verbs
 from mainspring.store.codec import decode_job, document_id
 from mainspring.store.connection import Document
 from mainspring.store.flows.batches import SEALED
-from mainspring.store.flows.flow_reads import NodeCounts, Place
+from mainspring.store.flows.flow_reads import NodeCounts, Place, is_within
 from mainspring.store.views.search import packed, unpacked
+
+_CHARTED = ("label", "token", "created_at", "claimed_at", "finished_at", "waits", "attempts.started_at")
+"""The fields of a job that its row in a chart needs."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,22 @@ class Flows:
             raise FlowNotFound(flow_id)
         if root.get("root") is not True:
             raise FlowNotFound(flow_id, _no_flow(root))
-        counts = await store.flow_reads.count(str(root["_id"]), exact=exact)
-        flow = self._read(root)
-        graph = self._graph(root)
+        flow, graph = self._read(root), self._graph(root)
+        if scope.everything:
+            counts = await store.flow_reads.count(flow.id, exact=exact)
+        else:  # an index cannot tell which jobs are within a scope
+            counts = (await store.flow_reads.look(flow.id)).counts(scope)
         if graph is None:
             capped = {node for node, _ in counts.capped}
             return replace(flow, nodes=counted_nodes(counts.counts, capped), complete=counts.complete)
-        members = await store.flow_reads.members([child_prefix(flow.id, node.name) for node in graph.nodes])
-        return replace(flow, nodes=self._nodes(flow.id, graph, members, counts), complete=counts.complete)
+        seen = graph_within(scope, graph)
+        members = await store.flow_reads.members([child_prefix(flow.id, node.name) for node in seen.nodes])
+        nodes = self._nodes(flow.id, seen, members, counts)
+        if not scope.everything:
+            causes = [document_id(node.because) for node in nodes if node.because is not None]
+            reached = await store.jobs.existing_among(causes, scope)
+            nodes = nodes_within(graph, nodes, {str(one) for one in reached})
+        return replace(flow, nodes=nodes, edges=seen.edges, complete=counts.complete)
 
     async def all(
         self,
@@ -212,10 +225,20 @@ def started_flow(flows: Flows, job: Job, graph: Graph) -> Flow:
 async def page_of(
     flows: Flows, limit: int, after: str | None, scope: Scope, name: str | None, state: str | None
 ) -> tuple[list[Flow], str | None]:
-    """A page of flows, the newest first, and the cursor of the next one; for the service."""
-    place: Any = None if after is None else tuple(unpacked(after)["place"])
-    found, last = await flows._page(limit, place, scope, name, state)
-    return found, None if last is None else packed({"place": list(last)})
+    """A page of flows, the newest first, and the cursor of the next one; for the service. Its cost is bounded: where
+    few match, it is short."""
+    place = () if after is None else tuple(unpacked(after)["place"])
+    store = await flows._core.store()
+    found = await store.flow_reads.bounded_page(limit, place, scope, name, state)
+    listed = [flows._read(document) for document in found.documents]
+    return listed, None if found.rest is None else packed({"place": list(found.rest)})
+
+
+async def chart_of(flows: Flows, flow_id: str, scope: Scope) -> Timeline:
+    """The jobs of a flow over time; for the service. The flow is within the scope."""
+    looked = await (await flows._core.store()).flow_reads.look(flow_id, *_CHARTED)
+    bars = [_bar(document) for document in looked.documents if is_within(document, scope)]
+    return timeline_of(bars, looked.complete and not looked.capped)
 
 
 def _ids(flow_id: str, graph: Graph) -> dict[str, str]:
@@ -236,6 +259,18 @@ def _member(document: Document) -> Member:
         job.finished_at,
         sum(one.total for one in waits.on) if waits is not None else 0,
     )
+
+
+def _bar(document: Document) -> TimelineRow:
+    """A job as a row of a chart. It has started where a worker has claimed it; a job that waits keeps no start, so that
+    its wait stands for it."""
+    attempts = document.get("attempts") or [{}]
+    waits, started = read_waits(document.get("waits")), attempts[0].get("started_at") or document.get("claimed_at")
+    if started is None and document.get("token"):
+        started = waits.since if waits is not None else document.get("created_at")
+    name = document.get("label") or document["name"]
+    node, state = document.get("node") or "", document["state"]
+    return TimelineRow(node, str(document["_id"]), name, state, 1, started, document.get("finished_at"))
 
 
 def _is_aborted(job: Job, waits: Any) -> bool:

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from mainspring.model.access.api_keys import Scope
-from mainspring.model.explain.facts import Before, Control, ExplainFacts, GateState, KnownLimit, RunningJob
-from mainspring.model.jobs.job import Job, WaitingFor
+from mainspring.model.explain.facts import (
+    Before,
+    Control,
+    ExplainFacts,
+    GateState,
+    KnownLimit,
+    RunningJob,
+    WaitingFacts,
+)
+from mainspring.model.flows.within import CAUSED, ENDED_BADLY, data_within
+from mainspring.model.jobs.job import Job, JobError, WaitingFor
+from mainspring.model.jobs.reserved_names import BATCH, FLOW, FLOW_NAMES, MAP
 from mainspring.model.workers import WorkerStatus
 
 _NOTES = {
@@ -26,14 +37,42 @@ def job_within(scope: Scope, job: Job) -> Job:
     if scope.everything:
         return job
     attempts = tuple(replace(attempt, worker=None) for attempt in job.attempts)
-    return replace(
-        job, worker=None, attempts=attempts, waiting_for=None if job.waiting_for is None else _held(job.waiting_for)
-    )
+    waiting_for = None if job.waiting_for is None else _held(job.waiting_for)
+    seen = replace(job, worker=None, attempts=attempts, waiting_for=waiting_for)
+    if job.name in FLOW_NAMES:
+        return _flow_within(scope, seen)
+    if job.because is not None and job.error is not None:
+        return replace(seen, error=replace(job.error, message=CAUSED))
+    return seen
 
 
-def with_parent_among(reached: Collection[str], job: Job) -> Job:
-    """A job without its parent, unless the caller reaches the parent."""
-    return job if job.parent_id is None or job.parent_id in reached else replace(job, parent_id=None)
+def _flow_within(scope: Scope, job: Job) -> Job:
+    """The root of a flow, or a map, without the nodes and errors of jobs out of the scope."""
+    data, cut = data_within(scope, job.data) if job.name == FLOW else (job.data, job.name == BATCH)
+    if job.name == MAP:
+        cut = not scope.allows(job.queue, str(job.data.get("job")))
+    if not cut and job.because is None:
+        return job
+    attempts = tuple(replace(attempt, error=_unnamed(attempt.error)) for attempt in job.attempts)
+    error = _unnamed(job.error) if job.because is None else replace(job.error, message=CAUSED) if job.error else None
+    return replace(job, data=data, error=error, attempts=attempts)
+
+
+def _unnamed(error: JobError | None) -> JobError | None:
+    return None if error is None else JobError(error.type, ENDED_BADLY)
+
+
+def relatives_of(job: Job) -> set[str]:
+    """The ids of other jobs that a job names."""
+    return {one for one in (job.parent_id, job.flow_id, job.because) if one is not None}
+
+
+def with_relatives_among(reached: Collection[str], job: Job) -> Job:
+    """A job without its parent, its flow and the cause of its end, unless the caller reaches them."""
+    gone: dict[str, Any] = {
+        name: None for name in ("parent_id", "flow_id", "because") if getattr(job, name) not in (None, *reached)
+    }
+    return replace(job, **gone) if gone else job
 
 
 def _held(held: WaitingFor) -> WaitingFor:
@@ -68,7 +107,16 @@ def facts_within(scope: Scope, facts: ExplainFacts) -> ExplainFacts:
         limits=tuple(_limit(limit) for limit in facts.limits),
         gates={name: _gate(state, named) for name, state in facts.gates.items()},
         running=tuple(_running(scope, one, named) for one in facts.running),
+        waits=None if facts.waits is None else _waits(facts.waits),
     )
+
+
+def _waits(waits: WaitingFacts) -> WaitingFacts:
+    """The waits of a job. Those of a handler have names of its own; a node of a flow waits for nodes that may be out of
+    the scope."""
+    if waits.when is None:
+        return waits
+    return replace(waits, on=tuple(replace(one, name="a node before it") for one in waits.on))
 
 
 def _numbers(facts: ExplainFacts) -> Mapping[str, str]:

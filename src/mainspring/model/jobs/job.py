@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, Unpack
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Retry, Seconds
 
@@ -232,6 +233,8 @@ class Job:
     """Of a job that Mainspring runs itself, such as the root of a declared flow: the user's name for it."""
     because: str | None = None
     """Of a job that was cancelled or skipped because of another one's end: the id of that job."""
+    waits: Waits | None = None
+    """What it waits for, or has waited for last: jobs, signals and a time."""
     deduplicated: bool = field(default=False, compare=False)
     """True on the job returned by `schedule()` when it already existed and nothing was stored."""
     kept: Kept | None = field(default=None, compare=False)

@@ -33,7 +33,8 @@ class JobFilter(TypedDict, total=False):
     """Which jobs are meant; all that is given, and is not None, has to fit.
 
     `error` is in the type or the message of a job's error, in any case of letters; `fingerprint` is that of dead
-    letters with the same cause; `worker` runs a job or has run it. `since` and `until` are about when a job was made,
+    letters with the same cause; `worker` runs a job or has run it. `flow_id` is the root of a flow, which is not found
+    itself, and `node` a node of that flow, with the jobs below it. `since` and `until` are about when a job was made,
     the other instants about when it is or was due, and when it ended. `data` has plain values by their paths, such as
     `{"user.id": 7}`; a tuple there stands for any of its values.
     """
@@ -48,6 +49,8 @@ class JobFilter(TypedDict, total=False):
     worker: str | None
     schedule_id: str | None
     parent_id: str | None
+    flow_id: str | None
+    node: str | None
     since: datetime | None
     until: datetime | None
     run_since: datetime | None
@@ -79,6 +82,8 @@ class Search:
     worker: str | None = None
     schedule_id: str | None = None
     parent_id: str | None = None
+    flow_id: str | None = None
+    node: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     run_since: datetime | None = None
@@ -175,6 +180,8 @@ def make_search(filter: Mapping[str, Any], scope: Scope | None = None) -> Search
     state = asked.pop("state", None)
     if state is not None and state not in STATES:
         raise ConfigurationError(f"There is no state {state!r:.100}; the states are {', '.join(STATES)}.")
+    if "node" in asked and "flow_id" not in asked:
+        raise ConfigurationError("node is a node of a flow: give flow_id with it.")
     times = {key: check_instant(asked.pop(key), key).astimezone(UTC) for key in INSTANTS if key in asked}
     checked: dict[str, Any] = times | {key: _text(value, key) for key, value in asked.items()}
     return Search(state=state, data=_places(data), scope=scope or EVERYTHING, **checked)

@@ -17,10 +17,14 @@ from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, FLOW, ROOTS
+from mainspring.store.views.search import Searching, Stretch
+from mainspring.store.views.walks import Walk
 
 MOST_KEYS = 2_000
 """The most index keys that one count looks at."""
 _LOOK = 250
+_LISTED = {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0}
+_BY_NODE = [("flow", 1), ("state", 1), ("node", 1), ("_id", 1)]
 
 Place = tuple[datetime, DocumentId]
 
@@ -39,11 +43,31 @@ class NodeCounts:
         of_node[state] = of_node.get(state, 0) + number
 
 
+@dataclass(slots=True)
+class Looked:
+    """Some jobs of a flow, with few of their fields. Of a node and state in `capped`, there are more."""
+
+    documents: list[Document] = field(default_factory=list)
+    capped: set[tuple[str, str]] = field(default_factory=set)
+    complete: bool = True
+    """False where some nodes were not looked at."""
+
+    def counts(self, scope: Scope) -> NodeCounts:
+        """The number of those within a scope, by node and state."""
+        found = NodeCounts(complete=self.complete)
+        for one in self.documents:
+            if is_within(one, scope):
+                found.add(one.get("node") or "", one["state"], 1)
+        found.capped = {(node, state) for node, state in self.capped if state in found.counts.get(node, ())}
+        return found
+
+
 class FlowReads:
     """The store's reads of flows."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, searching: Searching) -> None:
         self._connection = connection
+        self._searching = searching
 
     async def get(self, flow_id: str, scope: Scope) -> Document | None:
         return await self._connection.jobs.find_one({"_id": document_id(flow_id), **reached(scope)}, hint=BY_ID)
@@ -68,11 +92,51 @@ class FlowReads:
             wanted["$or"] = [{"created_at": {"$lt": at}}, {"created_at": at, "_id": {"$lt": last}}]
         return await self._connection.jobs.find_all(
             both(wanted, reached(scope)),
-            {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0},
+            _LISTED,
             sort=[("root", -1), ("created_at", -1), ("_id", -1)],
             hint=ROOTS,
             limit=limit,
         )
+
+    async def bounded_page(
+        self, limit: int, after: tuple[Any, ...], scope: Scope, label: str | None, state: str | None
+    ) -> Stretch:
+        """The same, at a bounded cost: where few match, the page is short."""
+        wanted: Document = {key: value for key, value in (("label", label), ("state", state)) if value is not None}
+        walk = Walk(ROOTS, {"root": True}, ("created_at", "_id"), wanted=both(wanted, reached(scope)))
+        return await self._searching.read_exact(walk, after, limit, _LISTED)
+
+    async def look(self, flow_id: str, *fields: str) -> Looked:
+        """Some jobs of a flow, of all its nodes and states, with these fields beside those that scopes need. Bounded as
+        `count` is."""
+        found, keys = Looked(), MOST_KEYS
+        shown = dict.fromkeys(("state", "node", "name", "queue", *fields), 1)
+        for state in STATES:
+            keys = await self._look_at_state({"flow": flow_id, "state": state}, shown, found, keys)
+        return found
+
+    async def _look_at_state(self, fixed: Document, fields: dict[str, int], found: Looked, keys: int) -> int:
+        """Read jobs in one state, node after node; returns how many keys may still be looked at."""
+        after: Document = {}
+        while keys > 0:
+            look = min(_LOOK, keys)
+            documents = await self._connection.jobs.find_all(
+                {**fixed, **after}, fields, sort=_BY_NODE, hint=FLOW, limit=look
+            )
+            keys -= max(1, len(documents))
+            if len(documents) < look:
+                found.documents += documents
+                return keys
+            first, last = (documents[place].get("node") or "" for place in (0, -1))
+            if first == last:  # this node alone fills a look
+                found.documents += documents
+                found.capped.add((last, fixed["state"]))
+                after = {"node": {"$gt": last}}
+                continue
+            found.documents += [one for one in documents if (one.get("node") or "") != last]
+            after = {"node": {"$gte": last}}  # it may have been cut
+        found.complete = False
+        return 0
 
     async def count(self, flow_id: str, *, exact: bool = False) -> NodeCounts:
         """How many jobs of a flow are in which state, by node."""
@@ -125,3 +189,9 @@ class FlowReads:
             {"$group": {"_id": {"node": "$node", "state": "$state"}, "n": {"$sum": 1}}},
         ]
         return await self._connection.jobs.aggregate(stages, hint=FLOW)
+
+
+def is_within(document: Document, scope: Scope) -> bool:
+    """Whether a job is within a scope, by its queue and name."""
+    queue, name = document.get("queue"), document.get("name")
+    return scope.everything or (isinstance(queue, str) and isinstance(name, str) and scope.allows(queue, name))

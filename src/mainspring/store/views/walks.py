@@ -20,7 +20,7 @@ from mainspring.store.connection import Document
 from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.reach import both, reached
 from mainspring.store.schedules.codec import OVERLAP
-from mainspring.store.schema import BY_ID, CLAIM, DEAD, FINISHED_INDEX, LEASE, LINE, SCHEDULE, WAITING_FOR
+from mainspring.store.schema import BY_ID, CLAIM, DEAD, FINISHED_INDEX, FLOW, LEASE, LINE, SCHEDULE, WAITING_FOR
 
 # A job may have ended this much earlier than it was made, by different clocks.
 _SKEW = timedelta(minutes=1)
@@ -87,6 +87,8 @@ class Walk:
 def walks_of(search: Search) -> list[Walk]:
     """The parts of indexes that together have all jobs that may match, in the order in which they are read."""
     wanted, state = wanted_of(search), {} if search.state is None else {"state": {"$eq": search.state}}
+    if search.flow_id is not None:
+        return _of_flow(search, wanted)
     if search.schedule_id is not None:
         fixed = {"schedule_id": search.schedule_id}
         return [Walk(SCHEDULE, fixed, ("scheduled_for",), ties=True, wanted=both(wanted, state))]
@@ -102,6 +104,21 @@ def walks_of(search: Search) -> list[Walk]:
     if search.state is None and (search.finished_since or search.finished_until):
         return [_ended(search, state, wanted) for state in FINISHED]
     return _by_id(search, both(wanted, state))
+
+
+def _of_flow(search: Search, wanted: Document) -> list[Walk]:
+    """The walks for the members of a flow, by state and node. Those below a node have paths that begin with its own."""
+    wanted = both(wanted, {} if search.schedule_id is None else {"schedule_id": {"$eq": search.schedule_id}})
+    walks: list[Walk] = []
+    for state in search.states:
+        fixed: Document = {"flow": search.flow_id, "state": state}
+        if search.node is None:
+            walks.append(Walk(FLOW, fixed, ("node", "_id"), 1, wanted=wanted))
+            continue
+        below = {"node": {"$gte": f"{search.node}/", "$lt": f"{search.node}0"}}  # "0" follows "/"
+        walks.append(Walk(FLOW, {**fixed, "node": search.node}, ("_id",), 1, wanted=wanted))
+        walks.append(Walk(FLOW, fixed, ("node", "_id"), 1, within=below, wanted=wanted))
+    return walks
 
 
 def _ended(search: Search, state: str, wanted: Document) -> Walk:
@@ -203,6 +220,8 @@ def told(walk: Walk, place: Place) -> str:
     at = next((_instant(value) for value in place if isinstance(value, datetime)), None)
     if walk.index == FINISHED_INDEX or walk.index == DEAD:
         return f"{str(walk.fixed['state']).capitalize()} jobs were searched back to those that ended at {at}."
+    if walk.index == FLOW:
+        return f"Jobs of the flow were searched up to some that are {walk.fixed['state']}."
     if walk.index == SCHEDULE:
         return f"The schedule's jobs were searched back to {at}."
     if walk.index == CLAIM:

@@ -1,0 +1,146 @@
+"""Flows: jobs that wait for jobs. A flow is a root job and its members, which are jobs as any other.
+
+A key with a scope sees a flow if its root is within the scope, and of its members those that are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+
+from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.endpoints.jobs import Trace
+from mainspring.api.jobs.flow_plans import build_flow
+from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.visibility import seen_job
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, Nothing
+from mainspring.api.wire.flows import FlowIn, FlowListed, FlowOut, FlowPage, FlowQuery, FlowTimeline, RowOut
+from mainspring.api.wire.jobs import CancelIn, shown_data
+from mainspring.client.namespaces.flows import Flow
+from mainspring.errors import FlowNotFound, JobNotFound
+from mainspring.model.flows.within import ENDED_BADLY
+
+router = APIRouter(prefix="/api/flows", tags=["flows"])
+FlowId = Annotated[str, Path(min_length=1, max_length=1000, examples=["6890b1f2c7a4e1d2f3a4b5c6"])]
+_LIST = "flows"
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Start a flow",
+    response_model=Answer[FlowOut],
+    responses={200: {"model": Answer[FlowOut], "description": "A flow with this dedupeKey existed already"}},
+)
+async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
+    """Start jobs that wait for jobs. All nodes are checked first, and all of the flow is stored, or nothing: a refusal
+    names the node and the field, such as `nodes.2.after`.
+
+    A node starts when the nodes in `after` have ended as its `when` says. Values of their results are put into its data
+    by `fills`. With `over`, it is a map: a job for each item of a list, given here or found in an earlier result. A
+    chain is nodes each of which names the one before it in `after`."""
+
+    async def make(flow_id: str) -> Made:
+        built = await build_flow(caller, body, flow_id, traceparent)
+        with built.refusing():
+            flow = await built.builder.start()
+        again = flow.deduplicated and flow.id != flow_id
+        if again and (flow.name != body.name or not caller.scope.allows_queue(flow.queue)):
+            text = "This dedupeKey is held by a flow or a job of another name or queue; choose another."
+            raise Problem(409, text, field="dedupeKey")
+        out = await _detail(caller, await _reached(caller, flow.id), deduplicated=again or None)
+        if not again:
+            await caller.note("flow.start", flow.id, after=_told(out) | {"nodes": [node.name for node in flow.nodes]})
+        return Made(Answer(data=out), 200 if again else 201)
+
+    return await once.answer(caller, make)
+
+
+@router.get("", summary="List flows")
+async def list_flows(caller: Viewer, query: Annotated[FlowQuery, Query()]) -> FlowPage:
+    """List flows, the newest first, without their nodes. The cost of a page is bounded: if few match, or the key
+    reaches few, it may be short, with `next` and `complete: false`."""
+    after = await caller.open_cursor(_LIST, query.cursor)
+    found, following = await caller.backend.flows(query.limit, after, caller.scope, query.name, query.state)
+    listed = [FlowListed.of(_within(caller, flow)) for flow in found]
+    complete = following is None or len(found) == query.limit
+    return FlowPage(data=listed, next=await caller.seal_cursor(_LIST, following), complete=complete)
+
+
+@router.get("/{flow_id}", summary="Get a flow")
+async def get_flow(flow_id: FlowId, caller: Viewer) -> Answer[FlowOut]:
+    """Return a flow as it is now: its nodes, each with its state, the number of jobs below it by state, and what holds
+    it back; and its edges. The cost is bounded: numbers may be lower bounds."""
+    return Answer(data=await _detail(caller, await _reached(caller, flow_id)))
+
+
+@router.get("/{flow_id}/timeline", summary="Get a flow over time")
+async def flow_timeline(flow_id: FlowId, caller: Viewer) -> Answer[FlowTimeline]:
+    """Return when the jobs of a flow started and ended, the first to start first: a row for each job, or for each node
+    of a flow with more than 300 jobs. At most 300 rows, from at most 2,000 jobs."""
+    flow = await _reached(caller, flow_id)
+    found = await caller.backend.flow_timeline(flow.id, caller.scope)
+    rows = [RowOut.of(row) for row in found.rows]
+    now = caller.service.now()
+    return Answer(data=FlowTimeline(rows=rows, by=found.by, complete=found.complete, now=now))
+
+
+@router.post("/{flow_id}/cancel", summary="Cancel a flow")
+async def cancel_flow(flow_id: FlowId, caller: Operator, body: CancelIn | None = None) -> Answer[FlowOut]:
+    """Cancel a flow with all its jobs: those that wait at once; those that run are asked to stop, which they do within
+    about two seconds. A flow that has ended stays as it is. A key with a scope that does not include all its jobs
+    cancels them, too: they belong to its flow."""
+    before = await _detail(caller, await _reached(caller, flow_id))
+    reason = "" if body is None else body.reason
+    await caller.scheduler.flows.cancel(flow_id, reason)
+    after = await _detail(caller, await _reached(caller, flow_id))
+    await caller.note("flow.cancel", before.id, before=_told(before), after=_told(after) | {"reason": reason})
+    return Answer(data=after)
+
+
+@router.post("/{flow_id}/retry", summary="Retry a flow", response_model=Answer[FlowOut])
+async def retry_flow(flow_id: FlowId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
+    """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Completed jobs
+    keep their results. For a flow that completed or was cancelled the answer is 409. With an `Idempotency-Key`, a
+    repeated request begins no second round."""
+
+    async def make(_: str) -> Made:
+        before = await _detail(caller, await _reached(caller, flow_id))
+        await caller.scheduler.flows.retry(flow_id)
+        after = await _detail(caller, await _reached(caller, flow_id))
+        await caller.note("flow.retry", before.id, before=_told(before), after=_told(after))
+        return Made(Answer(data=after), 200)
+
+    return await once.answer(caller, make)
+
+
+async def _reached(caller: Caller, flow_id: str) -> Flow:
+    """A flow within the caller's reach. The error for any other is the same as for one that does not exist."""
+    return await caller.scheduler.flows.get(flow_id, scope=caller.scope)
+
+
+async def _detail(caller: Caller, flow: Flow, deduplicated: bool | None = None) -> FlowOut:
+    """A flow as the caller may see it: its data and its error as those of its root are shown."""
+    try:
+        root = await seen_job(caller, await caller.job(flow.id))
+    except JobNotFound:
+        raise FlowNotFound(flow.id) from None
+    data = root.data.get("data") if flow.kind == "declared" else root.data
+    error = None if root.error is None else str(root.error)
+    shown = replace(flow, error=error, because=root.because)
+    return FlowOut.detail(shown, shown_data({} if data is None else data), deduplicated)
+
+
+def _within(caller: Caller, flow: Flow) -> Flow:
+    """A flow in a list, without texts that may name jobs out of the caller's scope."""
+    if caller.scope.everything:
+        return flow
+    return replace(flow, error=None if flow.error is None else ENDED_BADLY, because=None)
+
+
+def _told(flow: FlowOut) -> dict[str, Any]:
+    """The audit entry of a flow."""
+    return {"name": flow.name, "queue": flow.queue, "state": flow.state, "counts": flow.counts}
