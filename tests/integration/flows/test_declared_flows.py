@@ -184,11 +184,11 @@ async def test_data_of_nodes_is_checked_before_anything_is_stored(scheduler: Sch
     for data, says in (({"m": 1}, "has no argument 'm'"), ({"n": "x"}, "wrong type"), (None, "lacks 'n'")):
         flow = scheduler.flow("data")
         flow.add("transform", data)
-        with pytest.raises(InvalidFlow, match=f"Node 'transform': .*{says}"):
+        with pytest.raises(InvalidFlow, match=rf"Node 'transform': .*{says}"):
             await flow.start()
     flow = scheduler.flow("items")
     flow.map("transform", over=[{"n": 1}, {"n": "x"}])
-    with pytest.raises(InvalidFlow, match="item 1: .*wrong type"):
+    with pytest.raises(InvalidFlow, match=r"item 1: .*wrong type"):
         await flow.start()
     assert await scheduler.flows.all() == []
 
