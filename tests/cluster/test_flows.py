@@ -60,7 +60,7 @@ async def test_flows_end_as_they_must_while_workers_are_killed_and_replies_are_l
 ) -> None:
     lossy = seed % 2 == 1
     through = f"mongodb://127.0.0.1:{proxy.port}/{ask.db.name}?directConnection=true&heartbeatFrequencyMS=500"
-    rampage = Rampage(seed, fleet, make_scheduler(), uri, SIZE, **({"uri": through} if lossy else {}))
+    rampage = Rampage(seed, fleet, make_scheduler(), uri, SIZE, through=through if lossy else None)
 
     async def harm() -> None:
         if lossy:

@@ -44,26 +44,27 @@ async def run_leaf(ctx: JobContext, v: int, how: Mapping[str, Any]) -> dict[str,
     return {"v": v, "saw": (how.get("before") or {}).get("v")}
 
 
-@scheduler.job("leaf")
-async def leaf(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
-    return await run_leaf(ctx, v, how)
+def register() -> None:
+    """The handlers. They are no functions of the module: a job that ran when its worker was killed would be run in a
+    new process else, which takes longer than all the rest."""
 
+    @scheduler.job("leaf")
+    async def leaf(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
+        return await run_leaf(ctx, v, how)
 
-@scheduler.job("gated", concurrency=3)
-async def gated(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
-    """Three at a time."""
-    return await run_leaf(ctx, v, how)
+    @scheduler.job("gated", concurrency=3)
+    async def gated(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
+        """Three at a time."""
+        return await run_leaf(ctx, v, how)
 
+    @scheduler.job("tree")
+    async def tree(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
+        return await run_tree(ctx, v, how)
 
-@scheduler.job("tree")
-async def tree(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
-    return await run_tree(ctx, v, how)
-
-
-@scheduler.job("narrow", concurrency=1)
-async def narrow(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
-    """One at a time, and it waits for its own kind: it never ends if it keeps its slot while it waits."""
-    return await run_tree(ctx, v, how)
+    @scheduler.job("narrow", concurrency=1)
+    async def narrow(ctx: JobContext, v: int, how: dict[str, Any]) -> dict[str, Any]:
+        """One at a time, and it waits for its own kind: it never ends if it keeps its slot while it waits."""
+        return await run_tree(ctx, v, how)
 
 
 async def run_tree(ctx: JobContext, v: int, how: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,3 +123,6 @@ async def _sum(operation: Mapping[str, Any], result: Any) -> int:
         return int(result["v"])
     values = [child.result["v"] async for child in result if child.state == "completed"]
     return sum(values)
+
+
+register()

@@ -21,7 +21,7 @@ from harness.history import History
 from harness.processes import APP_VARIABLE, Fleet, WorkerProcess
 from mainspring import JobStateError, Scheduler, Unavailable
 
-PATIENCE = 90.0
+PATIENCE = 180.0
 OPTIONS: dict[str, Any] = {"lease": 6.0, "concurrency": 8, "operation_timeout": 5}
 APP = {APP_VARIABLE: "harness.apps.flows"}
 Document = Mapping[str, Any]
@@ -38,7 +38,7 @@ class Size:
 
 
 FULL = os.environ.get("MAINSPRING_FLOWS") == "full"
-SIZE = Size(21, 3, 1_200) if FULL else Size(14, 2, 60)
+SIZE = Size(21, 3, 1_200) if FULL else Size(8, 2, 60)
 
 
 class Crew:
@@ -80,9 +80,12 @@ class Crew:
 class Rampage:
     """One seed: its flows, its workers, and the harm that is done to them."""
 
-    def __init__(self, seed: int, fleet: Fleet, scheduler: Scheduler, uri: str, size: Size, **options: Any) -> None:
+    def __init__(
+        self, seed: int, fleet: Fleet, scheduler: Scheduler, uri: str, size: Size, through: str | None = None
+    ) -> None:
+        """`through` is the way of the workers to the server, if it is another one."""
         self.dice = random.Random(seed)
-        self.crew = Crew(fleet, size.workers, **{**OPTIONS, **options})
+        self.crew = Crew(fleet, size.workers, uri=through or uri, **OPTIONS)
         self.plans: dict[str, Plan] = {}
         self._planned = Maker(seed).plans(size.flows, size.largest)
         self._fleet = fleet
