@@ -63,6 +63,11 @@ def check(
     return found
 
 
+def check_runs(history: History, reasons: Reasons) -> list[str]:
+    """All that contradicts process exclusion alone."""
+    return [found for job, runs in history.runs_by_job().items() for found in _check_runs(job, runs, reasons)]
+
+
 def _check_kept(
     acknowledged: Iterable[str], documents: Mapping[str, Document], runs: Mapping[str, list[Run]]
 ) -> Iterator[str]:

@@ -4,12 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler
 from mainspring.client.scheduler import core_of
 from mainspring.errors import FlowFailed, FlowNotFound, InvalidFlow, JobNotFound
 from mainspring.model.flows.graph import LARGEST_FLOW
+from mainspring.store.codec import document_id
 from mainspring.store.flows.layout import Layouts
 
 SOON = 20
@@ -370,3 +372,23 @@ async def test_no_check_starts_a_node_before_the_nodes_that_it_waits_for_are_sto
         door.set()
         assert (await run.wait(SOON)).state == "completed"
     assert ran == [("second", None)]
+
+
+async def test_roots_that_ran_when_their_worker_died_run_in_the_next_worker_itself(
+    scheduler: Scheduler, ran: list[Any], uri: str
+) -> None:
+    """Another job of a dead worker runs in a process of its own, which has no store."""
+    flow = scheduler.flow("nightly")
+    flow.map("transform", [{"n": 1}, {"n": 2}])
+    run = await flow.start()
+    batch = await scheduler.batch([{"name": "transform", "data": {"n": 3}}], on_done="seen")
+    with MongoClient[dict[str, Any]](uri) as client:
+        for id in (run.id, batch.id):
+            suspect = {"$set": {"suspect": True}}
+            client.get_default_database()["jobs"].update_one({"_id": document_id(id)}, suspect, hint="_id_")
+    async with scheduler:
+        ends = [await run.wait(SOON), await batch.wait(SOON)]
+    assert [end.state for end in ends] == ["completed", "completed"]
+    roots = [await scheduler.get_job(id) for id in (run.id, batch.id)]
+    assert [root.error for root in roots] == [None, None]
+    assert sorted(one for one in ran if isinstance(one, int)) == [1, 2, 3]

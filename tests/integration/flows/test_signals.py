@@ -235,7 +235,7 @@ async def test_a_handler_that_begins_anew_forgets_its_steps_and_has_new_children
     done = await job.wait(30)
     assert (done.state, done.result, dict(done.data), done.tries) == ("completed", 24, {"n": 12}, 1)
     children = [job.id async for job in scheduler.jobs(name="double")]
-    assert sorted(children) == sorted([f"{done.id}.double", f"{done.id}.r2.double", f"{done.id}.r3.double"])
+    assert sorted(children) == sorted([f"{done.id}.double", f"{done.id}.~r2.double", f"{done.id}.~r3.double"])
 
 
 async def test_a_signal_of_an_earlier_round_is_not_taken_again(scheduler: Scheduler) -> None:

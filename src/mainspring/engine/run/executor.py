@@ -64,6 +64,7 @@ from mainspring.model.jobs.outcome import (
     Snoozed,
     Suspended,
 )
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
 from mainspring.store.codec import MAX_MESSAGE, cut, encode_data, encode_result
@@ -192,6 +193,10 @@ class Executor:
 
     @staticmethod
     def _needs_process(claimed: ClaimedJob) -> bool:
+        """Whether the handler runs in another process. The handlers of flows never do: they kill no worker, and they
+        need its store."""
+        if claimed.job.name in FLOW_NAMES:
+            return False
         return claimed.handler.isolation == "process" or (claimed.job.suspect and claimed.handler.importable)
 
     def _through_middleware(self, claimed: ClaimedJob, agent: ContextBackend) -> Awaitable[Any]:
