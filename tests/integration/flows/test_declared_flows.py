@@ -188,7 +188,7 @@ async def test_data_of_nodes_is_checked_before_anything_is_stored(scheduler: Sch
             await flow.start()
     flow = scheduler.flow("items")
     flow.map("transform", over=[{"n": 1}, {"n": "x"}])
-    with pytest.raises(InvalidFlow, match="item 1: .*wrong type"):
+    with pytest.raises(InvalidFlow, match=r"item 1: .*wrong type"):
         await flow.start()
     assert await scheduler.flows.all() == []
 
