@@ -169,7 +169,7 @@ async def _expire(scheduler: Scheduler, child: str) -> None:
 
 
 async def _operate(scheduler: Scheduler, child: str) -> None:
-    operation = await scheduler.operations.create("delete", ids=[child])
+    operation = await scheduler.operations.create("delete", ids=[child], reason="tidy", start_after=0)
     await operation.wait(30)
 
 
