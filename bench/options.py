@@ -27,6 +27,14 @@ class Options:
     missed: int = 1_000_000
     cron_questions: int = 100_000
     webhooks: int = 5_000
+    fan_in: int = 100_000
+    small_fan_ins: int = 300
+    chains: int = 1_000
+    chain_steps: int = 100
+    graphs: int = 10
+    graph_nodes: int = 1_000
+    suspended: int = 10_000
+    largest_map: int = 1_000_000
     profile: str | None = None
 
 
@@ -48,5 +56,13 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         schedules=20_000,
         cron_questions=20_000,
         webhooks=1_000,
+        fan_in=10_000,
+        small_fan_ins=60,
+        chains=20,
+        chain_steps=20,
+        graphs=2,
+        graph_nodes=200,
+        suspended=1_000,
+        largest_map=0,
         profile=profile,
     )
