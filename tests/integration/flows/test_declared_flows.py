@@ -8,9 +8,11 @@ from pymongo import MongoClient
 
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler
+from mainspring.client.scheduler import core_of
 from mainspring.errors import FlowFailed, FlowNotFound, InvalidFlow, JobNotFound
 from mainspring.model.flows.graph import LARGEST_FLOW
 from mainspring.store.codec import document_id
+from mainspring.store.flows.layout import Layouts
 
 SOON = 20
 
@@ -357,3 +359,36 @@ async def test_roots_that_ran_when_their_worker_died_run_in_the_next_worker_itse
     roots = [await scheduler.get_job(id) for id in (run.id, batch.id)]
     assert [root.error for root in roots] == [None, None]
     assert sorted(one for one in ran if isinstance(one, int)) == [1, 2, 3]
+
+
+async def test_no_check_starts_a_node_before_the_nodes_that_it_waits_for_are_stored(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = Layouts._insert
+
+    async def insert_and_check(layouts: Layouts, pairs: Any) -> Any:
+        fresh = await insert(layouts, pairs)
+        waits = [one for _, document in pairs for one in (document.get("waits") or {}).get("ids", ())]
+        store = await core_of(scheduler).store()
+        await store.checks.check(waits)
+        await store.checks.sweep()
+        return fresh
+
+    monkeypatch.setattr(Layouts, "_insert", insert_and_check)
+    started, door = asyncio.Event(), asyncio.Event()
+
+    @scheduler.job("stays")
+    async def stays() -> None:
+        started.set()
+        await door.wait()
+
+    flow = scheduler.flow("order")
+    flow.add("note", {"what": "second"}, after=flow.add("stays"))
+    async with scheduler:
+        run = await flow.start()
+        await asyncio.wait_for(started.wait(), SOON)
+        await eventually(lambda: _is(scheduler, run.id, "blocked"))
+        assert (await run.refresh()).node("note").state == "blocked"
+        door.set()
+        assert (await run.wait(SOON)).state == "completed"
+    assert ran == [("second", None)]
