@@ -25,10 +25,9 @@ from mainspring.spelling import suggestion
 from mainspring.store import Store
 from mainspring.store.codec import document_id, encode_data
 from mainspring.store.connection import Document
+from mainspring.store.flows.tree import WITH_PARENT
 from mainspring.store.limits.controls import pauses_in
 from mainspring.store.limits.wait_lists import BY_LIMIT
-
-_WITH_PARENT = "The job that waited for it was cancelled."
 
 
 class Jobs:
@@ -82,10 +81,10 @@ class Jobs:
         held = document.get("before") or []
         if ended:
             self._core.events.emit("job:cancel", job)
-        if document.get("waits"):
-            tree = await store.trees.cancel_below(document, reason or _WITH_PARENT)
+        if document.get("spawned"):
+            tree = await store.trees.cancel_below(document, reason or WITH_PARENT)
             held = [*held, *tree.waits]
-        if held and (ended or document.get("waits")):
+        if held and (ended or document.get("spawned")):
             await self.check_waits(store, held)
         return job
 
@@ -144,7 +143,6 @@ class Jobs:
         store = await self._core.store()
         held = await store.jobs.delete(document_id(job_id))
         if held:
-            await store.checks.note_deleted(held, job_id)
             await self.check_waits(store, held)
 
     async def _again(self, change: Awaitable[Document]) -> Job:

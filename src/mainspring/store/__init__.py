@@ -19,6 +19,7 @@ from mainspring.store.flows.checks import Checks
 from mainspring.store.flows.flow_reads import FlowReads
 from mainspring.store.flows.layout import Layouts
 from mainspring.store.flows.retrying import FlowRetries
+from mainspring.store.flows.spawners import Spawners
 from mainspring.store.flows.spawning import Spawning
 from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
@@ -87,12 +88,13 @@ class Store:
         self.jobs = Jobs(connection, self.dedupe_keys, self.mapped.follow_one)
         self.claims = Claims(connection)
         self.spawning = Spawning(connection, self.inserts, self.cipher)
-        self.checks = Checks(connection)
+        self.spawners = Spawners(connection)
         self.trees = Trees(connection)
+        self.checks = Checks(connection, self.trees)
         self.layouts = Layouts(connection, self.inserts)
         self.batches = Batches(connection, self.inserts)
         self.flow_reads = FlowReads(connection)
-        self.flow_retries = FlowRetries(connection)
+        self.flow_retries = FlowRetries(connection, self.jobs)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
         self.progress_updates = ProgressUpdates(connection)

@@ -73,12 +73,11 @@ class Collection:
         skip: int = 0,
         min: Document | None = None,
         max: Document | None = None,
-        causal: Session = None,
+        snapshot: Session = None,
     ) -> list[Document]:
         """All matching documents; with a limit, the first ones, in one round trip where they fit into a message.
 
-        `causal` is a session outside of a transaction (`Connection.causal`): the read sees at least what the reads
-        before it in this session have seen.
+        `snapshot` is a session outside of a transaction (`Connection.snapshot`), whose reads all see the same moment.
         """
         with self._deadline(None):
             cursor = self.raw.find(
@@ -91,7 +90,7 @@ class Collection:
                 skip=skip,
                 min=min,
                 max=max,
-                session=causal,
+                session=snapshot,
             )
             return await cursor.to_list()
 

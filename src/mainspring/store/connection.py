@@ -201,20 +201,14 @@ class Connection:
         return self.replica_set or self.sharded
 
     @asynccontextmanager
-    async def causal(self) -> AsyncIterator[AsyncClientSession | None]:
-        """A session in which no read is older than the one before it, with `majority_jobs`. None on a standalone
-        server, whose reads are in order anyway."""
+    async def snapshot(self) -> AsyncIterator[AsyncClientSession | None]:
+        """A session whose reads all see the same moment, as a majority has it. None on a standalone server, whose reads
+        are in order at least."""
         if not self.supports_transactions:
             yield None
             return
-        async with self.client.start_session(causal_consistency=True) as session:
+        async with self.client.start_session(snapshot=True) as session:
             yield session
-
-    @property
-    def majority_jobs(self) -> Collection:
-        """The jobs as a majority has them; of a standalone server, as they are."""
-        concern = ReadConcern("majority" if self.supports_transactions else "local")
-        return self.jobs.with_options(read_concern=concern)
 
     async def read_clock(self) -> None:
         """Read the server's time, so that the clock follows it.

@@ -37,7 +37,7 @@ _OUTAGE = (
 # Codes of errors that pass, whatever is written: an unreachable or changing primary, a killed or conflicting operation,
 # a full disk, writes that an administrator has blocked.
 PASSING = {
-    *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 246, 262, 371),
+    *(6, 7, 24, 50, 89, 91, 112, 117, 133, 134, 175, 189, 202, 239, 246, 262, 371),
     *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031),
 }
 DUPLICATE, UNAUTHORIZED = 11000, 13

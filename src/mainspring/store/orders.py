@@ -24,6 +24,7 @@ from mainspring.errors import ConfigurationError, MainspringError
 from mainspring.store.codec import DocumentId
 from mainspring.store.collection import Collection
 from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.flows.waiters import held_back_by, look_soon, note_deleted, predecessors_again
 from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.refusals import code_name, split_refused
 from mainspring.store.schema import BY_ID
@@ -159,6 +160,22 @@ class Orders:
         if keys:
             await self._keys.returned_many(keys)
 
+    # -- the jobs that wait for those in hand --------------------------------------------------------------------------
+
+    async def _waits_again(self, ids: Sequence[DocumentId]) -> None:
+        """Tell the jobs that wait for these, which run again."""
+        await predecessors_again(self._connection, _waits_in(await held_back_by(self._connection, ids)))
+
+    async def _waits_ended(self, ids: Sequence[DocumentId]) -> None:
+        """Tell the jobs that wait for these, which may have ended."""
+        await look_soon(self._connection, _waits_in(await held_back_by(self._connection, ids)))
+
+    async def _note_deleted(self, ids: Sequence[DocumentId]) -> set[str]:
+        """Tell the jobs that wait for these, which are about to be deleted; returns the waits to be looked at then."""
+        held = await held_back_by(self._connection, ids)
+        await note_deleted(self._connection, held)
+        return _waits_in(held)
+
     async def _free_keys(self, document: Document) -> None:
         """Free the dedupe keys of the jobs in hand that are gone."""
         ids = [one["_id"] for one in document["batch"] if "stray" not in one]
@@ -182,6 +199,10 @@ class Orders:
     async def _read_back(self, ids: Sequence[DocumentId]) -> list[Document]:
         fields = dict.fromkeys(self.read_back, 1)
         return await self._connection.jobs.find_all({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
+
+
+def _waits_in(held: Mapping[DocumentId, Sequence[str]]) -> set[str]:
+    return {one for waits in held.values() for one in waits}
 
 
 def appended(field: str, items: Sequence[Document]) -> Document:

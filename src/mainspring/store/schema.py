@@ -72,16 +72,18 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | label         | string          | of a job that Mainspring runs itself: the user's name for it |
 | before        | array           | of a predecessor: the waits that it holds back: the waiting job's id, "#", a name |
 | waits         | document        | of a job that waits, or did so last: see below |
-| check_at      | date            | of a blocked job: when the sweep looks at it again |
+| spawned       | true            | its handler has made children: its cancellation concerns the jobs below it |
+| check_at      | date            | when the sweep looks at it again: it is blocked, or has cancel_tree or retry_tree |
 | because       | string          | of a job that was cancelled or skipped: the job whose end decided that |
 | after, refs   | array           | of a node: its predecessors: node, job; results in its data: at, job, path|
-| round         | int             | the number of the round, from 2 on, that `Continue` began |
+| round         | int             | the number of the round, from 2 on, that `Continue` or a repetition began |
 | cancel_tree, retry_tree | document | a cancellation, or retry, of the jobs below it that is under way: at, reason |
 
 `waits` has ids (the waits, as in `before`), and in the same order total (the number of predecessors), tolerate (how
 many may end badly) and fail_fast; signals (names), until, since, when (success, done, failure: of a declared node),
 sealed (all predecessors exist), deleted (predecessors that were deleted by hand: wait, job), past (earlier waits whose
-predecessors failed: id, total), aborted (of a batch whose maker died).
+predecessors failed: id, total), aborted (of a batch whose maker died), retried (it was put back by the retry of its
+flow, and is not sealed yet).
 
 ## jobs.signals: one document per signal to a job
 
@@ -407,7 +409,7 @@ JOB_INDEXES = [
         name=BEFORE,
         partialFilterExpression={"before": {"$exists": True}, "state": {"$in": [*NOT_ENDED, *BADLY_ENDED]}},
     ),
-    _partial(CHECK, {"state": BLOCKED, "check_at": {"$exists": True}}, "check_at"),
+    _partial(CHECK, {"check_at": {"$exists": True}}, "check_at"),
     _partial(FLOW, {"flow": {"$exists": True}}, "flow", "state", "node", "_id"),
     _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),
 ]

@@ -125,9 +125,7 @@ class Flows:
         if flow.finished and flow.state != FAILED:
             raise JobStateError(flow_id, flow.state, "retry of a flow", "failed and live")
         store = await self._core.store()
-        waits = await store.flow_retries.retry(flow.id)
-        if flow.state == FAILED:
-            await self._jobs.retry(flow.id)
+        waits = await store.flow_retries.retry(document_id(flow.id))
         if waits:
             await self._jobs.check_waits(store, sorted(waits))
         self._core.worker.wake()

@@ -171,7 +171,7 @@ class Producer(Service):
     def hint(self, hint: Hint) -> None:
         """Poll when the job that a hint is about is due."""
         queue = hint.queue
-        if hint.id in self._recent or (queue is not None and not self._serves(queue)):
+        if queue is not None and (hint.id in self._recent or not self._serves(queue)):
             return
         if queue is not None and self._settings.queues is None and queue not in self._found_queues:
             self._found_queues.append(queue)

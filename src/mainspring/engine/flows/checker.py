@@ -15,13 +15,12 @@ from mainspring.store import Store
 from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.connection import Document
 from mainspring.store.flows.checks import Checked
+from mainspring.store.flows.tree import WITH_PARENT, CancelledTree
 
 _APART = 0.02
 _BATCH = 1000
 _IDLE = 60.0
 _MOST_REMEMBERED = 10_000
-_FAST = "Too many of the other children failed."
-_WITH_PARENT = "The job that waited for it was cancelled."
 
 
 class Checker(Service):
@@ -48,7 +47,7 @@ class Checker(Service):
         if len(self._noted) > before:
             self.wake()
 
-    def cancel_below(self, job: Document, reason: str = _WITH_PARENT) -> None:
+    def cancel_below(self, job: Document, reason: str = WITH_PARENT) -> None:
         """Cancel the jobs below a job that was cancelled."""
         self._parents.append((job, reason))
         self.wake()
@@ -91,20 +90,24 @@ class Checker(Service):
         if checked.started:
             self._poll_all()
         self._noted |= checked.again
-        for wait in checked.fail_fast:
-            self._parents.append(({"wait": wait}, _FAST))
         self._ended += checked.ended
-        if checked.again or checked.fail_fast or checked.ended:
+        if checked.again or checked.ended:
             self.wake()
 
     async def _cancel(self, job: Document, reason: str) -> None:
-        trees = self._store.trees
-        if "wait" in job:
-            tree = await trees.cancel_predecessors(job["wait"], reason)
-        else:
-            tree = await trees.cancel_below(job, reason)
-        self._noted |= tree.waits
+        self._settle_tree(await self._store.trees.cancel_below(job, reason))
+
+    async def carry_on(self, marked: Document) -> None:
+        """Carry on the cancellation, or the retry, of the jobs below a job."""
+        if marked.get("retry_tree") is not None:
+            self.note(await self._store.flow_retries.carry_on(marked))
+            self._poll_all()
+        if marked.get("cancel_tree") is not None:
+            self._settle_tree(await self._store.trees.carry_on(marked))
+
+    def _settle_tree(self, tree: CancelledTree) -> None:
         self._ended += tree.ended
+        self.note(tree.waits)
 
     async def _announce(self) -> None:
         ended, self._ended = self._ended, []

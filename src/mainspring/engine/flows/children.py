@@ -24,7 +24,10 @@ from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.store import Store
+from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
+from mainspring.store.flows.checks import FAST
+from mainspring.store.flows.spawners import Spawner
 
 T = TypeVar("T")
 DraftChildren = Callable[[Named, Sequence[Any], dict[str, Any]], Awaitable[list[Draft]]]
@@ -56,6 +59,9 @@ class Children:
         """The waits that the handler was suspended for."""
         self._waited = read_waits(claimed.job.document.get("waits"))
         self._past: dict[str, Predecessors] = {}
+        root = claimed.job.document.get("flow")
+        noted = claimed.job.document.get("spawned") is True
+        self._spawner = Spawner(claimed.id, claimed.token, root if isinstance(root, str) else str(claimed.id), noted)
         self._grown = 0
 
     # -- making children -------------------------------------------------------------------------------------------
@@ -73,24 +79,41 @@ class Children:
         drafts = await self._draft(portion.job, portion.items, _checked(portion.options))
         digests: Sequence[bytes | None] = portion.digests or [None] * len(drafts)
         chosen = [family.child_id(portion.start + place, digest) for place, digest in enumerate(digests)]
-        made = await self._insist(lambda: self._store.spawning.store(family, drafts, chosen, portion.start))
+        made = await self.store_between(lambda: self._store.spawning.store(family, drafts, chosen, portion.start))
         if made:
             self._made(made)
         return bool(made)
 
+    async def store_between(
+        self, store: Callable[[], Awaitable[list[Document]]], made_ids: Sequence[str] | None = None
+    ) -> list[Document]:
+        """Store children between two looks at this job, all within one deadline of the first look; `made_ids` are their
+        ids, where not all that are new are returned."""
+
+        async def between() -> list[Document]:
+            with self._store.connection.deadline():
+                await self._store.spawners.begin(self._spawner)
+                made = await store()
+            await self._store.spawners.end(self._spawner, made_ids or [document["_id"] for document in made])
+            return made
+
+        return await self._insist(between)
+
     async def check_last(self, name: str, total: int, keyed: bool, single: bool) -> None:
-        await self._insist(lambda: self._store.spawning.check_last(self._family(name, keyed, single), total))
+        if self._claimed.token > 1 or not keyed:  # before its first claim, no child was made
+            await self._insist(lambda: self._store.spawning.check_last(self._family(name, keyed, single), total))
 
     async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
         """Store a job that holds back the same waits as this one, which is live and holds them itself."""
         held = self._claimed.job.document.get("before")
         if not held:
             raise StepError("ctx.grow() adds a job to the wait that this job belongs to; no job waits for this one.")
-        family = replace(self._family("grow"), node=str(self._claimed.job.document.get("node")), holds=tuple(held))
+        family = replace(self._family("grown"), node=str(self._claimed.job.document.get("node")), holds=tuple(held))
         place, self._grown = self._grown, self._grown + 1
         (draft,) = await self._draft(name, [data], _checked(options))
         child_id = family.child_id(place)
-        made = await self._insist(lambda: self._store.spawning.store(family, [draft], [child_id], place))
+        self._claimed.made_children()
+        made = await self.store_between(lambda: self._store.spawning.store(family, [draft], [child_id], place))
         self._made(made)
         return child_id
 
@@ -104,7 +127,7 @@ class Children:
         ends: dict[str, Ends] = {}
         if known:
             ends = await self._insist(
-                lambda: self._store.checks.ends(self._claimed.id, [on[one.name] for one in known])
+                lambda: self._store.checks.ends(self._claimed.id, self._claimed.token, [on[one.name] for one in known])
             )
         waiting = [on[one.name] for one in asked if self._waits_on(one, on[one.name], ends)]
         if waiting:
@@ -132,7 +155,11 @@ class Children:
     async def _settled(self, asked: Asked, on: Predecessors, ends: Ends | None) -> Settled:
         failed = 0
         errors: tuple[tuple[str, str], ...] = ()
-        deleted = self._deleted(on)
+        if ends is not None and ends.live:
+            # It is over since too many failed. The check that found this has cancelled the others, or died before.
+            because = None if ends.first_failed is None else ends.first_failed.cause
+            await self._insist(lambda: self._store.trees.cancel_predecessors(on.id, FAST, because))
+        deleted = await self._deleted(asked, on)
         if deleted or (ends is not None and ends.failed):
             failed, errors = await self._failures(on, deleted)
         child, plain = None, True
@@ -161,14 +188,18 @@ class Children:
 
     # -- reading children ------------------------------------------------------------------------------------------
 
-    async def page(self, name: str, after: str | None) -> list[Job]:
-        found = await self._insist(lambda: self._store.spawning.page(self._family(name), after))
-        return [self._store.cipher.decode(document) for document in found]
+    async def page(self, name: str, start: int, count: int) -> list[Job]:
+        """The children of these places, in order; those that were deleted are left out."""
+        family = self._family(name)
+        return await self._read([family.child_id(place) for place in range(start, start + count)])
 
     async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]:
         """The children of these keys, in this order; without keys, the child of a call."""
         family = self._family(name, digests is not None, digests is None)
         chosen = [family.child_id(0, digest) for digest in digests] if digests is not None else [family.prefix]
+        return await self._read(chosen)
+
+    async def _read(self, chosen: list[str]) -> list[Job]:
         found = await self._insist(lambda: self._store.spawning.get(chosen))
         return [self._store.cipher.decode(found[one]) for one in chosen if one in found]
 
@@ -192,9 +223,19 @@ class Children:
         wait = self._family(asked.name).wait
         return Predecessors(wait, asked.total, asked.tolerate, asked.fail_fast)
 
-    def _deleted(self, on: Predecessors) -> list[str]:
-        """The children of a wait that were deleted by hand."""
-        return [] if self._waited is None else self._waited.deleted_from(on.id)
+    async def _deleted(self, asked: Asked, on: Predecessors) -> list[str]:
+        """The children of a wait that were deleted by hand, as far as their ids are known; a map may have lost children
+        before it was stored that this job waits for them."""
+        noted = [] if self._waited is None else self._waited.deleted_from(on.id)
+        if noted:
+            there = await self._insist(lambda: self._store.spawning.get([document_id(one) for one in noted]))
+            noted = [one for one in noted if one not in {str(found) for found in there}]
+        if not asked.counted or not asked.total:
+            return noted
+        family = self._family(asked.name, asked.keyed)
+        there_are = await self._insist(lambda: self._store.spawning.count(family, asked.total))
+        own = [one for one in noted if family.has(one)]
+        return noted + [f"{family.prefix}.?"] * (asked.total - there_are - len(own))
 
     async def _insist(self, verb: Callable[[], Awaitable[T]]) -> T:
         """Carry out a verb that may be repeated; try again while the server cannot be reached and the claim holds."""

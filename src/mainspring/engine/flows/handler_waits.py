@@ -11,13 +11,13 @@ import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
-from mainspring.model.flows.ids import key_digest
+from mainspring.model.flows.ids import KEY_SIZE, key_digest
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.store.codec import size_of_steps
 
@@ -28,7 +28,6 @@ Call = Callable[[Awaitable[Any]], Any]
 
 PORTION = 1000
 """How many children are stored at once."""
-_DIGEST = 16
 _PAGE = 500
 # A larger result of a call is read from the child in each run of its parent.
 _LARGEST_KEPT = 8 * 1024
@@ -101,11 +100,22 @@ class _Prepared:
             self.total += len(items)
         return Portion(wait.name, wait.job, items, start, digests, wait.single, wait.options)
 
+    def all_read(self) -> None:
+        """All items were read. Items of the same key are one child: it counts once, in its first place."""
+        if self.wait.key is not None:
+            digests = self.digests
+            distinct = dict.fromkeys(bytes(digests[at : at + KEY_SIZE]) for at in range(0, len(digests), KEY_SIZE))
+            if len(distinct) * KEY_SIZE < len(digests):
+                self.digests = bytearray(b"".join(distinct))
+            if not self.sealed:
+                self.total = len(distinct)
+
     def asked(self) -> Asked:
         wait = self.wait
         tolerated = wait.tolerated(self.total)
         keyed = wait.key is not None
-        return Asked(wait.name, self.total, tolerated, wait.fail_fast, wait.single, keyed, self.fresh)
+        counted = not wait.single
+        return Asked(wait.name, self.total, tolerated, wait.fail_fast, wait.single, keyed, self.fresh, counted)
 
 
 class HandlerWaits:
@@ -176,6 +186,7 @@ class HandlerWaits:
 
     async def _close(self, one: _Prepared) -> None:
         wait = one.wait
+        one.all_read()
         if not one.sealed:
             await self._agent.check_last(wait.name, one.total, wait.key is not None, wait.single)
 
@@ -183,7 +194,7 @@ class HandlerWaits:
         asked = [one.asked() for one in prepared if one.kept is None]
         settled = await self._agent.settle(asked) if asked else []
         if settled is None:
-            raise Suspension
+            self.suspend()
         ends = {one.name: one for one in settled}
         return [await self._result(one, ends.get(one.wait.name)) for one in prepared]
 
@@ -201,6 +212,7 @@ class HandlerWaits:
             async for items in _portions(one.wait.items):
                 one.sealed = True
                 one.portion(items)
+            one.all_read()
         return self._results(one, int(kept.get("children") or 0), int(kept.get("failed") or 0))
 
     async def _result_of_call(self, one: _Prepared, end: Settled | None) -> Any:
@@ -219,7 +231,14 @@ class HandlerWaits:
         digests = None if one.wait.key is None else bytes(one.digests)
         return Results(self._agent, one.wait.name, total, failed, digests, one.wait.single)
 
+    def suspend(self) -> NoReturn:
+        """End this run of the handler. A handler that catches this gets no further: each of its verbs raises it
+        again."""
+        self._steps().suspended = True
+        raise Suspension
+
     async def grow(self, job: Named, data: Mapping[str, Any] | None, options: dict[str, Any]) -> str:
+        self._steps().refuse_suspended()
         return await self._agent.grow(job, data, options)
 
     # -- resolving them in a thread --------------------------------------------------------------------------------
@@ -277,15 +296,13 @@ class Results:
         if self._single:
             yield await self._agent.read(self._name, None)
         elif self._digests is not None:
-            for start in range(0, len(self._digests), _PAGE * _DIGEST):
-                part = self._digests[start : start + _PAGE * _DIGEST]
-                wanted = [part[at : at + _DIGEST] for at in range(0, len(part), _DIGEST)]
+            for start in range(0, len(self._digests), _PAGE * KEY_SIZE):
+                part = self._digests[start : start + _PAGE * KEY_SIZE]
+                wanted = [part[at : at + KEY_SIZE] for at in range(0, len(part), KEY_SIZE)]
                 yield await self._agent.read(self._name, wanted)
         else:
-            page = await self._agent.page(self._name, None)
-            while page:
-                yield page
-                page = await self._agent.page(self._name, page[-1].id) if len(page) >= _PAGE else []
+            for start in range(0, self._total, _PAGE):
+                yield await self._agent.page(self._name, start, min(_PAGE, self._total - start))
 
 
 class BlockingResults:

@@ -76,7 +76,9 @@ class Layout:
         return True
 
     async def _store_nodes(self, nodes: Sequence[LaidOut], flow: str) -> None:
-        fresh = await self._children._insist(lambda: self._store.layouts.store(flow, self._root, nodes))
+        fresh = await self._children.store_between(
+            lambda: self._store.layouts.store(flow, self._root, nodes), [node.id for node in nodes]
+        )
         # A node that waits for none may have ended before the others were sealed, and its check found nothing.
         waits = [node.wait for node in nodes if node.after]
         while waits:

@@ -43,6 +43,8 @@ class Asked:
     keyed: bool = False
     fresh: bool = False
     """Whether this run has stored a child: the children are not looked at before the wait is sealed."""
+    counted: bool = False
+    """Whether it is a map, whose children are counted when it is over: one that is gone was deleted by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class FlowAgent(Protocol):
     async def settle(self, asked: Sequence[Asked]) -> list[Settled] | None:
         """The ends of these waits; None where one is not over, and the handler is suspended."""
 
-    async def page(self, name: str, after: str | None) -> list[Job]: ...
+    async def page(self, name: str, start: int, count: int) -> list[Job]: ...
 
     async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]: ...
 

@@ -187,8 +187,8 @@ class PipeFlows:
         settled: list[Settled] | None = await self._ask("flow", "settle", asked)
         return settled
 
-    async def page(self, name: str, after: str | None) -> list[Job]:
-        jobs: list[Job] = await self._ask("flow", "page", name, after)
+    async def page(self, name: str, start: int, count: int) -> list[Job]:
+        jobs: list[Job] = await self._ask("flow", "page", name, start, count)
         return jobs
 
     async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]:
@@ -239,6 +239,7 @@ class PipeAgent:
         return idempotency_key(self._job.stored.id, f"{self._job.database}.{self._job.settings.collection}")
 
     async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+        self.steps.refuse_suspended()
         session = options.pop("session", None)
         if session is not None:
             return await self._schedule_in(session, name, data, options)
@@ -277,6 +278,7 @@ class PipeAgent:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
+        self.steps.refuse_suspended()
         store = await self._store()
         if self._job.seals:
             await self._get_keys()

@@ -91,6 +91,8 @@ class ContextBackend:
         return self.told_to_stop
 
     async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+        if self._steps is not None:
+            self._steps.refuse_suspended()
         return await self._enqueuer.schedule(name, data, self._of_child(options))
 
     async def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
@@ -179,8 +181,9 @@ class ContextBackend:
     async def _transaction(self) -> AsyncIterator[Transaction]:
         if self.committed is not None:
             raise MainspringError("This job has completed in an earlier transaction; a job has one only.")
-        self.used_transaction = True
         steps = self.steps
+        steps.refuse_suspended()
+        self.used_transaction = True
         steps.closed = IN_TRANSACTION
         try:
             await self.freeze()

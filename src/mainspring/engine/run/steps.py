@@ -15,7 +15,7 @@ from copy import deepcopy
 from typing import Any
 
 from mainspring.config.settings import check_name
-from mainspring.errors import ConfigurationError, StepError
+from mainspring.errors import ConfigurationError, StepError, Suspension
 from mainspring.store.codec import MAX_STEPS, MAX_STEPS_SIZE, encode_step, size_of_steps
 from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
@@ -45,6 +45,13 @@ class Steps:
         self._size = size_of_steps(self._entries)
         self.closed: str | None = None
         """The reason why no step can be run now, if there is one."""
+        self.suspended = False
+        """Whether the handler is suspended: this run is over, also if it caught the Suspension."""
+
+    def refuse_suspended(self) -> None:
+        """Raise the Suspension of this run again, if its handler has caught it."""
+        if self.suspended:
+            raise Suspension
 
     def begin_again(self) -> None:
         """Allow the names of the steps again, since the handler is run again within the same attempt."""
@@ -119,6 +126,7 @@ class Steps:
             self._running -= kept is None
 
     def _check(self, name: object, function: object) -> None:
+        self.refuse_suspended()
         if not callable(function):
             _close(function)
             raise StepError(

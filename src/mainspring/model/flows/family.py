@@ -34,7 +34,22 @@ class Family:
 
     @property
     def prefix(self) -> str:
+        if self.holds:
+            return ids.grown_prefix(self.parent, self.round)
         return ids.child_prefix(self.parent, self.name, self.round)
+
+    @property
+    def range(self) -> dict[str, str]:
+        """The condition for the ids of a map's children. Jobs below these children lie in between: their ids are
+        longer."""
+        low, high = (f"{self.prefix}.k", f"{self.prefix}.l") if self.keyed else (f"{self.prefix}.", f"{self.prefix}/")
+        length = len(self.child_id(0, bytes(ids.KEY_SIZE) if self.keyed else None))
+        return {"$gte": low, "$lt": high, "$regex": f"^(?s:.){{{length}}}$"}
+
+    def has(self, job_id: str) -> bool:
+        """Whether this is the id of a child of the map."""
+        length = len(self.child_id(0, bytes(ids.KEY_SIZE) if self.keyed else None))
+        return job_id.startswith(f"{self.prefix}.") and len(job_id) == length
 
     def child_id(self, index: int, digest: bytes | None = None) -> str:
         """The id of a child by its place, or by the digest of its key."""

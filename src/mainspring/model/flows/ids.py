@@ -18,6 +18,7 @@ LONGEST_PARENT = 400
 """A parent's id that is longer is represented by its hash in the ids of its children."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _HASHED = "~"
+KEY_SIZE = 16
 _DIGITS = 8
 MOST_ITEMS = 10**_DIGITS
 FIRST_ROUND = 1
@@ -40,8 +41,17 @@ def waits_of(waiter: str) -> tuple[str, str]:
 
 def child_prefix(parent: str, name: str, round: int = FIRST_ROUND) -> str:
     """The beginning of the ids of a wait's children; the id of an only child."""
+    return f"{_base(parent, round)}.{_part(name)}"
+
+
+def grown_prefix(parent: str, round: int = FIRST_ROUND) -> str:
+    """The beginning of the ids of jobs that a member adds to its own wait; no name of a wait leads to it."""
+    return f"{_base(parent, round)}.{_HASHED}grown"
+
+
+def _base(parent: str, round: int) -> str:
     base = parent if len(parent) <= LONGEST_PARENT else _HASHED + _hash(parent, 16)
-    return f"{base}.{_part(name)}" if round == FIRST_ROUND else f"{base}.r{round}.{_part(name)}"
+    return base if round == FIRST_ROUND else f"{base}.{_HASHED}r{round}"
 
 
 def indexed_id(prefix: str, index: int) -> str:
@@ -51,19 +61,13 @@ def indexed_id(prefix: str, index: int) -> str:
     return f"{prefix}.{index:0{_DIGITS}d}"
 
 
-def indexed_range(prefix: str) -> tuple[str, str]:
-    """The bounds of the ids of a wait's indexed children: the first belongs to it, the second does not. Children of
-    these children lie in between, so that a reader compares the lengths of ids, too."""
-    return f"{prefix}.", f"{prefix}/"
-
-
 def key_digest(key: Any) -> bytes:
     """The digest of a key, the same in every process."""
     try:
         text = json.dumps(key, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise StepError(f"A key of a map is a plain value such as a text or a number: {error}") from None
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_SIZE).digest()
 
 
 def keyed_id(prefix: str, digest: bytes) -> str:

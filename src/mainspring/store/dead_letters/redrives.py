@@ -20,8 +20,9 @@ from mainspring.model.jobs.job import FAILED
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.dead_letters.dead_letters import DeadLetters, Place, filter_of
+from mainspring.store.flows.waiters import look_soon
 from mainspring.store.jobs.dedupe import DedupeKeys
-from mainspring.store.jobs.edit import again_stages
+from mainspring.store.jobs.edit import again_stages, next_round
 from mainspring.store.orders import BATCH, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.schema import BY_ID, STARTED, UNDER_WAY
 
@@ -147,11 +148,14 @@ class Redrives(Orders):
         if "edit" in document:
             meant["sealed"] = {"$in": [None, []]}  # an edit of encrypted data would be stored in the clear
         await self._connection.jobs.update_many(*self._connection.mirror.update(meant, stages), hint=BY_ID)
+        await self._waits_again(ids)
 
     async def _discard(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
         ids = [one["_id"] for one in document["batch"] if "stray" not in one]
         found = await self._connection.jobs.find_all(_meant(document, ids), hint=BY_ID)
+        held = await self._note_deleted(ids)
         await remove(found)
+        await look_soon(self._connection, held)
         await self._free_keys(document)
         return {}
 
@@ -186,7 +190,7 @@ def _edit_stages(edit: Document | None) -> list[dict[str, Any]]:
     if edit.get("remove"):
         is_kept = {"$not": {"$in": ["$$this.k", {"$literal": edit["remove"]}]}}
         data = {"$arrayToObject": {"$filter": {"input": {"$objectToArray": data}, "cond": is_kept}}}
-    return [{"$set": {"data": data, "steps": "$$REMOVE"}}]
+    return [{"$set": {"data": data, "steps": "$$REMOVE", **next_round()}}]
 
 
 def _left(document: Document, entry: Document, job: Document | None, skipped: Mapping[DocumentId, str]) -> str | None:

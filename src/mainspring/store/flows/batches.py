@@ -55,7 +55,7 @@ class Batches:
         on = Predecessors(family_of(str(document["_id"])).wait, 0)
         until = now + timedelta(seconds=self._lease)
         waits = Waits((on,), since=now, sealed=False).to_document()
-        document |= {"state": BLOCKED, "waits": waits, "check_at": until}
+        document |= {"state": BLOCKED, "waits": waits, "check_at": until, "spawned": True}
         for key in ("ready", "start_by"):
             document.pop(key, None)
         existing = await self._inserts.insert_under([(draft, document)])

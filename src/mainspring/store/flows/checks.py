@@ -1,9 +1,11 @@
 """Checking waits: which blocked jobs start, or end, since their predecessors have ended.
 
 A check may be made by any process, at any time, any number of times: once true, the condition stays true, and the write
-compares `rev`. It reads the waiting jobs first and their predecessors after that, in one causally consistent session
-with majority reads: in the other order, or on a deposed primary, children could be missed that exist when the seal is
-read. Completed predecessors are not in the index `before`, so that a look for a live one reads one key.
+compares `rev`. It reads the waiting jobs, their live predecessors and those that ended badly as of one moment, in a
+snapshot of the majority: a predecessor that is retried between separate reads would be neither live nor failed, and on
+a deposed primary children could be missed that exist when the seal is read. A retry raises `rev` afterwards, so that a
+check misses that has read the state before it. Completed predecessors are not in the index `before`, so that a look for
+a live one reads one key.
 """
 
 from __future__ import annotations
@@ -11,25 +13,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pymongo import UpdateMany
 from pymongo.asynchronous.client_session import AsyncClientSession
 
+from mainspring.errors import ClaimLost, Unavailable
 from mainspring.model.flows.decide import SKIPPED, BadEnd, Decision, Ends, Move, decide
 from mainspring.model.flows.ids import waiter_of
 from mainspring.model.flows.waits import DONE, SMALL, Predecessors, Waits, read_waits
-from mainspring.model.jobs.job import BLOCKED, CANCELLED, PENDING
+from mainspring.model.jobs.job import BLOCKED, CANCELLED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.tree import Trees
+from mainspring.store.flows.waiters import held_back_by
 from mainspring.store.jobs.finish import CHECK_FIRST, start_by_of
 from mainspring.store.schema import BADLY_ENDED, BEFORE, BUMP, BY_ID, CHECK, NOT_ENDED
 
 _NEEDED = {"waits": 1, "rev": 1, "before": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
+_SWEPT = {**_NEEDED, "state": 1, "flow": 1, "cancel_tree": 1, "retry_tree": 1}
 _LONGEST_PAUSE = 60.0
-_DELETED_KEPT = 1000
+FAST = "Too many of the other children failed."
 
 
 @dataclass(slots=True)
@@ -42,8 +48,8 @@ class Checked:
     """The jobs that were cancelled or skipped."""
     again: set[str] = field(default_factory=set)
     """The waits to be checked next: those that the ended jobs held back, and those whose job has changed meanwhile."""
-    fail_fast: set[str] = field(default_factory=set)
-    """The waits whose live predecessors are to be cancelled."""
+    marked: list[Document] = field(default_factory=list)
+    """Of a sweep: the jobs with a cancellation, or a retry, of the jobs below them that is to be carried on."""
 
 
 @dataclass(slots=True)
@@ -56,68 +62,63 @@ class _Waiter:
 class Checks:
     """The store's verbs for jobs that wait."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, trees: Trees) -> None:
         self._connection = connection
+        self._trees = trees
 
     async def check(self, wait_ids: Several[str]) -> Checked:
         """Start, or end, the blocked jobs among those that have these waits, as far as it is decided."""
         wanted = set(wait_ids)
         waiters = {document_id(waiter_of(one)) for one in wanted}
         sealed = {"_id": {"$in": list(waiters)}, "state": BLOCKED, "waits.sealed": True}
-        async with self._connection.causal() as session:
-            found = await self._connection.majority_jobs.find_all(sealed, _NEEDED, hint=BY_ID, causal=session)
+        async with self._connection.snapshot() as session:
+            found = await self._connection.jobs.find_all(sealed, _NEEDED, hint=BY_ID, snapshot=session)
             return await self._decide([one for one in _waiters(found) if not wanted.isdisjoint(one.waits.ids)], session)
 
     async def sweep(self, limit: int = 1000) -> tuple[Checked, int]:
-        """Check the blocked jobs whose time for another look has come; returns how many there were, too. A batch whose
-        maker has died while it stored the items is sealed as it is."""
+        """Check the jobs whose time for another look has come; returns how many there were, too. A batch whose maker
+        has died while it stored the items is sealed as it is."""
         now = self._connection.clock.expression()
-        due = {"state": BLOCKED, "check_at": {"$exists": True}, "$expr": {"$lte": ["$check_at", now]}}
-        async with self._connection.causal() as session:
-            found = await self._connection.majority_jobs.find_all(
-                due, _NEEDED, sort=[("check_at", 1)], hint=CHECK, limit=limit, causal=session
+        due = {"check_at": {"$exists": True}, "$expr": {"$lte": ["$check_at", now]}}
+        async with self._connection.snapshot() as session:
+            found = await self._connection.jobs.find_all(
+                due, _SWEPT, sort=[("check_at", 1)], hint=CHECK, limit=limit, snapshot=session
             )
             if not found:
                 return Checked(), 0
             await self._look_later([document["_id"] for document in found])
-            unsealed = [one["_id"] for one in found if (one.get("waits") or {}).get("sealed") is not True]
+            blocked = [one for one in found if one.get("state") == BLOCKED]
+            unsealed = [one["_id"] for one in blocked if (one.get("waits") or {}).get("sealed") is not True]
             if unsealed:
                 await self._seal_aborted(unsealed)
-            checked = await self._decide([one for one in _waiters(found) if one.waits.sealed], session)
+            checked = await self._decide([one for one in _waiters(blocked) if one.waits.sealed], session)
+            checked.marked = [one for one in found if _is_marked(one)]
         return checked, len(found)
 
     async def next_look(self) -> Any:
         """When the sweep has something to look at; None if no job waits."""
         found = await self._connection.jobs.find_one(
-            {"state": BLOCKED, "check_at": {"$exists": True}}, {"check_at": 1}, sort=[("check_at", 1)], hint=CHECK
+            {"check_at": {"$exists": True}}, {"check_at": 1}, sort=[("check_at", 1)], hint=CHECK
         )
         return None if found is None else found["check_at"]
 
-    async def ends(self, job_id: DocumentId, on: Sequence[Predecessors]) -> dict[str, Ends]:
-        """The ends of the predecessors of a running handler's waits. Its job is read first, so that no read is older
-        than its claim, which came after the waits were sealed."""
-        async with self._connection.causal() as session:
-            jobs = self._connection.majority_jobs
-            await jobs.find_all({"_id": job_id}, {"_id": 1}, hint=BY_ID, causal=session)
+    async def ends(self, job_id: DocumentId, token: int, on: Sequence[Predecessors]) -> dict[str, Ends]:
+        """The ends of the predecessors of a running handler's waits. Its job is read as of the same moment: the moment
+        must not be older than the claim, which came after the waits were sealed, and the claim must hold."""
+        async with self._connection.snapshot() as session:
+            found = await self._connection.jobs.find_all(
+                {"_id": job_id}, {"state": 1, "token": 1}, hint=BY_ID, snapshot=session
+            )
+            read = found[0].get("token", 0) if found else token + 1
+            if read < token or (read == token and found[0].get("state") == PENDING):
+                raise Unavailable("MongoDB answered with an older state of the job than its claim; try again.")
+            if read > token or found[0].get("state") != RUNNING:
+                raise ClaimLost(f"Job {job_id} is not held by this worker any more; it reads no children.")
             return await self._ends(list(on), {one.id for one in on}, session)
 
     async def held_back_by(self, ids: Sequence[DocumentId]) -> set[str]:
         """The waits that these jobs hold back, or did while they were live."""
-        found = await self._connection.jobs.find_all(
-            {"_id": {"$in": list(ids)}, "before": {"$exists": True}}, {"before": 1}, hint=BY_ID
-        )
-        return {one for document in found for one in document["before"]}
-
-    async def note_deleted(self, wait_ids: Iterable[str], job_id: str) -> None:
-        """Note that a predecessor was deleted by hand: it counts as failed."""
-        for one in wait_ids:
-            known = {"$ifNull": ["$waits.deleted", []]}
-            added = {"$setUnion": [known, [{"wait": {"$literal": one}, "job": {"$literal": job_id}}]]}
-            await self._connection.jobs.update_one(
-                {"_id": document_id(waiter_of(one)), "waits.ids": one},
-                [{"$set": {"waits.deleted": {"$slice": [added, _DELETED_KEPT]}, **BUMP}}],
-                hint=BY_ID,
-            )
+        return {one for waits in (await held_back_by(self._connection, ids)).values() for one in waits}
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
@@ -125,6 +126,7 @@ class Checks:
         checked = Checked()
         if not waiters:
             return checked
+        await self._confirm_deleted(waiters, session)
         on = [one for waiter in waiters for one in waiter.waits.on]
         judged = {one.id for waiter in waiters if waiter.waits.when not in (None, DONE) for one in waiter.waits.on} | {
             one.id for one in on if one.fail_fast
@@ -135,10 +137,33 @@ class Checks:
         for waiter in waiters:
             decision = decide(waiter.waits, ends, now, waiter.signalled)
             if decision.move is not Move.WAIT:
+                await self._hurry(decision, ends, checked)
                 groups[waiter.document.get("rev", 0), decision].append(waiter)
         if groups:
             await self._write(groups, checked)
         return checked
+
+    async def _confirm_deleted(self, waiters: list[_Waiter], session: AsyncClientSession | None) -> None:
+        """Leave out the predecessors that were to be deleted by hand and exist: their deletion was refused, or the
+        process that asked for it has died."""
+        noted = [document_id(job) for waiter in waiters for _, job in waiter.waits.deleted]
+        if noted:
+            found = await self._connection.jobs.find_all(
+                {"_id": {"$in": noted}}, {"_id": 1}, hint=BY_ID, snapshot=session
+            )
+            there = {str(document["_id"]) for document in found}
+            for waiter in waiters:
+                gone = tuple(one for one in waiter.waits.deleted if one[1] not in there)
+                waiter.waits = replace(waiter.waits, deleted=gone)
+
+    async def _hurry(self, decision: Decision, ends: Mapping[str, Ends], checked: Checked) -> None:
+        """Cancel the live predecessors of a wait that is over since too many have failed: before the waiting job is
+        started, so that a death in between leaves none of them running."""
+        for wait in decision.fail_fast:
+            first = ends[wait].first_failed
+            tree = await self._trees.cancel_predecessors(wait, FAST, None if first is None else first.cause)
+            checked.again |= tree.waits - {wait}
+            checked.ended += tree.ended
 
     async def _ends(
         self, on: Sequence[Predecessors], judged: Several[str], session: AsyncClientSession | None
@@ -158,7 +183,7 @@ class Checks:
         self, small: list[Predecessors], large: list[Predecessors], session: AsyncClientSession | None
     ) -> set[str]:
         """The waits that have a live predecessor."""
-        jobs, live = self._connection.majority_jobs, {"$in": list(NOT_ENDED)}
+        jobs, live = self._connection.jobs, {"$in": list(NOT_ENDED)}
         held: set[str] = set()
         if small:
             wanted = [one.id for one in small]
@@ -168,14 +193,14 @@ class Checks:
                 {"_id": 0, "before": 1},
                 hint=BEFORE,
                 limit=most,
-                causal=session,
+                snapshot=session,
             )
             held |= {one for document in found for one in document["before"]} & set(wanted)
             if len(found) == most:  # some have grown
                 large = [*large, *(one for one in small if one.id not in held)]
         for one in large:
             found = await jobs.find_all(
-                {"before": one.id, "state": live}, {"_id": 1}, hint=BEFORE, limit=1, causal=session
+                {"before": one.id, "state": live}, {"_id": 1}, hint=BEFORE, limit=1, snapshot=session
             )
             held |= {one.id} if found else set()
         return held
@@ -183,11 +208,11 @@ class Checks:
     async def _bad(self, small: list[Predecessors], session: AsyncClientSession | None) -> dict[str, list[Document]]:
         bad: dict[str, list[Document]] = defaultdict(list)
         if small:
-            found = await self._connection.majority_jobs.find_all(
+            found = await self._connection.jobs.find_all(
                 {"before": {"$in": [one.id for one in small]}, "state": {"$in": list(BADLY_ENDED)}},
                 _BAD,
                 hint=BEFORE,
-                causal=session,
+                snapshot=session,
             )
             for document in found:
                 for one in document["before"]:
@@ -195,12 +220,12 @@ class Checks:
         return bad
 
     async def _bad_of(self, one: Predecessors, session: AsyncClientSession | None) -> list[Document]:
-        return await self._connection.majority_jobs.find_all(
+        return await self._connection.jobs.find_all(
             {"before": one.id, "state": {"$in": list(BADLY_ENDED)}},
             _BAD,
             hint=BEFORE,
             limit=one.tolerate + 1,
-            causal=session,
+            snapshot=session,
         )
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -214,7 +239,6 @@ class Checks:
             stages = start_stages(now) if decision.move is Move.START else _end_stages(decision, now)
             statements.append(UpdateMany(*mirror.update(as_read, stages), hint=BY_ID))
             asked += len(group)
-            checked.fail_fast |= set(decision.fail_fast)
             if decision.move is Move.START:
                 checked.started += len(group)
             else:
@@ -232,13 +256,14 @@ class Checks:
         waited = {"$subtract": [now, {"$ifNull": ["$waits.since", now]}]}
         look = {"$add": [now, {"$min": [longest, {"$max": [first, waited]}]}]}
         ahead = {"$cond": [{"$gt": ["$waits.until", now]}, "$waits.until", None]}  # $min ignores null
-        await self._connection.jobs.update_many(
-            {"_id": {"$in": ids}, "state": BLOCKED}, [{"$set": {"check_at": {"$min": [look, ahead]}}}], hint=BY_ID
-        )
+        waiting = {"_id": {"$in": ids}, "check_at": {"$exists": True}}
+        await self._connection.jobs.update_many(waiting, [{"$set": {"check_at": {"$min": [look, ahead]}}}], hint=BY_ID)
 
     async def _seal_aborted(self, ids: list[DocumentId]) -> None:
+        # A node of a declared flow has a `when`: it is sealed by the one that lays it out or retries it.
+        batches = {"waits.sealed": {"$ne": True}, "waits.when": {"$exists": False}}
         await self._connection.jobs.update_many(
-            {"_id": {"$in": ids}, "state": BLOCKED, "waits.sealed": {"$ne": True}},
+            {"_id": {"$in": ids}, "state": BLOCKED, **batches},
             [{"$set": {"waits.sealed": True, "waits.aborted": True, "check_at": self._connection.clock.expression()}}],
             hint=BY_ID,
         )
@@ -264,6 +289,10 @@ def _end_stages(decision: Decision, now: Any) -> list[dict[str, Any]]:
 def _waiters(found: Iterable[Document]) -> list[_Waiter]:
     read = ((document, read_waits(document.get("waits"))) for document in found)
     return [_Waiter(document, waits) for document, waits in read if waits is not None]
+
+
+def _is_marked(document: Document) -> bool:
+    return document.get("cancel_tree") is not None or document.get("retry_tree") is not None
 
 
 def _ends_of(live: bool, bad: Sequence[Document]) -> Ends:

@@ -1,9 +1,10 @@
 """Retrying a flow: its failed and expired members run again, and those that were cancelled because of them wait again.
 
-Keeps true: a member that waits is put back only after the members that it waits for. Those that failed are put back
-first; then those that were cancelled because of them, not sealed, so that no check ends them by the state of another
-that is still to be put back; then all are sealed. A check that has read a failure before this misses, since `rev` is
-raised. After a crash half-way the sweep seals what was put back; another retry puts the rest back.
+Keeps true: a member that waits is put back only after the members that it waits for. Those that failed come first; then
+the `rev` of the jobs that wait for them is raised, so that a check misses that has read a failure; then those that were
+cancelled because of them, and those because of these, not sealed, so that no check ends them by the state of another
+that is still to be put back; then all are sealed; the root comes last. The root has the mark `retry_tree` meanwhile, so
+that the sweep carries on what a process that dies has left.
 """
 
 from __future__ import annotations
@@ -13,52 +14,74 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.clock import truncate
+from mainspring.errors import InvalidJob, JobStateError
 from mainspring.model.flows.decide import SKIPPED
-from mainspring.model.flows.ids import waiter_of
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, EXPIRED, FAILED
-from mainspring.store.codec import DocumentId, document_id
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.edit import again_stages
+from mainspring.store.flows.waiters import predecessors_again
+from mainspring.store.jobs.edit import Jobs, again_stages
 from mainspring.store.jobs.finish import CHECK_FIRST
 from mainspring.store.schema import BUMP, BY_ID, FLOW
 
 _BATCH = 1000
-_SEALED_BY_SWEEP = 60.0
-_GONE = dict.fromkeys(("finished_at", "error", "because", "fingerprint"), "$$REMOVE")
+_CARRIED_ON = 30.0
+"""After how many seconds the sweep carries on a retry, whose process must have died."""
+_GONE = dict.fromkeys(("finished_at", "error", "because", "fingerprint", "cancel_tree"), "$$REMOVE")
 
 
 class FlowRetries:
-    """The store's verb that runs the bad ends of a flow again."""
+    """The store's verbs that run the bad ends of a flow again."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs) -> None:
         self._connection = connection
+        self._jobs = jobs
 
-    async def retry(self, flow_id: str) -> set[str]:
-        """Put the members of a flow back that ended badly; returns the waits to be checked. Members that end during
-        this stay as they are."""
+    async def retry(self, root_id: DocumentId) -> set[str]:
+        """Put the members of a flow back that ended badly, and its root if it failed; returns the waits to be checked.
+        Members that fail during this stay as they are."""
         until = truncate(self._connection.clock.now())
-        bad = {"flow": flow_id, "state": {"$in": [FAILED, EXPIRED]}, "finished_at": {"$lte": until}}
-        held = await self._put_back(bad, again_stages(self._connection.clock.expression()))
-        waits = await self._unblock(flow_id, until)
-        await self._raise_rev({document_id(waiter_of(one)) for one in held})
-        return waits
+        look = self._after(_CARRIED_ON)
+        await self._connection.jobs.update_one(
+            {"_id": root_id}, [{"$set": {"retry_tree": {"at": until}, "check_at": look}}], hint=BY_ID
+        )
+        return await self._put_all_back(root_id, until)
 
-    async def _unblock(self, flow_id: str, until: datetime) -> set[str]:
-        """Put the members back that were cancelled because of others."""
-        now = self._connection.clock.expression()
+    async def carry_on(self, root: Document) -> set[str]:
+        """Finish a retry that another process has left half-way; returns the waits to be checked."""
+        try:
+            return await self._put_all_back(root["_id"], root["retry_tree"]["at"])
+        except (InvalidJob, JobStateError):  # the root cannot run again, or does
+            await self._forget(root["_id"])
+            return set()
+
+    async def _put_all_back(self, root_id: DocumentId, until: datetime) -> set[str]:
+        flow_id, again = str(root_id), again_stages(self._connection.clock.expression())
+        bad = {"flow": flow_id, "state": {"$in": [FAILED, EXPIRED]}, "finished_at": {"$lte": until}}
         caused = {
             "flow": flow_id,
             "state": CANCELLED,
             "because": {"$exists": True},
-            "finished_at": {"$lte": until},
             "error.type": {"$ne": SKIPPED},
         }
-        look = {"$add": [now, int(_SEALED_BY_SWEEP * 1000)]}
-        fields = {**BUMP, **_GONE, "state": BLOCKED, "tries": 0, "check_at": look, "waits.since": now}
-        stages = [{"$set": {**fields, "waits.sealed": False, "waits.deleted": "$$REMOVE"}}]
-        await self._put_back({**caused, "waits.when": {"$exists": True}}, stages)
-        await self._put_back({**caused, "waits.when": {"$exists": False}}, again_stages(now))
-        return await self._seal(flow_id)
+        nodes = {**caused, "waits.when": {"$exists": True}}
+        others = {**caused, "waits.when": {"$exists": False}, "finished_at": {"$lte": until}}
+        held = await self._put_back(bad, again)
+        while held:
+            await predecessors_again(self._connection, held)
+            held = await self._put_back(nodes, self._blocked()) | await self._put_back(others, again)
+        waits = await self._seal(flow_id)
+        root = await self._jobs.get(root_id)
+        if root["state"] == FAILED and root["finished_at"] <= until:
+            await self._jobs.retry(root_id)
+        await self._forget(root_id)
+        return waits
+
+    def _blocked(self) -> list[dict[str, Any]]:
+        """The update that lets a node wait again. It has no time for a look of the sweep while it is not sealed."""
+        fields = {**BUMP, **_GONE, "state": BLOCKED, "tries": 0, "check_at": "$$REMOVE"}
+        waits = {"since": self._connection.clock.expression(), "sealed": False, "retried": True, "deleted": "$$REMOVE"}
+        return [{"$set": {**fields, **{f"waits.{key}": value for key, value in waits.items()}}}]
 
     async def _put_back(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> set[str]:
         """Change the members that match, in batches; returns the waits that they hold back."""
@@ -73,23 +96,26 @@ class FlowRetries:
             held |= {one for document in found for one in document.get("before") or ()}
 
     async def _seal(self, flow_id: str) -> set[str]:
-        open_nodes = {"flow": flow_id, "state": BLOCKED, "waits.sealed": False, "waits.when": {"$exists": True}}
-        found = await self._connection.jobs.find_all(open_nodes, {"waits.ids": 1}, hint=FLOW)
+        """Seal the nodes that were put back; those that are being laid out have other predecessors to come."""
+        put_back = {"flow": flow_id, "state": BLOCKED, "waits.retried": True}
+        found = await self._connection.jobs.find_all(put_back, {"waits.ids": 1}, hint=FLOW)
         if found:
-            look = {"$add": [self._connection.clock.expression(), int(CHECK_FIRST * 1000)]}
-            await self._connection.jobs.update_many(
-                {"_id": {"$in": [document["_id"] for document in found]}, "state": BLOCKED},
-                [{"$set": {**BUMP, "waits.sealed": True, "check_at": look}}],
-                hint=BY_ID,
-            )
+            sealed = {"waits.sealed": True, "waits.retried": "$$REMOVE", "check_at": self._after(CHECK_FIRST)}
+            ids = {"_id": {"$in": [document["_id"] for document in found]}, "state": BLOCKED, "waits.retried": True}
+            await self._connection.jobs.update_many(ids, [{"$set": {**BUMP, **sealed}}], hint=BY_ID)
         return {one for document in found for one in _wait_ids(document)}
 
-    async def _raise_rev(self, waiters: set[DocumentId]) -> None:
-        """Let a check miss that has read the failure of a job which runs again now."""
-        if waiters:
-            await self._connection.jobs.update_many(
-                {"_id": {"$in": list(waiters)}, "state": BLOCKED}, [{"$set": BUMP}], hint=BY_ID
-            )
+    async def _forget(self, root_id: DocumentId) -> None:
+        """Remove the mark, and the time of the look that belongs to it."""
+        look = {"$cond": [{"$eq": ["$state", BLOCKED]}, self._after(CHECK_FIRST), "$$REMOVE"]}
+        await self._connection.jobs.update_one(
+            {"_id": root_id, "retry_tree": {"$exists": True}},
+            [{"$set": {"retry_tree": "$$REMOVE", "check_at": look}}],
+            hint=BY_ID,
+        )
+
+    def _after(self, seconds: float) -> dict[str, Any]:
+        return {"$add": [self._connection.clock.expression(), int(seconds * 1000)]}
 
 
 def _wait_ids(document: Document) -> list[str]:

@@ -8,11 +8,9 @@ to the parent, whatever the number of children is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mainspring.errors import NotRepeatable
 from mainspring.model.flows.family import Family
-from mainspring.model.flows.ids import indexed_id, indexed_range
 from mainspring.model.jobs.draft import Draft
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
@@ -82,25 +80,20 @@ class Spawning:
 
     async def check_last(self, family: Family, total: int) -> None:
         """Raise NotRepeatable where an earlier run has made more children than these."""
-        if family.single or family.keyed:
+        if family.single:
             return
-        beyond = {"$gte": indexed_id(family.prefix, total), "$lt": indexed_range(family.prefix)[1]}
+        if family.keyed:
+            if await self.count(family, total + 1) > total:
+                raise NotRepeatable(_differs(family, total, "a key was there at first that is not there now"))
+            return
+        beyond = {**family.range, "$gte": family.child_id(total)}
         found = await self._connection.jobs.find_one({"_id": beyond}, {"_id": 1}, sort=[("_id", 1)], hint=BY_ID)
         if found is not None:
             raise NotRepeatable(_differs(family, total, "there was one at first, and now there are no more items"))
 
-    async def page(self, family: Family, after: str | None, limit: int = PAGE) -> list[Document]:
-        """The next children of an indexed wait, in order."""
-        low, high = indexed_range(family.prefix)
-        length = len(indexed_id(family.prefix, 0))
-        own = {"$gt": after or low, "$lt": high}
-        # Children of these children lie between them: their ids are longer.
-        filter: dict[str, Any] = {
-            "_id": own,
-            "before": family.wait,
-            "$expr": {"$eq": [{"$strLenBytes": "$_id"}, length]},
-        }
-        return await self._connection.jobs.find_all(filter, sort=[("_id", 1)], hint=BY_ID, limit=limit)
+    async def count(self, family: Family, most: int) -> int:
+        """How many children of a map exist, counted up to `most`, in the index of ids alone."""
+        return await self._connection.jobs.count({"_id": family.range}, hint=BY_ID, limit=most)
 
     async def get(self, ids: Sequence[DocumentId]) -> Mapping[DocumentId, Document]:
         """The children among these ids that exist."""

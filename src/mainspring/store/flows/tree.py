@@ -1,13 +1,17 @@
 """Whole trees: cancelling the jobs below a job.
 
+A cancelled job that has made children has the mark `cancel_tree`: its handlers make no more, and the sweep repeats the
+cancellation for longer than one operation lasts, so that children that were being stored are cancelled, too.
 The jobs below a root are found by their field `flow`; those below another job level by level, by the waits that they
 hold back. Both ways read live jobs only, in bounded passes. A pass that is interrupted is repeated by any later call.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from mainspring.model.flows.ids import waits_of
@@ -17,8 +21,11 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.edit import cancel_stages
 from mainspring.store.schema import BEFORE, BY_ID, FLOW, NOT_ENDED
 
+WITH_PARENT = "The job that waited for it was cancelled."
 _BATCH = 1000
-_FOUND = {"state": 1, "before": 1, "waits.ids": 1}
+_WATCHED = 60.0
+"""For how many seconds the sweep repeats a cancellation; longer with slower operations."""
+_FOUND = {"state": 1, "before": 1, "spawned": 1}
 
 
 @dataclass(slots=True)
@@ -47,6 +54,18 @@ class Trees:
             await self._cancel_found(member, FLOW, reason, because, tree)
         return tree
 
+    async def carry_on(self, job: Document) -> CancelledTree:
+        """Repeat the cancellation that a mark asks for, and forget about it when its time is over."""
+        mark = job["cancel_tree"]
+        reason, at = mark.get("reason"), mark.get("at")
+        tree = await self.cancel_below(job, reason if isinstance(reason, str) and reason else WITH_PARENT)
+        watched = timedelta(seconds=max(_WATCHED, 4 * self._connection.settings.operation_timeout))
+        if not tree.ended and not tree.asked and at + watched < self._connection.clock.now():
+            await self._connection.jobs.update_one(
+                {"_id": job["_id"], "cancel_tree.at": at, "retry_tree": None}, {"$unset": {"check_at": ""}}, hint=BY_ID
+            )
+        return tree
+
     async def cancel_predecessors(self, wait: str, reason: str, because: str | None = None) -> CancelledTree:
         """Cancel the live predecessors of a wait, and the jobs below them."""
         tree = CancelledTree()
@@ -63,13 +82,15 @@ class Trees:
         while todo:
             low, high = waits_of(todo.pop())
             # The bounds are of one element: a job may hold back several waits.
-            below = {"before": {"$elemMatch": {"$gt": low, "$lt": high}}, "state": {"$in": list(NOT_ENDED)}}
+            # An id may contain a "#"; the name of a wait does not.
+            own = {"$gt": low, "$lt": high, "$regex": f"^{re.escape(low)}[^#]*$"}
+            below = {"before": {"$elemMatch": own}, "state": {"$in": list(NOT_ENDED)}}
             todo += await self._cancel_found(below, BEFORE, reason, because, tree)
 
     async def _cancel_found(
         self, filter: dict[str, Any], hint: str, reason: str, because: str | None, tree: CancelledTree
     ) -> list[str]:
-        """Cancel all jobs that match; returns those that may have children: they wait, or run."""
+        """Cancel all jobs that match; returns those that may have children: they have made some, or run."""
         parents: list[str] = []
         asked: set[DocumentId] = set()
         while True:
@@ -85,9 +106,7 @@ class Trees:
 
     async def _cancel(self, ids: list[DocumentId], reason: str, because: str | None) -> None:
         now, mirror = self._connection.clock.expression(), self._connection.mirror
-        stages = cancel_stages(now, reason)
-        if because is not None:
-            stages.append({"$set": {"because": {"$literal": because}}})
+        stages = cancel_stages(now, reason, because)
         live = {"_id": {"$in": ids}, "state": {"$in": [PENDING, BLOCKED, RUNNING]}}
         await self._connection.jobs.update_many(*mirror.update(live, stages), hint=BY_ID)
 
@@ -98,5 +117,5 @@ def _note(document: Document, tree: CancelledTree, parents: list[str]) -> None:
     else:
         tree.ended.append(document["_id"])
         tree.waits |= set(document.get("before") or ())
-    if document["state"] != PENDING or document.get("waits"):
+    if document["state"] == RUNNING or document.get("spawned"):
         parents.append(str(document["_id"]))

@@ -23,11 +23,13 @@ from mainspring.model.jobs.job import (
     RETRIABLE,
     RUNNING,
 )
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.waiters import look_soon, note_deleted, predecessors_again
 from mainspring.store.jobs.aging import ASKED, NOT_AGED
 from mainspring.store.jobs.dedupe import DedupeKeys
-from mainspring.store.jobs.finish import CLAIM_FIELDS, again_at, start_by_of
+from mainspring.store.jobs.finish import CLAIM_FIELDS, again_at, cancelled_fields, start_by_of
 from mainspring.store.jobs.upkeep import NO_KEY, TOO_NEW
 from mainspring.store.reach import reached
 from mainspring.store.schema import BUMP, BY_ID, CLAIM, WAITING_BY_QUEUE
@@ -47,10 +49,16 @@ _ANEW = {
     "line": "$$REMOVE",
 }
 # The fields of the last round's outcome, or of that round only.
-_ENDED = ("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst")
+_ENDED = (
+    *("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst"),
+    *("because", "check_at", "cancel_tree", "retry_tree"),
+)
 _FRESH = dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE")
-# A failed job continues after its last step; a completed job repeats all steps.
-_STEPS_LEFT = {"$cond": [{"$eq": ["$state", COMPLETED]}, "$$REMOVE", "$steps"]}
+_OF_USER = {"$not": {"$in": ["$name", list(FLOW_NAMES)]}}
+# A failed job continues after its last step; a completed job repeats all steps, and makes its children anew, in a new
+# round. The root of a declared flow or a batch judges its jobs again.
+_REPEATED = {"$and": [{"$eq": ["$state", COMPLETED]}, _OF_USER]}
+_STEPS_LEFT = {"$cond": [_REPEATED, "$$REMOVE", "$steps"]}
 # A retried job is no dead letter any more: the time of its failure is kept.
 _LAST_FAILURE = {"$cond": [{"$eq": ["$state", FAILED]}, "$finished_at", "$last_failure_at"]}
 # The attempt that ended the round was due at the present run_at; an attempt that was retried has its own.
@@ -65,6 +73,9 @@ _ATTEMPTS = {
     "$cond": [{"$isArray": "$attempts"}, {"$map": {"input": "$attempts", "as": "one", "in": _DUE}}, "$attempts"]
 }
 _BATCH = 200
+CHILDREN_OF_DATA = (
+    "Job {} has made children of its data, and waits for them; cancel it and schedule another job with the new data."
+)
 
 
 class Jobs:
@@ -126,7 +137,10 @@ class Jobs:
 
     async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
         """Change fields of a waiting job; the limit for its start follows its times."""
-        changed = await self._update(job_id, NOT_STARTED, edit_stages(fields))
+        unchanged = {"spawned": None} if "data" in fields else {}
+        changed = await self._update(job_id, NOT_STARTED, edit_stages(fields), **unchanged)
+        if not changed and unchanged and (await self.get(job_id)).get("state") in NOT_STARTED:
+            raise InvalidJob(CHILDREN_OF_DATA.format(job_id))
         return await self._changed(job_id, changed, "update()", "pending")
 
     async def run_now(self, job_id: DocumentId) -> Document:
@@ -149,6 +163,8 @@ class Jobs:
             stages.append(remember_stage(request))
             new = {"requests": {"$ne": request}}
         changed = await self._update(job_id, RETRIABLE, stages, **new)
+        if document.get("before"):
+            await predecessors_again(self._connection, document["before"])
         if key is not None:
             await self._keys.returned(key, job_id)
         if not changed and request in (document := await self.get(job_id)).get("requests", ()):
@@ -157,16 +173,20 @@ class Jobs:
 
     async def delete(self, job_id: DocumentId) -> list[str]:
         """Delete a job that does not run, and its dedupe key: otherwise a new job would take over its id and tokens.
-        Returns the waits that it held back, where it had not completed."""
+        Returns the waits that it held back: for them it has failed."""
         document = await self.get(job_id)
         key = document.get("dedupe_key")
+        if document.get("before") and document.get("state") != RUNNING:
+            await note_deleted(self._connection, {job_id: document["before"]})
         deleted = await self._connection.jobs.delete_one({"_id": job_id, "state": {"$ne": RUNNING}})
         if not deleted.deleted_count:
             document = await self.get(job_id)
             raise JobStateError(str(job_id), document["state"], "delete()", "waiting and ended (cancel it first)")
         if isinstance(key, str):
             await self._keys.drop(key, job_id)
-        return [] if document.get("state") == COMPLETED else list(document.get("before") or ())
+        if document.get("before"):
+            await look_soon(self._connection, document["before"])
+        return list(document.get("before") or ())
 
     async def _retake_key(self, key: str, job_id: DocumentId) -> None:
         holder = await self._keys.retake(key, job_id)
@@ -196,8 +216,9 @@ class Jobs:
         return document
 
 
-def cancel_stages(now: Any, reason: str) -> list[dict[str, Any]]:
-    """The update that cancels a waiting job, or asks the holder of a running one to stop."""
+def cancel_stages(now: Any, reason: str, because: str | None = None) -> list[dict[str, Any]]:
+    """The update that cancels a waiting job, or asks the holder of a running one to stop; `because` is the job whose
+    end is the cause."""
     reason = cut(reason, MAX_MESSAGE)
     ended: dict[str, Any] = {
         **BUMP,
@@ -206,14 +227,18 @@ def cancel_stages(now: Any, reason: str) -> list[dict[str, Any]]:
         "ready": "$$REMOVE",
         "waiting_for": "$$REMOVE",
         "line": "$$REMOVE",
-        "check_at": "$$REMOVE",
+        **cancelled_fields(now, reason),
     }
+    if because is not None:
+        ended["because"] = {"$literal": because}
     if reason:
         ended["error"] = {"$literal": {"type": "Cancelled", "message": reason}}
     runs = {"$eq": ["$state", RUNNING]}
-    request = {"$ifNull": ["$cancel", {"at": now, "reason": {"$literal": reason}}]}
+    request: Document = {"at": now, "reason": {"$literal": reason}}
+    if because is not None:
+        request["because"] = {"$literal": because}
     fields = {key: {"$cond": [runs, f"${key}", value]} for key, value in ended.items()}
-    return [{"$set": {**fields, "cancel": {"$cond": [runs, request, "$cancel"]}}}]
+    return [{"$set": {**fields, "cancel": {"$cond": [runs, {"$ifNull": ["$cancel", request]}, "$cancel"]}}}]
 
 
 def run_now_stages(now: Any) -> list[dict[str, Any]]:
@@ -232,11 +257,18 @@ def remember_stage(request: str) -> dict[str, Any]:
     return {"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}}
 
 
+def next_round(if_true: Any = True) -> dict[str, Any]:
+    """The fields of a job that makes its children anew, where it has made some: in a new round, under other ids."""
+    anew = {"$and": [if_true, _OF_USER, {"$eq": ["$spawned", True]}]}
+    number = {"$add": [{"$ifNull": ["$round", 1]}, 1]}
+    return {"waits": {"$cond": [anew, "$$REMOVE", "$waits"]}, "round": {"$cond": [anew, number, "$round"]}}
+
+
 def again_stages(now: Any) -> list[dict[str, Any]]:
     """The update that runs an ended job again, as a new round of attempts; its history and its token stay."""
     again = {**BUMP, **_FRESH, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED, "steps": _STEPS_LEFT}
     history = {"attempts": _ATTEMPTS, "last_failure_at": _LAST_FAILURE}
-    return [{"$set": {**again, **history}}, {"$set": again_at(now, 0)}]
+    return [{"$set": {**again, **history, **next_round(_REPEATED)}}, {"$set": again_at(now, 0)}]
 
 
 def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -308,6 +308,8 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
             fields["error"] = {"$literal": error}
         if isinstance(ending, Failed):
             fields["fingerprint"] = fingerprint_of(finish.name, error)
+        elif isinstance(ending, Cancelled):
+            fields |= cancelled_fields(now, ending.reason)
     if finish.progress is not None:
         fields["progress"] = {"$literal": finish.progress}
     entry: Any = {"$literal": attempt_entry(finish)}
@@ -316,6 +318,18 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     if finish.reduced:
         return [{"$set": {"progress": "$$REMOVE"} | fields | only_attempt(entry)}]
     return [{"$set": fields | _attempt_fields(finish.token, entry)}]
+
+
+def cancelled_fields(now: Any, reason: str) -> dict[str, Any]:
+    """The fields of a running job that ends as cancelled: the job for whose end it was asked to stop, if it was; and
+    where it has made children, the mark by which the sweep cancels the jobs below it."""
+    spawned = {"$eq": ["$spawned", True]}
+    mark = {"at": now, "reason": {"$literal": cut(reason, MAX_MESSAGE)}}
+    return {
+        "because": {"$ifNull": ["$cancel.because", "$$REMOVE"]},
+        "cancel_tree": {"$cond": [spawned, mark, "$$REMOVE"]},
+        "check_at": {"$cond": [spawned, now, "$$REMOVE"]},
+    }
 
 
 def _ended(ending: Outcome) -> dict[str, Any]:

@@ -14,16 +14,20 @@ from typing import Any
 
 from pymongo.read_concern import ReadConcern
 
+from mainspring.model.jobs.job import PENDING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection
 
 _AWAIT_MS = 15_000
+# A blocked job that is started loses the time of its next look and becomes pending.
+_STARTED = {"updateDescription.removedFields": "check_at", "updateDescription.updatedFields.state": PENDING}
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A job was inserted, with its queue (None: a raw insert without one) and its due time. Or, with `schedule`, a
-    schedule was changed, or with `control`, a pause, limit or breaker."""
+    """A job was inserted, with its queue (None: a raw insert without one) and its due time; or a blocked job has become
+    pending, whose queue is not told. Or, with `schedule`, a schedule was changed, or with `control`, a pause, limit or
+    breaker."""
 
     id: DocumentId
     queue: str | None
@@ -51,6 +55,7 @@ class Hints:
                 "$project": {
                     "ns": 1,
                     "documentKey": 1,
+                    "operationType": 1,
                     "fullDocument.queue": 1,
                     "fullDocument.run_at": 1,
                     "fullDocument.v": 1,
@@ -67,7 +72,7 @@ class Hints:
         told = {"updateDescription.updatedFields.told": {"$exists": True}}
         whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
         return [
-            {"ns.coll": self._connection.jobs.name, "operationType": "insert"},
+            {"ns.coll": self._connection.jobs.name, "$or": [{"operationType": "insert"}, _STARTED]},
             {"ns.coll": self._connection.schedules.name, "$or": [{"operationType": "insert"}, told]},
             {"ns.coll": self._connection.controls.name, "$or": [whole, told]},
         ]
@@ -82,7 +87,10 @@ class Hints:
 
 
 def _job_hint(change: Mapping[str, Any]) -> Hint:
-    """The hint of an insert. Any document may have been inserted, so that every field is checked."""
+    """The hint of an insert, or of a blocked job that was started. Any document may have been inserted, so that every
+    field is checked."""
+    if change.get("operationType") == "update":
+        return Hint(change["documentKey"]["_id"], None, None, raw=False)
     document = change.get("fullDocument") or {}
     queue, run_at = document.get("queue"), document.get("run_at")
     return Hint(

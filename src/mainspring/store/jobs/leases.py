@@ -22,7 +22,13 @@ from mainspring.store.codec import DocumentId, cancel_reason, encode_error, fing
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
-from mainspring.store.jobs.finish import CLAIM_FIELDS, STARTED_ONCE, appended_attempt, undecodable_fields
+from mainspring.store.jobs.finish import (
+    CLAIM_FIELDS,
+    STARTED_ONCE,
+    appended_attempt,
+    cancelled_fields,
+    undecodable_fields,
+)
 from mainspring.store.jobs.stacks import asked_in
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document
@@ -320,6 +326,7 @@ def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> li
         fields["fingerprint"] = fingerprint_of(document["name"], error["$literal"])
     if state == CANCELLED:
         reason = cancel_reason(document["cancel"])
+        fields |= cancelled_fields(now, reason)
         fields["error"] = {"$literal": {"type": "Cancelled", "message": reason}} if reason else "$$REMOVE"
     return [{"$set": fields}]
 

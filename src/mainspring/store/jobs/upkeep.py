@@ -25,6 +25,7 @@ from mainspring.model.jobs.job import (
 )
 from mainspring.store.codec import DocumentId, Undecodable, check_fields, fingerprint_of
 from mainspring.store.connection import CODEC, Connection, Document
+from mainspring.store.flows.waiters import look_soon
 from mainspring.store.foreign.foreign import RAW_JOBS
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.foreign.translation import as_read, mapped_inserts, translated
@@ -121,6 +122,8 @@ class Upkeep:
         except REFUSED as error:
             self._pass_over(document["_id"], f"cannot be decoded ({reason}) nor ended", error)
             return False
+        if result.matched_count:
+            await look_soon(self._connection, _waits_of([document]))
         return result.matched_count == 1
 
     async def hold(self, ids: Sequence[DocumentId], by: str, note: str) -> int:
@@ -205,7 +208,7 @@ class Upkeep:
         late = {"state": PENDING, "$expr": {"$lt": ["$start_by", now]}, "start_by": {"$type": "date"}}
         late["rev"] = {"$type": "number"}  # a raw insert is adopted first
         found = await self._connection.jobs.find_all(
-            {**late, **self._refused.filter}, {"rev": 1}, hint=START_BY, limit=limit
+            {**late, **self._refused.filter}, {"rev": 1, "before": 1}, hint=START_BY, limit=limit
         )
         return await self.expire_these(found)
 
@@ -222,6 +225,7 @@ class Upkeep:
 
         for document, error in await split_refused(documents, expire):
             self._pass_over(document["_id"], "is late and cannot be ended", error)
+        await look_soon(self._connection, _waits_of(documents))
         if matched == len(documents):
             return [document["_id"] for document in documents]
         revs = {document["_id"]: document["rev"] for document in documents}
@@ -267,6 +271,12 @@ class Upkeep:
         limit = self._connection.settings.max_data
         if size > limit:
             raise Undecodable(f"data takes {size:,} bytes, over the limit of {limit:,}.")
+
+
+def _waits_of(documents: Sequence[Document]) -> set[str]:
+    """The waits that these jobs, of which any program may have written some, held back."""
+    found = (document.get("before") for document in documents)
+    return {one for before in found if isinstance(before, list) for one in before if isinstance(one, str)}
 
 
 def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[UpdateMany]:

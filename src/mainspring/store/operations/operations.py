@@ -40,6 +40,7 @@ from mainspring.model.operations.operations import (
 )
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.waiters import look_soon
 from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.jobs.edit import (
     again_stages,
@@ -238,6 +239,10 @@ class Operations(Orders):
         async def write(ids: Sequence[DocumentId]) -> None:
             meant = self._connection.mirror.guard(_meant(order, document, ids))
             await self._connection.jobs.update_many(meant, change, hint=BY_ID)
+            if order.verb == RETRY:
+                await self._waits_again(ids)
+            elif order.verb == CANCEL:
+                await self._waits_ended(ids)
 
         await (self._act_again if order.verb == RETRY else self._act)(document, write, refused)
         return refused
@@ -257,6 +262,7 @@ class Operations(Orders):
         """Delete the batch: ended jobs through `remove`, each only as it was read; jobs that have not started at
         once."""
         ids = [one["_id"] for one in document["batch"] if "stray" not in one]
+        held = await self._note_deleted(ids)
         for start in range(0, len(ids), _REMOVED_AT_ONCE):
             meant = _meant(order, document, ids[start : start + _REMOVED_AT_ONCE])
             ended = await self._connection.jobs.find_all(both(meant, {"state": {"$in": list(FINISHED)}}), hint=BY_ID)
@@ -264,6 +270,7 @@ class Operations(Orders):
                 await remove(ended)
         waiting = both(_meant(order, document, ids), {"state": {"$in": list(NOT_STARTED)}})
         await self._connection.jobs.delete_many(waiting, hint=BY_ID)
+        await look_soon(self._connection, held)
         await self._free_keys(document)
 
     # -- counting ----------------------------------------------------------------------------------------------------

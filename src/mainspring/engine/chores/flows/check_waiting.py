@@ -37,4 +37,6 @@ class CheckWaiting(Chore):
         self._next = None
         checked, found = await checks.sweep(_BATCH)
         context.checker.settle(checked)
+        for marked in checked.marked:
+            await context.checker.carry_on(marked)
         return found >= _BATCH

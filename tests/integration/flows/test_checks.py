@@ -1,0 +1,273 @@
+"""Checks of waits: a waiting job is released once, never early, and by any check or sweep; whatever happens between
+the reads and the write of a check."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.inside import inside
+from harness.looking import Database
+from harness.waiters import LONG_AGO, Waiters
+from mainspring import JobStateError, Scheduler
+from mainspring.errors import ClaimLost, Unavailable
+from mainspring.model.flows.waits import Predecessors
+from mainspring.store import Store
+from mainspring.store.collection import Collection
+from mainspring.store.flows.checks import Checks
+
+
+@pytest.fixture
+async def store(scheduler: Scheduler) -> Store:
+    return await inside(scheduler).store()
+
+
+@pytest.fixture
+def waiters(db: Database, store: Store) -> Waiters:
+    return Waiters(db)
+
+
+def after(patch: pytest.MonkeyPatch, owner: type, verb: str, act: Callable[[], Any]) -> None:
+    """Do something once, right after a verb."""
+    real, left = getattr(owner, verb), [act]
+
+    async def disturbed(*arguments: Any, **options: Any) -> Any:
+        outcome = await real(*arguments, **options)
+        if left:
+            await left.pop()()
+        return outcome
+
+    patch.setattr(owner, verb, disturbed)
+
+
+def before(patch: pytest.MonkeyPatch, owner: type, verb: str, act: Callable[[], Any]) -> None:
+    """Do something once, right before a verb."""
+    real, left = getattr(owner, verb), [act]
+
+    async def disturbed(*arguments: Any, **options: Any) -> Any:
+        if left:
+            await left.pop()()
+        return await real(*arguments, **options)
+
+    patch.setattr(owner, verb, disturbed)
+
+
+# -- C1: once ------------------------------------------------------------------------------------------------------
+
+
+async def test_checks_at_the_same_time_release_a_job_once(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter(total=2)
+    for n in range(2):
+        await waiters.child(f"c{n}", "completed", wait)
+    await asyncio.gather(*(store.checks.check([wait]) for _ in range(8)))
+    document = await waiters.get()
+    assert (document["state"], document["rev"], document["ready"]) == ("pending", 2, True)
+    assert "check_at" not in document
+
+
+async def test_a_check_whose_reply_is_lost_may_be_repeated(
+    store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = await waiters.waiter()
+    await waiters.child("c", "completed", wait)
+
+    async def lost() -> None:
+        raise Unavailable("the reply is lost")
+
+    after(monkeypatch, Collection, "bulk_write", lost)
+    with pytest.raises(Unavailable):
+        await store.checks.check([wait])
+    await store.checks.check([wait])
+    assert (await waiters.get())["rev"] == 2
+
+
+# -- C2: never early -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["blocked", "pending", "running"])
+@pytest.mark.parametrize("others", [1, 70])
+async def test_a_job_is_not_released_while_a_predecessor_is_live(
+    store: Store, waiters: Waiters, state: str, others: int
+) -> None:
+    wait = await waiters.waiter(total=others + 1)
+    await waiters.child("live", state, wait)
+    for n in range(others):
+        await waiters.child(f"c{n}", "failed", wait)
+    await store.checks.check([wait])
+    assert await waiters.state() == "blocked"
+    await waiters.set("live", state="completed")
+    await store.checks.check([wait])
+    assert await waiters.state() == "pending"
+
+
+async def test_a_job_is_not_released_before_it_is_sealed(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter(sealed=False, when="success")
+    await waiters.child("c", "completed", wait)
+    await store.checks.check([wait])
+    await waiters.due()
+    await store.checks.sweep()
+    assert await waiters.state() == "blocked"  # of a declared node, the sweep seals none
+    assert (await waiters.get())["waits"]["sealed"] is False
+
+
+async def test_a_predecessor_that_is_put_back_between_the_reads_is_seen_as_of_one_moment(
+    store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = await waiters.waiter(when="success")
+    await waiters.child("c", "failed", wait)
+    after(monkeypatch, Checks, "_live", lambda: waiters.set("c", state="pending"))
+    await store.checks.check([wait])
+    assert await waiters.state() == "cancelled"  # neither live nor failed would be: completed
+
+
+async def _retry(scheduler: Scheduler) -> None:
+    await scheduler.retry("c")
+
+
+async def _redrive(scheduler: Scheduler) -> None:
+    redrive = await scheduler.dead_letters.retry(name="job")
+    await redrive.wait(20)
+
+
+@pytest.mark.parametrize("again", [_retry, _redrive])
+async def test_a_check_misses_that_has_read_the_failure_of_a_job_that_runs_again(
+    scheduler: Scheduler, store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch, again: Callable[..., Any]
+) -> None:
+    wait = await waiters.waiter(when="success")
+    await waiters.child("c", "failed", wait)
+    before(monkeypatch, Checks, "_write", lambda: again(scheduler))
+    checked = await store.checks.check([wait])
+    assert (await waiters.state("c"), await waiters.state()) == ("pending", "blocked")
+    assert checked.again == {wait}
+
+
+# -- C3: somebody does ---------------------------------------------------------------------------------------------
+
+
+async def test_the_sweep_releases_a_job_that_no_process_has_checked(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter()
+    await waiters.child("c", "completed", wait)
+    assert (await store.checks.sweep())[1] == 0  # not due
+    await waiters.due()
+    assert await store.checks.next_look() == LONG_AGO.replace(microsecond=LONG_AGO.microsecond // 1000 * 1000)
+    checked, found = await store.checks.sweep()
+    assert (checked.started, found, await waiters.state()) == (1, 1, "pending")
+
+
+async def test_the_sweep_looks_less_and_less_often(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter()
+    await waiters.child("c", "running", wait)
+    await waiters.due()
+    await store.checks.sweep()
+    document = await waiters.get()
+    assert 50 < (document["check_at"] - store.clock.now()).total_seconds() < 61  # it has waited for long
+    assert document["rev"] == 1
+
+
+# -- C5: every end counts ------------------------------------------------------------------------------------------
+
+
+async def test_a_deletion_is_noted_before_the_job_is_gone(
+    scheduler: Scheduler, store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = await waiters.waiter(when="success", total=2)
+    await waiters.child("c", "pending", wait)
+    await waiters.child("d", "completed", wait)
+
+    async def died() -> None:
+        raise Unavailable("the process has died")
+
+    after(monkeypatch, Collection, "delete_one", died)
+    with pytest.raises(Unavailable):
+        await scheduler.delete("c")
+    await waiters.due()
+    await store.checks.sweep()
+    document = await waiters.get()
+    assert (document["state"], document["because"]) == ("cancelled", "c")
+
+
+async def test_a_deletion_that_did_not_happen_counts_for_nothing(
+    scheduler: Scheduler, store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = await waiters.waiter(when="success")
+    await waiters.child("c", "pending", wait)
+    before(monkeypatch, Collection, "delete_one", lambda: waiters.set("c", state="running"))
+    with pytest.raises(JobStateError):
+        await scheduler.delete("c")
+    await waiters.set("c", state="completed")
+    await store.checks.check([wait])
+    assert await waiters.state() == "pending"
+
+
+async def test_a_job_that_waits_for_one_that_cannot_be_decoded_is_looked_at_soon(
+    store: Store, waiters: Waiters
+) -> None:
+    wait = await waiters.waiter(when="success")
+    await waiters.child("c", "pending", wait)
+    assert await store.upkeep.fail_undecodable(await waiters.get("c"), "nonsense")
+    await store.checks.sweep()
+    assert await waiters.state() == "cancelled"
+
+
+async def test_a_job_that_waits_for_an_expired_one_is_looked_at_soon(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter(when="success")
+    await waiters.child("c", "pending", wait, start_by=LONG_AGO)
+    assert await store.upkeep.expire() == ["c"]
+    await store.checks.sweep()
+    assert await waiters.state() == "cancelled"
+
+
+# -- fail_fast -----------------------------------------------------------------------------------------------------
+
+
+async def test_with_fail_fast_the_others_are_cancelled_before_the_job_is_released(
+    store: Store, waiters: Waiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = await waiters.waiter(total=3, fail_fast=[True])
+    await waiters.child("bad", "failed", wait)
+    await waiters.child("waits", "pending", wait)
+    await waiters.child("runs", "running", wait)
+
+    async def died() -> None:
+        raise Unavailable("the process has died")
+
+    before(monkeypatch, Checks, "_write", died)
+    with pytest.raises(Unavailable):
+        await store.checks.check([wait])
+    cancelled, asked = await waiters.get("waits"), await waiters.get("runs")
+    assert (cancelled["state"], cancelled["because"]) == ("cancelled", "bad")
+    assert (asked["state"], asked["cancel"]["because"]) == ("running", "bad")
+    assert await waiters.state() == "blocked"
+    await store.checks.check([wait])
+    assert await waiters.state() == "pending"
+
+
+# -- a released job wakes the workers ------------------------------------------------------------------------------
+
+
+async def test_a_released_job_gives_a_hint_to_every_worker(store: Store, waiters: Waiters) -> None:
+    wait = await waiters.waiter()
+    await waiters.child("c", "completed", wait)
+    opened = asyncio.Event()
+    stream = store.hints.hints(opened.set)
+    heard = asyncio.ensure_future(anext(stream))
+    await asyncio.wait_for(opened.wait(), 10)
+    await store.checks.check([wait])
+    hint = await asyncio.wait_for(heard, 10)
+    assert (hint.id, hint.queue, hint.raw) == ("waiter", None, False)
+    await stream.aclose()
+
+
+async def test_the_ends_of_children_are_not_read_for_a_handler_that_lost_its_claim(
+    store: Store, waiters: Waiters
+) -> None:
+    await waiters.put("p", "running", token=3)
+    on = [Predecessors("p#all", 1)]
+    assert not (await store.checks.ends("p", 3, on))["p#all"].live
+    with pytest.raises(ClaimLost):
+        await store.checks.ends("p", 2, on)
+    with pytest.raises(Unavailable):  # a read that is older than the claim
+        await store.checks.ends("p", 4, on)
