@@ -23,7 +23,7 @@ from harness.waiting import eventually
 from mainspring import JobStateError, Scheduler, Unavailable
 
 PATIENCE = 180.0
-OPTIONS: dict[str, Any] = {"lease": 6.0, "concurrency": 8, "operation_timeout": 5}
+OPTIONS: dict[str, Any] = {"lease": 3.0, "concurrency": 8, "operation_timeout": 5}
 APP = {APP_VARIABLE: "harness.apps.flows"}
 Document = Mapping[str, Any]
 
