@@ -18,6 +18,7 @@ from mainspring.model.flows.waits import Predecessors
 from mainspring.store import Store
 from mainspring.store.collection import Collection
 from mainspring.store.flows.checks import Checks
+from mainspring.store.jobs.hints import Hint
 
 
 @pytest.fixture
@@ -252,13 +253,17 @@ async def test_a_released_job_gives_a_hint_to_every_worker(store: Store, waiters
     wait = await waiters.waiter()
     await waiters.child("c", "completed", wait)
     opened = asyncio.Event()
-    stream = store.hints.hints(opened.set)
-    heard = asyncio.ensure_future(anext(stream))
+
+    async def first() -> Hint:
+        async for one in store.hints.hints(opened.set):
+            return one
+        raise AssertionError
+
+    heard = asyncio.ensure_future(first())
     await asyncio.wait_for(opened.wait(), 10)
     await store.checks.check([wait])
     hint = await asyncio.wait_for(heard, 10)
     assert (hint.id, hint.queue, hint.raw) == ("waiter", None, False)
-    await stream.aclose()
 
 
 async def test_the_ends_of_children_are_not_read_for_a_handler_that_lost_its_claim(

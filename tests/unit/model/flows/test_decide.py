@@ -83,7 +83,8 @@ def test_waits_are_read_as_they_were_stored_and_nonsense_is_none() -> None:
         past=(Predecessors("w#c", 2),),
     )
     assert read_waits(waits.to_document()) == waits
-    for nonsense in (None, 7, {"ids": "x"}, []):
+    wrong: list[object] = [None, 7, {"ids": "x"}, []]
+    for nonsense in wrong:
         assert read_waits(nonsense) is None
     assert read_waits({"ids": ["w#a", 7], "total": "many", "tolerate": [True]}) == Waits(
         (Predecessors("w#a", 0),), sealed=False
