@@ -197,7 +197,8 @@ def judge(plans: Mapping[str, Plan], documents: Mapping[str, Document], history:
     values: Counter[int] = Counter()
     for job, document in documents.items():
         data = document.get("data") or {}
-        if "v" in data and "grown" not in data["how"]:
+        # A batch that failed and was retried runs its callbacks for both ends.
+        if "v" in data and "grown" not in data["how"] and not job.endswith("-after-failure"):
             values[data["v"]] += 1
         if document["name"] in ("leaf", "gated") and document["state"] == "completed" and not effects[job]:
             yield f"{job} is completed and had no effect"
