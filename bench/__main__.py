@@ -15,7 +15,7 @@ from typing import Any
 
 import pymongo
 
-from bench import beside, cron, dashboard, drain, enqueue, idle, latency, limits, prune, schedules, service, soak
+from bench import beside, cron, dashboard, drain, enqueue, flows, idle, latency, limits, prune, schedules, service, soak
 from bench.ground import Ground, open_ground
 from bench.options import Options, quick
 from bench.report import Row, as_markdown, as_table, write_json
@@ -27,6 +27,7 @@ MEASUREMENTS: dict[str, Callable[[Ground, Options], list[Row]]] = {
     "latency": latency.measure,
     "beside": beside.measure,
     "idle": idle.measure,
+    "flows": flows.measure,
     "limits": limits.measure,
     "prune": prune.measure,
     "schedules": schedules.measure,

@@ -12,13 +12,15 @@ import os
 import sys
 import time
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
-from mainspring import Limit, Scheduler
+from mainspring import JobContext, Limit, Scheduler
 
 LIMITED = "BENCH_LIMITED"
 WEBHOOKS = "BENCH_WEBHOOKS"
 """Set where webhooks are measured, to the addresses that may be called."""
+FLOWS = "BENCH_FLOWS"
 
 
 def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
@@ -37,9 +39,37 @@ def make_scheduler(uri: str, database: str, concurrency: int) -> Scheduler:
 
     if os.environ.get(LIMITED):
         add_limited(scheduler)
+    if os.environ.get(FLOWS):
+        add_flows(scheduler)
     if allowed := os.environ.get(WEBHOOKS):
         add_webhooks(scheduler, allowed)
     return scheduler
+
+
+def add_flows(scheduler: Scheduler) -> None:
+    """Handlers that wait for children."""
+
+    @scheduler.job("fan")
+    async def fan(ctx: JobContext, children: int, due: float) -> int:
+        """Wait for many children that are all due at one instant."""
+        run_at = datetime.fromtimestamp(due, UTC)
+        return len(await ctx.map("all", "noop", ({"n": n} for n in range(children)), run_at=run_at))
+
+    @scheduler.job("clock")
+    async def clock(n: int) -> float:
+        return time.time()
+
+    @scheduler.job("few")
+    async def few(ctx: JobContext, children: int) -> None:
+        """Tell when the last child ended, and when this handler was started after that."""
+        started = time.time()
+        ends = [child.result async for child in await ctx.map("all", "clock", ({"n": n} for n in range(children)))]
+        say(f"{max(ends)!r} {started!r}")
+
+    @scheduler.job("held")
+    async def held(ctx: JobContext) -> None:
+        """Wait for a child that does not come to its turn."""
+        await ctx.call("later", "noop", {"n": 1}, delay=86_400)
 
 
 def add_webhooks(scheduler: Scheduler, allowed: str) -> None:

@@ -32,6 +32,14 @@ class Options:
     dashboard_asks: int = 9
     soak_jobs: int = 50_000
     soak_seconds: float = 600.0
+    fan_in: int = 100_000
+    small_fan_ins: int = 300
+    chains: int = 1_000
+    chain_steps: int = 100
+    graphs: int = 10
+    graph_nodes: int = 1_000
+    suspended: int = 10_000
+    largest_map: int = 1_000_000
     profile: str | None = None
 
 
@@ -58,5 +66,13 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         dashboard_asks=3,
         soak_jobs=20_000,
         soak_seconds=60.0,
+        fan_in=10_000,
+        small_fan_ins=60,
+        chains=20,
+        chain_steps=20,
+        graphs=2,
+        graph_nodes=200,
+        suspended=1_000,
+        largest_map=0,
         profile=profile,
     )

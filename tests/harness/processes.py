@@ -119,6 +119,7 @@ class Fleet:
         """Start a worker with these options of the Scheduler, and do not wait for it."""
         id = f"worker-{len(self.workers) + 1}"
         log = self._folder / f"{id}.log"
+        log.touch()
         variables = {
             "MAINSPRING_URI": uri or self._uri,
             WORKER_VARIABLE: id,

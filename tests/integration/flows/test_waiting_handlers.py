@@ -10,7 +10,8 @@ import pytest
 
 from harness.looking import Database
 from harness.waiting import eventually
-from mainspring import ChildrenFailed, Fail, Job, JobContext, Scheduler, StepError
+from mainspring import ChildrenFailed, Fail, Job, JobContext, Retry, Scheduler, StepError
+from mainspring.engine.flows.children import Children
 from mainspring.store.codec import document_id
 from mainspring.sync import JobContext as BlockingJobContext
 
@@ -311,3 +312,29 @@ async def test_a_job_grows_the_wait_it_belongs_to_three_levels_deep(scheduler: S
     await scheduler.start()
     assert (await ended(scheduler)).result == "done"
     assert order == [0, 1, 2, 3, "parent"]
+
+
+async def test_a_handler_whose_children_ended_before_its_first_suspension_is_the_root_of_a_flow(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_doubling(scheduler)
+    settle = Children.settle
+
+    async def settle_late(children: Children, asked: Any) -> Any:
+        """The first time, fail when the children have ended, as a worker that dies between storing and suspending."""
+        monkeypatch.setattr(Children, "settle", settle)
+        child = f"{children._claimed.id}.all.00000000"
+        await scheduler.wait(child, timeout=30)
+        raise RuntimeError("as planned")
+
+    monkeypatch.setattr(Children, "settle", settle_late)
+
+    @scheduler.job("parent", retry=Retry(attempts=2, delay=0.1))
+    async def parent(ctx: JobContext) -> int:
+        return len(await ctx.map("all", "double", [{"n": 1}]))
+
+    await scheduler.start()
+    done = await ended(scheduler)
+    assert (done.state, done.result) == ("completed", 1)
+    assert (await scheduler.flows.get(done.id)).counts == {"completed": 1}
+    assert [flow.id for flow in await scheduler.flows.all()] == [done.id]

@@ -44,7 +44,9 @@ class Spawners:
         cancellation concerns them from now on."""
         if not spawner.noted:
             mine = {"_id": spawner.id, "state": RUNNING, "token": spawner.token, "cancel": None}
-            noted = await self._connection.jobs.update_one(mine, {"$set": {"spawned": True}}, hint=BY_ID)
+            # A root shows itself here, too: after a crash it may get to its end without a suspension.
+            marks = {"spawned": True, **({"root": True} if spawner.root == str(spawner.id) else {})}
+            noted = await self._connection.jobs.update_one(mine, {"$set": marks}, hint=BY_ID)
             if not noted.matched_count:
                 raise _stopped(spawner)
             spawner.noted = True
