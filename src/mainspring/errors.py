@@ -55,7 +55,7 @@ Each message states the problem and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -329,13 +329,13 @@ class ChildrenFailed(MainspringError):
     `async for child in failed.completed()` reads the others, for a compensation; `for` in a sync handler.
     """
 
-    def __init__(self, name: str, total: int, failed: int, errors: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, name: str, total: int, failed: int, errors: tuple[tuple[str, str], ...] = ()) -> None:
         first = f" The first is {errors[0][0]}: {errors[0][1]}" if errors else ""
         super().__init__(f"{failed:,} of the {total:,} children of {name!r} ended badly.{first}")
         self.name = name
         self.total = total
         self.failed = failed
-        self.errors = tuple(errors)
+        self.errors = errors
         self._completed: Callable[[], Any] | None = None
 
     def reading(self, completed: Callable[[], Any]) -> ChildrenFailed:

@@ -67,20 +67,21 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
 | alert         | true            | it is an alert about dead letters; its own failure causes no alert |
 | flow          | string          | of a member of a flow: the id of the flow's root |
-| root          | true            | it is the root of a flow: its handler has waited for children, or it is a declared flow |
+| root          | true            | it is the root of a flow: its handler has waited, or it is a declared flow |
 | node          | string          | of a member: the names of the waits below the root, with "/" between |
 | label         | string          | of a job that Mainspring runs itself: the user's name for it |
-| before        | array           | of a predecessor: the waits that it holds back, each the waiting job's id, "#", and a name |
+| before        | array           | of a predecessor: the waits that it holds back: the waiting job's id, "#", a name |
 | waits         | document        | of a job that waits, or did so last: see below |
 | check_at      | date            | of a blocked job: when the sweep looks at it again |
 | because       | string          | of a job that was cancelled or skipped: the job whose end decided that |
-| after, refs   | array           | of a declared node: its predecessors (node, job); results put into its data (at, job, path) |
+| after, refs   | array           | of a node: its predecessors: node, job; results in its data: at, job, path|
 | round         | int             | the number of the round, from 2 on, that `Continue` began |
 | cancel_tree, retry_tree | document | a cancellation, or retry, of the jobs below it that is under way: at, reason |
 
 `waits` has ids (the waits, as in `before`), and in the same order total (the number of predecessors), tolerate (how
 many may end badly) and fail_fast; signals (names), until, since, when (success, done, failure: of a declared node),
-sealed (all predecessors exist), deleted (predecessors that were deleted by hand), aborted (of a batch whose maker died).
+sealed (all predecessors exist), deleted (predecessors that were deleted by hand: wait, job), past (earlier waits whose
+predecessors failed: id, total), aborted (of a batch whose maker died).
 
 ## jobs.signals: one document per signal to a job
 

@@ -11,6 +11,7 @@ import pytest
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import ChildrenFailed, Fail, Job, JobContext, Scheduler, StepError
+from mainspring.store.codec import document_id
 from mainspring.sync import JobContext as BlockingJobContext
 
 Make = Callable[..., Scheduler]
@@ -219,13 +220,13 @@ async def test_a_suspended_job_holds_no_slot_lease_or_attempt(make_scheduler: Ma
     scheduler = make_scheduler(concurrency=1)  # with one slot, the child could not run beside a parent that holds it
     with_doubling(scheduler)
 
-    @scheduler.job("parent", limit=1)
+    @scheduler.job("parent", concurrency=1)
     async def parent(ctx: JobContext) -> Any:
         return await ctx.call("one", "double", {"n": 1}, delay=0.5)
 
     await scheduler.start()
     job = await scheduler.schedule("parent")
-    blocked = await eventually(lambda: db.jobs.find_one({"state": "blocked"}))
+    blocked = await eventually(lambda: db.jobs.find_one({"_id": document_id(job.id), "state": "blocked"}))
     assert not {"claim", "worker", "lease_until", "claimed_at", "ready"} & blocked.keys()
     assert blocked["tries"] == 0
     assert (await scheduler.wait(job.id, timeout=20)).result == 2

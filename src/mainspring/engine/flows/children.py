@@ -32,8 +32,10 @@ DraftChildren = Callable[[Named, Sequence[Any], dict[str, Any]], Awaitable[list[
 
 _PAUSE = 0.1
 _ERRORS = 10
-_NOT_OF_CHILDREN = ("dedupe_key", "dedupe_window", "dedupe_namespace", "debounce", "debounce_max", "throttle")
-_NOT_OF_CHILDREN += ("session", "parent_id", "job_id")
+_NOT_OF_CHILDREN = (
+    *("dedupe_key", "dedupe_window", "dedupe_namespace", "debounce", "debounce_max", "throttle"),
+    *("session", "parent_id", "job_id"),
+)
 ONCE = (
     "A handler with guarantee='at_most_once' may be started once only, so that it cannot wait for children: it would "
     "have to be run again after the wait. Let a job with another guarantee wait, and call this one as its child."

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
 from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled
@@ -238,12 +239,9 @@ class HandlerWaits:
                 wait.items = [item for items in _portions_blocking(wait.items) for item in items]
             prepared.append(one)
         try:
-            return [_blocking(result, call) for result in cast("list[Any]", call(self._settle_caught(prepared)))]
+            return [_blocking(result, call) for result in cast("list[Any]", call(self._settle(prepared)))]
         except ChildrenFailed as failed:
             raise failed.reading(_blocking_reader(failed, call)) from None
-
-    async def _settle_caught(self, prepared: list[_Prepared]) -> list[Any]:
-        return await self._settle(prepared)
 
 
 class Results:
@@ -360,8 +358,8 @@ def _is_small(result: Any) -> bool:
 
 async def _portions(items: Items) -> AsyncIterator[list[Any]]:
     if not isinstance(items, AsyncIterable):
-        for portion in _portions_blocking(items):
-            yield portion
+        for some in _portions_blocking(items):
+            yield some
         return
     portion: list[Any] = []
     async for item in items:
@@ -378,11 +376,6 @@ def _portions_blocking(items: Items) -> Iterator[list[Any]]:
         raise StepError("The items of a map in a sync handler are a plain iterable, such as a list or a generator.")
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise StepError(f"The items of a map are an iterable of mappings, not {type(items).__name__}.")
-    portion: list[Any] = []
-    for item in items:
-        portion.append(item)
-        if len(portion) == PORTION:
-            yield portion
-            portion = []
-    if portion:
+    source = iter(items)
+    while portion := list(islice(source, PORTION)):
         yield portion

@@ -157,8 +157,8 @@ class JobContext(_Facts):
         return await self._agent.steps.run(name, function, args, kwargs)
 
     def call(self, name: str, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Wait[Any]:
-        """`await` it to run one child and get its result. The handler gives its slot back while it waits: this run ends,
-        and the handler is run again from its top when the child has ended.
+        """`await` it to run one child and get its result. The handler gives its slot back while it waits: this run
+        ends, and the handler is run again from its top when the child has ended.
 
         `name` is the identity of the wait: it is used once in a run, and finds the same child in every run. Raises
         ChildrenFailed if the child does not complete.

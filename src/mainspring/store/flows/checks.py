@@ -99,7 +99,7 @@ class Checks:
         async with self._connection.causal() as session:
             jobs = self._connection.majority_jobs
             await jobs.find_all({"_id": job_id}, {"_id": 1}, hint=BY_ID, causal=session)
-            return await self._ends(list(on), set(one.id for one in on), session)
+            return await self._ends(list(on), {one.id for one in on}, session)
 
     async def held_back_by(self, ids: Sequence[DocumentId]) -> set[str]:
         """The waits that these jobs hold back, or did while they were live."""

@@ -35,7 +35,7 @@ class Spawning:
     async def store(self, family: Family, drafts: Sequence[Draft], ids: Sequence[str], start: int) -> list[Document]:
         """Store children that begin with the place `start`; returns those that are new. Raises NotRepeatable where a
         child exists and is another one. After Unavailable, repeating the call is safe."""
-        documents: dict[str, Document] = {}
+        documents: dict[DocumentId, Document] = {}
         pairs: list[tuple[Draft, Document]] = []
         for place, (draft, child_id) in enumerate(zip(drafts, ids, strict=True), start):
             document = self._document(family, draft, child_id)
@@ -117,6 +117,6 @@ class Spawning:
 
 def _differs(family: Family, place: int, why: str) -> str:
     return (
-        f"The children of {family.name!r} differ from those of the first run: item {place:,}: {why}. The items of a map "
-        "must be the same in every run, or come from a step: items = await ctx.step(…)."
+        f"The children of {family.name!r} differ from those of the first run: item {place:,}: {why}. The items of a "
+        "map must be the same in every run, or come from a step: items = await ctx.step(…)."
     )

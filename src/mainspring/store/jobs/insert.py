@@ -324,8 +324,10 @@ class Inserts:
         return mine
 
     async def insert_under(self, pairs: Sequence[tuple[Draft, Document]]) -> list[DocumentId]:
-        """Store jobs under ids that are the same in every process; returns the ids that exist already. Raises InvalidJob
-        where the server refuses one."""
+        """Store jobs under ids that are the same in every process; returns the ids that exist already.
+
+        Raises InvalidJob where the server refuses one.
+        """
         waiting = await self._wait_on_insert.choose(pairs, pairs[0][1]["created_at"]) if pairs else Waiting()
         documents = [document for _, document in pairs]
         mine = await self._insert_new(documents) if documents else {}
