@@ -106,8 +106,8 @@ class Drafts:
         if handler is None:
             await self._core.live_handlers.look(await self._core.store(), name)
         draft = self.draft(name, data, options, later)
-        for path in () if handler is None or not later else handler.allowance.paths:
-            if path.partition(".")[0] in later:
+        for path in () if handler is None else handler.allowance.paths:
+            if later is not None and path.partition(".")[0] in later:
                 raise InvalidJob(
                     f"A limit, a sequence or the fairness of {name!r} goes by {path!r}, which is not known before the "
                     "node starts; give the value itself."

@@ -203,17 +203,18 @@ async def test_the_id_of_a_batch_is_checked(scheduler: Scheduler, wrong: Any) ->
         await scheduler.batch([], id=wrong)
 
 
+@pytest.mark.slow
 async def test_the_memory_of_a_batch_does_not_grow_with_its_items(scheduler: Scheduler) -> None:
     def many(number: int) -> Iterator[dict[str, Any]]:
         return ({"name": "elsewhere", "data": {"text": "x" * 200, "n": n}} for n in range(number))
 
-    await scheduler.batch(many(2_000))
+    await scheduler.batch(many(1_000))
     tracemalloc.start()
     try:
-        await scheduler.batch(many(4_000))
+        await scheduler.batch(many(2_000))
         _, small = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
-        await scheduler.batch(many(16_000))
+        await scheduler.batch(many(8_000))
         _, large = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -93,7 +93,8 @@ async def _expire(stage: Stage, run: Flow) -> None:
     store = await core_of(stage.scheduler).store()
     past = stage.scheduler.now() - timedelta(seconds=1)
     await store.connection.jobs.update_one({"_id": node}, {"$set": {"start_by": past}}, hint="_id_")
-    await store.upkeep.expire(10)
+    expired = await store.upkeep.expire(10)
+    core_of(stage.scheduler).worker.waits_changed(await store.checks.held_back_by(expired))
 
 
 async def _nothing(stage: Stage, run: Flow) -> None:

@@ -85,7 +85,7 @@ class Layout:
         self._made(fresh)
 
     async def _laid_out(self, node: Node, followers: Sequence[str], wait: str) -> LaidOut:
-        refs = [{"at": list(fill.at), "node": fill.node, "path": list(fill.path)} for fill in node.fills]
+        refs: list[dict[str, Any]] = [fill.to_document() for fill in node.fills]
         if node.over is not None:
             draft = await self._draft_of_map(node)
             refs = [{**ref, "at": ["data", *ref["at"]]} for ref in refs]
