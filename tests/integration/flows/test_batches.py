@@ -138,7 +138,7 @@ async def test_a_batch_without_an_id_is_cancelled_when_its_items_cannot_be_read(
         yield from items(1)
         yield {"name": "work", "data": {"m": 1}}
 
-    with pytest.raises(InvalidFlow, match="Item 1 of the batch: .*'m'"):
+    with pytest.raises(InvalidFlow, match=r"Item 1 of the batch: .*'m'"):
         await scheduler.batch(wrong())
     (batch,) = await scheduler.flows.all()
     assert batch.state == "cancelled"

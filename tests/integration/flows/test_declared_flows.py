@@ -7,8 +7,10 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler
+from mainspring.client.scheduler import core_of
 from mainspring.errors import FlowFailed, FlowNotFound, InvalidFlow, JobNotFound
 from mainspring.model.flows.graph import LARGEST_FLOW
+from mainspring.store.flows.layout import Layouts
 
 SOON = 20
 
@@ -184,11 +186,11 @@ async def test_data_of_nodes_is_checked_before_anything_is_stored(scheduler: Sch
     for data, says in (({"m": 1}, "has no argument 'm'"), ({"n": "x"}, "wrong type"), (None, "lacks 'n'")):
         flow = scheduler.flow("data")
         flow.add("transform", data)
-        with pytest.raises(InvalidFlow, match=f"Node 'transform': .*{says}"):
+        with pytest.raises(InvalidFlow, match=rf"Node 'transform': .*{says}"):
             await flow.start()
     flow = scheduler.flow("items")
     flow.map("transform", over=[{"n": 1}, {"n": "x"}])
-    with pytest.raises(InvalidFlow, match="item 1: .*wrong type"):
+    with pytest.raises(InvalidFlow, match=r"item 1: .*wrong type"):
         await flow.start()
     assert await scheduler.flows.all() == []
 
@@ -335,3 +337,25 @@ async def test_cancelling_a_flow_ends_all_its_nodes(scheduler: Scheduler) -> Non
 
 async def _is(scheduler: Scheduler, job_id: str, state: str) -> bool:
     return (await scheduler.get_job(job_id)).state == state
+
+
+async def test_no_check_starts_a_node_before_the_nodes_that_it_waits_for_are_stored(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = Layouts._insert
+
+    async def insert_and_check(layouts: Layouts, pairs: Any) -> Any:
+        fresh = await insert(layouts, pairs)
+        waits = [one for _, document in pairs for one in (document.get("waits") or {}).get("ids", ())]
+        store = await core_of(scheduler).store()
+        await store.checks.check(waits)
+        await store.checks.sweep()
+        return fresh
+
+    monkeypatch.setattr(Layouts, "_insert", insert_and_check)
+    flow = scheduler.flow("order")
+    first = flow.add("note", {"what": "first"}, name="first")
+    flow.add("note", {"what": "second"}, after=first, name="second")
+    async with scheduler:
+        assert (await (await flow.start()).wait(SOON)).state == "completed"
+    assert ran == [("first", None), ("second", None)]

@@ -183,7 +183,16 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "asgi",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
-    assert mainspring.sync.__all__ == ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]
+    assert mainspring.sync.__all__ == [
+        "Flow",
+        "FlowBuilder",
+        "Job",
+        "JobContext",
+        "Operation",
+        "Redrive",
+        "Schedule",
+        "Scheduler",
+    ]
 
 
 def test_the_scheduler_has_these_names_and_no_others() -> None:
@@ -360,6 +369,10 @@ def test_a_context_has_what_was_promised_in_both_faces() -> None:
         (errors.NotRepeatable, (errors.StepError,)),
         (errors.ChildrenFailed, (errors.MainspringError,)),
         (errors.Suspension, (BaseException,)),
+        (errors.InvalidFlow, (errors.InvalidJob,)),
+        (errors.FlowNotFound, (errors.MainspringError, LookupError)),
+        (errors.FlowFailed, (errors.MainspringError,)),
+        (errors.MissingResult, (errors.MainspringError,)),
         (errors.WaitTimeout, (errors.MainspringError, TimeoutError)),
         (errors.Unavailable, (errors.MainspringError, ConnectionError)),
         (errors.IndexesBuilding, (errors.Unavailable,)),
