@@ -83,7 +83,7 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert limits["edges of a declared flow"] == f"{MOST_EDGES:,}"
     assert limits["a declared flow with the data of all its nodes"].startswith(f"{LARGEST_FLOW // 2**20} MiB;")
     assert limits["items of one map"] == f"{MOST_ITEMS:,}"
-    assert limits["calls, maps and signals that one handler waits for at once"] == f"{MOST_WAITS}"
+    assert limits["calls and maps that one handler waits for at once"] == f"{MOST_WAITS}"
     assert limits["steps of a job, and all their results together"] == (
         f"{MAX_STEPS:,}, and {MAX_STEPS_SIZE // 2**20} MiB"
     )
