@@ -353,9 +353,20 @@ async def test_no_check_starts_a_node_before_the_nodes_that_it_waits_for_are_sto
         return fresh
 
     monkeypatch.setattr(Layouts, "_insert", insert_and_check)
+    started, door = asyncio.Event(), asyncio.Event()
+
+    @scheduler.job("stays")
+    async def stays() -> None:
+        started.set()
+        await door.wait()
+
     flow = scheduler.flow("order")
-    first = flow.add("note", {"what": "first"}, name="first")
-    flow.add("note", {"what": "second"}, after=first, name="second")
+    flow.add("note", {"what": "second"}, after=flow.add("stays"))
     async with scheduler:
-        assert (await (await flow.start()).wait(SOON)).state == "completed"
-    assert ran == [("first", None), ("second", None)]
+        run = await flow.start()
+        await asyncio.wait_for(started.wait(), SOON)
+        await eventually(lambda: _is(scheduler, run.id, "blocked"))
+        assert (await run.refresh()).node("note").state == "blocked"
+        door.set()
+        assert (await run.wait(SOON)).state == "completed"
+    assert ran == [("second", None)]

@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 
 from mainspring import JobContext, JobStateError, Scheduler
+from mainspring.client.scheduler import core_of
+from mainspring.store.collection import Collection
+from mainspring.store.flows import retrying
+from mainspring.store.schema import FLOW
 
 SOON = 30
 
@@ -86,3 +90,29 @@ async def test_a_flow_that_completed_is_not_retried(scheduler: Scheduler, ran: l
         await run.wait(SOON)
         with pytest.raises(JobStateError, match="failed and live"):
             await run.retry()
+
+
+async def test_no_check_ends_a_member_again_while_the_others_are_put_back(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One member at a time is put back, the last of the flow first, with a check after each."""
+    monkeypatch.setattr(retrying, "_BATCH", 1)
+    find_all = Collection.find_all
+    flow = scheduler.flow("order")
+    middle = flow.add("note", {"what": "middle"}, after=flow.add("flaky", {"n": 1}), name="b-middle")
+    flow.add("note", {"what": "last"}, after=middle, name="a-last")
+    async with scheduler:
+        run = await flow.start()
+        assert (await run.wait(SOON)).state == "failed"
+        checks = (await core_of(scheduler).store()).checks
+        waits = [f"{run.id}.{node}#after" for node in ("b-middle", "a-last")]
+
+        async def checked(jobs: Collection, *args: Any, **options: Any) -> Any:
+            if options.get("hint") == FLOW:
+                await checks.check(waits)
+            return await find_all(jobs, *args, **options)
+
+        monkeypatch.setattr(Collection, "find_all", checked)
+        ended = await (await run.retry()).wait(SOON)
+    assert ended.state == "completed", ended.error
+    assert ran[-2:] == ["middle", "last"]
