@@ -56,7 +56,8 @@ class FlowReads:
     async def page(
         self, limit: int, after: Place | None, scope: Scope, name: str | None, state: str | None
     ) -> list[Document]:
-        """The roots of flows, the newest first. A flow that a handler makes has no label: its name is that of the job."""
+        """The roots of flows, the newest first. The name of a flow without a label, which a handler makes, is that of
+        its job."""
         wanted: dict[str, Any] = {"root": True}
         if name is not None:
             wanted["$and"] = [{"$or": [{"label": name}, {"label": None, "name": name}]}]
