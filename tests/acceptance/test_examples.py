@@ -49,6 +49,14 @@ PYTHON = (sys.executable, "-X", "dev", "-W", "error")
             ],
         ),
         (
+            "index_site",
+            [
+                "completed example.com: 5 pages, 526 words, approved by ann",
+                "pages 5 completed 1 failed",
+                "report 1 completed",
+            ],
+        ),
+        (
             "schedules",
             [
                 "at 02:30, every day, in Europe/Berlin",

@@ -98,6 +98,7 @@ async def test_the_snippets_of_the_readme_run_in_their_order(
     printed = capsys.readouterr().out
     assert "completed 'hi' sent to a@b.c ['completed']" in printed
     assert "invoice for A-1" in printed
+    assert "April, May, June" in printed
 
 
 async def test_the_handlers_of_the_readme_end_as_it_says(importable: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import JobContext, JobStateError, Scheduler
+from mainspring import ChildrenFailed, Fail, JobContext, JobStateError, Scheduler
 from mainspring.client.scheduler import core_of
 from mainspring.store.collection import Collection
 from mainspring.store.flows import retrying
@@ -116,3 +116,42 @@ async def test_no_check_ends_a_member_again_while_the_others_are_put_back(
         ended = await (await run.retry()).wait(SOON)
     assert ended.state == "completed", ended.error
     assert ran[-2:] == ["middle", "last"]
+
+
+async def test_a_saga_whose_undoing_failed_goes_on_with_it_when_both_are_retried(scheduler: Scheduler) -> None:
+    undone: list[str] = []
+    down = ["yes"]
+
+    @scheduler.job("book", retry=1)
+    async def book(what: str) -> str:
+        if what == "car":
+            raise Fail("none is free")
+        return what
+
+    @scheduler.job("release", retry=1)
+    async def release(booking: str) -> None:
+        if down:
+            raise Fail("down")
+        undone.append(booking)
+
+    @scheduler.job("trip")
+    async def trip(ctx: JobContext) -> None:
+        booked = []
+        try:
+            booked = [await ctx.call("flight", book, {"what": "flight"})]
+            await ctx.call("car", book, {"what": "car"})
+        except ChildrenFailed as failed:
+            for booking in booked:
+                await ctx.call(f"release-{booking}", release, {"booking": booking})
+            raise Fail("not booked") from failed
+
+    async with scheduler:
+        job = await trip.schedule()
+        assert "'release-flight' ended badly" in str((await job.wait(SOON)).error)
+        down.clear()
+        (undoing,) = [one.id async for one in scheduler.jobs(name="release")]
+        await scheduler.retry(undoing)
+        await scheduler.wait(undoing, timeout=SOON)
+        await scheduler.retry(job.id)
+        ended = await scheduler.wait(job.id, timeout=SOON)
+    assert (str(ended.error), undone) == ("Fail: not booked", ["flight"])

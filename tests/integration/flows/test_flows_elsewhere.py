@@ -190,3 +190,23 @@ async def test_every_worker_runs_flows_and_none_says_so_among_its_handlers(
 
 async def _blocked(scheduler: Scheduler, job_id: str) -> bool:
     return (await scheduler.get_job(job_id)).state == "blocked"
+
+
+async def test_flows_that_handlers_make_are_found_by_the_names_of_their_jobs(scheduler: Scheduler) -> None:
+    @scheduler.job("leaf")
+    async def leaf() -> None: ...
+
+    @scheduler.job("site")
+    async def site(ctx: JobContext) -> None:
+        await ctx.call("leaf", leaf)
+
+    flow = scheduler.flow("declared")
+    flow.add(leaf)
+    async with scheduler:
+        job = await site.schedule()
+        await job.wait(SOON)
+        run = await (await flow.start()).wait(SOON)
+    assert [found.id async for found in scheduler.flows.find(name="site")] == [job.id]
+    assert [found.id for found in await scheduler.flows.all(name="site", state="completed")] == [job.id]
+    assert [found.id async for found in scheduler.flows.find(name="declared")] == [run.id]
+    assert await scheduler.flows.all(name="mainspring:flow") == []

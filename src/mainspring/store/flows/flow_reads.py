@@ -78,12 +78,13 @@ class FlowReads:
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
 
     async def page(
-        self, limit: int, after: Place | None, scope: Scope, label: str | None, state: str | None
+        self, limit: int, after: Place | None, scope: Scope, name: str | None, state: str | None
     ) -> list[Document]:
-        """The roots of flows, the newest first."""
+        """The roots of flows, the newest first. The name of a flow without a label, which a handler makes, is that of
+        its job."""
         wanted: dict[str, Any] = {"root": True}
-        if label is not None:
-            wanted["label"] = label
+        if name is not None:
+            wanted["$and"] = [{"$or": [{"label": name}, {"label": None, "name": name}]}]
         if state is not None:
             wanted["state"] = state
         if after is not None:
