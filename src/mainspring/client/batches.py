@@ -22,6 +22,7 @@ from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, Unavailable
 from mainspring.model.flows.family import Family
 from mainspring.model.flows.graph import Node
+from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.model.jobs.options import BatchOptions
@@ -90,7 +91,7 @@ class Batches:
             if id is None and not isinstance(error, JobStateError):
                 await self._give_up(str(root["_id"]), error)
             raise
-        if not await store.batches.seal(root["_id"], total, _tolerated(tolerate, total)):
+        if not await store.batches.seal(root["_id"], total, tolerated(tolerate, total)):
             raise _closed(root["_id"])
         await self._jobs.check_waits(store, [family_of(str(root["_id"])).wait])
         return await self._flows.get(str(root["_id"]))
@@ -172,10 +173,6 @@ def _is_open(root: Document) -> bool:
 
 def _closed(root_id: DocumentId) -> JobStateError:
     return JobStateError(str(root_id), "cancelled, or given up since it was not renewed", "batch()", "open")
-
-
-def _tolerated(tolerate: float, total: int) -> int:
-    return int(tolerate * total) if isinstance(tolerate, float) and tolerate < 1 else int(tolerate)
 
 
 def _checked_id(value: object) -> str:

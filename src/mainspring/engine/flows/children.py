@@ -169,6 +169,8 @@ class Children:
             return Heard(False, found.id, found.payload)
         if until is not None and until <= self._store.clock.now():
             return Heard(False)
+        if self.suspended is not None and len(self.suspended.signals) >= MOST_WAITS:
+            raise StepError(f"A handler waits for at most {MOST_WAITS} signals at once; use one signal with a payload.")
         timers = () if until is None else ((asked.name, until),)
         self.suspend(Waits((), (asked.signal,), until, timers=timers))
         return Heard(True)

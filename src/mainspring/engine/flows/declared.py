@@ -17,6 +17,7 @@ from mainspring.engine.run.context_backend import ContextBackend
 from mainspring.errors import FlowFailed, InvalidJob, Suspension
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.verdict import batch_verdict, flow_verdict
+from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, MAP
 from mainspring.model.jobs.retry import Retry
 from mainspring.store.flows.batches import ITEMS, SEALED
@@ -97,7 +98,7 @@ async def run_batch(ctx: JobContext) -> dict[str, Any]:
         raise Suspension
     failed = settled[0].failed
     summary = {"total": total, "failed": failed, "aborted": sealed["aborted"]}
-    bad = failed > _tolerated(ctx.data, total) or bool(sealed["aborted"])
+    bad = failed > tolerated(ctx.data.get("tolerate") or 0, total) or bool(sealed["aborted"])
     verdict = batch_verdict(summary, settled[0].errors) if bad else None
     callbacks = ctx.data.get("callbacks") or {}
     due = {name: callbacks[name] for name in ("on_failure" if bad else "on_success", "on_done") if name in callbacks}
@@ -119,8 +120,3 @@ async def _call_back(layout: Layout, due: Mapping[str, Any], summary: Mapping[st
     if settled[0].failed:
         error = f"A callback of the batch ended badly: {settled[0].errors[0][0]}: {settled[0].errors[0][1]}"
         raise FlowFailed(f"{verdict or ''} {error}".strip())
-
-
-def _tolerated(data: Mapping[str, Any], total: int) -> int:
-    tolerate = data.get("tolerate") or 0
-    return int(tolerate * total) if isinstance(tolerate, float) and tolerate < 1 else int(tolerate)

@@ -20,6 +20,7 @@ from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
 from mainspring.model.flows.ids import KEY_SIZE, key_digest
+from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.store.codec import size_of_steps
@@ -74,7 +75,7 @@ class ChildrenWait(Wait[T]):
         self.options = dict(options or {})
 
     def tolerated(self, total: int) -> int:
-        return int(self.tolerate * total) if isinstance(self.tolerate, float) else self.tolerate
+        return tolerated(self.tolerate, total)
 
 
 class SignalWait(Wait[Any]):

@@ -101,6 +101,8 @@ class Steps:
         self._check(name, len)
         self._used.add(name)
         kept = next((one for one in self._entries if isinstance(one, Mapping) and one.get("name") == name), None)
+        if kept is None and len(self._entries) + self._running >= MAX_STEPS:
+            raise StepError(f"A job has at most {MAX_STEPS:,} steps and waits; use a map, or begin anew by Continue.")
         return None if kept is None else deepcopy(kept["result"])
 
     async def keep(self, name: str, outcome: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 When = Literal["success", "done", "failure"]
@@ -17,6 +18,14 @@ MOST_WAITS = 16
 """The most waits by predecessors, and the most signals, that a job has at once."""
 SMALL = 64
 """Up to this many predecessors, many waits are looked at with one query."""
+
+
+def tolerated(tolerate: float, total: int) -> int:
+    """How many of so many predecessors may end badly: a number, or a fraction of them. A fraction counts as it is
+    written: 0.29 of 100 are 29, although the nearest binary number is below that."""
+    if not isinstance(tolerate, float) or tolerate >= 1:
+        return int(tolerate)
+    return int(Decimal(repr(tolerate)) * total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class FlowReads:
         its job."""
         wanted: dict[str, Any] = {"root": True}
         if name is not None:
-            wanted["$and"] = [{"$or": [{"label": name}, {"label": None, "name": name}]}]
+            wanted["$and"] = [_named(name)]
         if state is not None:
             wanted["state"] = state
         if after is not None:
@@ -103,7 +103,9 @@ class FlowReads:
         self, limit: int, after: tuple[Any, ...], scope: Scope, label: str | None, state: str | None
     ) -> Stretch:
         """The same, at a bounded cost: where few match, the page is short."""
-        wanted: Document = {key: value for key, value in (("label", label), ("state", state)) if value is not None}
+        wanted: Document = {} if label is None else _named(label)
+        if state is not None:
+            wanted["state"] = state
         walk = Walk(ROOTS, {"root": True}, ("created_at", "_id"), wanted=both(wanted, reached(scope)))
         return await self._searching.read_exact(walk, after, limit, _LISTED)
 
@@ -196,3 +198,8 @@ def is_within(document: Document, scope: Scope) -> bool:
     """Whether a job is within a scope, by its queue and name."""
     queue, name = document.get("queue"), document.get("name")
     return scope.everything or (isinstance(queue, str) and isinstance(name, str) and scope.allows(queue, name))
+
+
+def _named(name: str) -> Document:
+    """The flows of a name: that of the flow, or of the job whose handler makes it."""
+    return {"$or": [{"label": name}, {"label": None, "name": name}]}

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from pymongo.errors import DuplicateKeyError
 
@@ -56,7 +57,7 @@ class Signals:
             raise JobStateError(str(job_id), job["state"], "signal()", "live")
         sealed = payload if not job.get("sealed") else self._sealed(job, name, payload)
         document: Document = {
-            "_id": f"{job_id}/{name}/{signal_id}",
+            "_id": "/".join(quote(one, safe="") for one in (str(job_id), name, signal_id)),
             "job": str(job_id),
             "name": name,
             "payload": sealed,
