@@ -183,7 +183,16 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "asgi",
     ]
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
-    assert mainspring.sync.__all__ == ["Job", "JobContext", "Operation", "Redrive", "Schedule", "Scheduler"]
+    assert mainspring.sync.__all__ == [
+        "Flow",
+        "FlowBuilder",
+        "Job",
+        "JobContext",
+        "Operation",
+        "Redrive",
+        "Schedule",
+        "Scheduler",
+    ]
 
 
 def test_the_scheduler_has_these_names_and_no_others() -> None:
