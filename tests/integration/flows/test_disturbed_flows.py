@@ -236,13 +236,15 @@ async def test_children_that_are_stored_while_their_flow_is_cancelled_are_cancel
         return len(await ctx.map("m", "leaf", [{"n": 1}, {"n": 2}], delay=600))
 
     monkeypatch.setattr(Spawners, "begin", cancelled)
-    if dies:  # the process does not come to its second look, nor to the cancellation after the end
 
-        async def nothing(*_: Any) -> None:
-            return None
+    async def nothing(*_: Any) -> None:
+        return None
 
+    if dies:  # the process does not come to its second look: the sweep alone
         monkeypatch.setattr(Spawners, "end", nothing)
-        monkeypatch.setattr(Checker, "cancel_below", lambda *_: None)
+    else:  # the second look alone
+        monkeypatch.setattr(Checker, "carry_on", nothing)
+    monkeypatch.setattr(Checker, "cancel_below", lambda *_: None)
     await scheduler.start()
     job = await ended(scheduler)
     assert job.state == "cancelled"
@@ -261,6 +263,7 @@ async def test_the_sweep_watches_a_cancelled_job_for_longer_than_an_operation_la
     await waiters.child("c", "pending", wait)
     await store.jobs.cancel("waiter", "no")
     assert (await waiters.get())["cancel_tree"]["reason"] == "no"
+    assert (await waiters.get())["check_at"] <= store.clock.now()
 
     async def sweep() -> None:
         await waiters.due()
