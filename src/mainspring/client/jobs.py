@@ -111,10 +111,8 @@ class Jobs:
         try:
             value, _ = encode_step(name, payload, store.connection.settings.max_result)
         except StepError as error:
-            said = (
-                str(error).replace("The result of step", "The payload of signal").replace("return a ref", "send a ref")
-            )
-            raise InvalidJob(said) from None
+            said = str(error).replace("The result of step", "The payload of signal")
+            raise InvalidJob(said.replace("return a ref", "send a ref")) from None
         await store.signals.send(document_id(job_id), name, signal_id, value)
         job = self.decode(await store.jobs.get(document_id(job_id)))
         self._core.worker.look()

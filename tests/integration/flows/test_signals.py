@@ -12,7 +12,7 @@ import pytest
 from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
-from mainspring import Continue, InvalidJob, Job, JobContext, JobStateError, Scheduler
+from mainspring import Continue, Fail, InvalidJob, Job, JobContext, JobStateError, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.errors import JobNotFound
 from mainspring.store.codec import document_id
@@ -349,3 +349,29 @@ async def test_results_of_members_are_kept_until_the_root_has_ended(make_schedul
     await job.signal("go")
     await job.wait(30)
     assert len(await removal.without_members(found)) == 3
+
+
+async def test_signals_whose_names_and_ids_look_alike_are_two(scheduler: Scheduler) -> None:
+    @scheduler.job("both")
+    async def both(ctx: JobContext) -> list[Any]:
+        return await ctx.gather(ctx.wait_for("a/b"), ctx.wait_for("a"))
+
+    await scheduler.start()
+    job = await scheduler.schedule("both")
+    await job.signal("a/b", 1, id="c")
+    await job.signal("a", 2, id="b/c")
+    assert (await job.wait(30)).result == [1, 2]
+
+
+async def test_a_fraction_of_children_is_tolerated_as_it_is_written(scheduler: Scheduler) -> None:
+    @scheduler.job("odd")
+    async def odd(n: int) -> None:
+        if n < 29:
+            raise Fail("no")
+
+    @scheduler.job("parent")
+    async def parent(ctx: JobContext) -> int:
+        return (await ctx.map("all", "odd", [{"n": n} for n in range(100)], tolerate=0.29)).failed
+
+    await scheduler.start()
+    assert (await (await scheduler.schedule("parent")).wait(60)).result == 29

@@ -178,7 +178,7 @@ class HandlerWaits:
         if not isinstance(kept, Mapping) or not isinstance(kept.get("until"), datetime):
             raise StepError(f"{name!r} is the name of a step of this job; give the sleep a name of its own.")
         if not await self._agent.sleep(name, kept["until"]):
-            raise Suspension
+            self.suspend()
 
     # -- resolving them, on an event loop --------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class HandlerWaits:
         # Kept before the handler is suspended for a signal, so that the next run does not wait for children again.
         results = {one.wait.name: await self._result(one, ends.get(one.wait.name)) for one in children}
         if _OPEN in heard.values():
-            raise Suspension
+            self.suspend()
         return [heard[one.name] if isinstance(one, SignalWait) else results[one.wait.name] for one in prepared]
 
     async def _hear(self, wait: SignalWait) -> Any:
