@@ -5,7 +5,7 @@
 | all completed                             | start            | start | skip   | start        |
 | more than tolerated ended badly           | cancel           | start | start  | start        |
 | one was skipped, and none ended badly     | skip             | start | skip   | start        |
-| one is live, more than tolerated are bad  | cancel if fail_fast | start if fail_fast | start if fail_fast | start if fail_fast |
+| one is live, too many bad, `fail_fast`    | cancel           | start | start  | start        |
 | one is live                               | wait             | wait | wait    | wait         |
 
 Failed, cancelled, expired and deleted predecessors ended badly. A skipped one is cancelled, with an error of the type

@@ -92,7 +92,7 @@ class Layouts:
             document["refs"] = node.refs
         if node.after:
             now = truncate(self._connection.clock.now())
-            waits = Waits((Predecessors(node.wait, len(node.after)),), since=now, when=node.when, sealed=True)
+            waits = Waits((Predecessors(node.wait, len(node.after)),), since=now, when=node.when, sealed=False)
             document |= {"state": BLOCKED, "after": node.after, "waits": waits.to_document()}
             for key in ("ready", "start_by"):
                 document.pop(key, None)
