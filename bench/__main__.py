@@ -15,7 +15,7 @@ from typing import Any
 
 import pymongo
 
-from bench import beside, cron, drain, enqueue, idle, latency, limits, prune, schedules, service
+from bench import beside, cron, dashboard, drain, enqueue, idle, latency, limits, prune, schedules, service, soak
 from bench.ground import Ground, open_ground
 from bench.options import Options, quick
 from bench.report import Row, as_markdown, as_table, write_json
@@ -31,6 +31,8 @@ MEASUREMENTS: dict[str, Callable[[Ground, Options], list[Row]]] = {
     "prune": prune.measure,
     "schedules": schedules.measure,
     "service": service.measure,
+    "dashboard": dashboard.measure,
+    "soak": soak.measure,
 }
 LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
 

@@ -22,6 +22,7 @@ import psutil  # type: ignore[import-untyped]
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from harness.profiling import Spent, statements_of
 from mainspring.clock import ServerClock
 from mainspring.config.settings import make_settings
 from mainspring.model.jobs.draft import Draft
@@ -85,6 +86,19 @@ class Ground:
             yield Place(self.uri, name, self.client.get_database(name, write_concern=DURABLE)["jobs"], store)
         finally:
             self.client.drop_database(name)
+
+    @contextmanager
+    def profiled(self, database: str) -> Iterator[Spent]:
+        """What the database examines for the statements inside, by its profiler."""
+        db, spent = self._owner[database], Spent()
+        db.command("profile", 2)
+        try:
+            yield spent
+        finally:
+            db.command("profile", 0)
+            for statement in db["system.profile"].find(statements_of(database)):
+                spent.add(statement)
+            db.drop_collection("system.profile")
 
     def settle(self) -> None:
         """Have the server write out what it still holds back, so that no measurement pays for the one before."""

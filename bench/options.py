@@ -27,6 +27,11 @@ class Options:
     missed: int = 1_000_000
     cron_questions: int = 100_000
     webhooks: int = 5_000
+    dashboard_jobs: int = 1_000_000
+    dashboard_schedules: int = 10_000
+    dashboard_asks: int = 9
+    soak_jobs: int = 50_000
+    soak_seconds: float = 600.0
     profile: str | None = None
 
 
@@ -48,5 +53,10 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         schedules=20_000,
         cron_questions=20_000,
         webhooks=1_000,
+        dashboard_jobs=50_000,
+        dashboard_schedules=3_000,
+        dashboard_asks=3,
+        soak_jobs=20_000,
+        soak_seconds=60.0,
         profile=profile,
     )

@@ -15,9 +15,9 @@ HEAD = ("measurement", "measured", "spread", "beside", "floor", "ratio", "bar", 
 
 @dataclass(frozen=True)
 class Bar:
-    """What a figure has to reach: the ratio to the floor, or the value itself, at least or at most a limit."""
+    """The limit of a figure, at least or at most: of the ratio to the floor, of the value, or of the worst sample."""
 
-    of: Literal["ratio", "value"]
+    of: Literal["ratio", "value", "worst"]
     limit: float
     at_most: bool = False
 
@@ -25,7 +25,8 @@ class Bar:
         return figure <= self.limit if self.at_most else figure >= self.limit
 
     def __str__(self) -> str:
-        return f"{'≤' if self.at_most else '≥'} {self.limit:g}{' ×' if self.of == 'ratio' else ''}"
+        kind = {"ratio": " ×", "value": "", "worst": " at worst"}[self.of]
+        return f"{'≤' if self.at_most else '≥'} {self.limit:g}{kind}"
 
 
 @dataclass
@@ -58,7 +59,8 @@ class Row:
         """Whether the bar was reached; None when there is none."""
         if self.bar is None:
             return None
-        figure = self.value if self.bar.of == "value" else self.ratio
+        worst = max(self.samples) if self.bar.at_most else min(self.samples)
+        figure = {"value": self.value, "worst": worst, "ratio": self.ratio}[self.bar.of]
         return figure is not None and self.bar.passed(figure)
 
     def cells(self) -> tuple[str, ...]:

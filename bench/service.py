@@ -62,7 +62,7 @@ def _creates(ground: Ground, options: Options) -> list[Row]:
             single.floor_samples.append(inserted)
             many.floor_samples.append(inserted)
             bulk.floor_samples.append(floor.insert_rate(place, place.documents(options.bulk_jobs)))
-        with ground.place() as place, _serving(place) as url:
+        with ground.place() as place, serving(place) as url:
             single.samples.append(asyncio.run(_rate(url, options.single_jobs, 1)))
             many.samples.append(asyncio.run(_rate(url, options.single_jobs * 10, CONNECTIONS)))
             bulk.samples.append(asyncio.run(_bulk(url, options.bulk_jobs)))
@@ -70,7 +70,7 @@ def _creates(ground: Ground, options: Options) -> list[Row]:
 
 
 @contextmanager
-def _serving(place: Place) -> Iterator[str]:
+def serving(place: Place) -> Iterator[str]:
     """`mainspring serve` on a database, in a process of its own."""
     command = [sys.executable, "-m", "mainspring", "serve", "--open", "--port", "0"]
     environment = os.environ | {"MAINSPRING_URI": _uri(place), "MAINSPRING_REQUESTS_PER_MINUTE": _UNLIMITED}

@@ -7,7 +7,6 @@ written to the browser's console as an error, which includes every violation of 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,42 +14,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, expect
 
 from api.conftest import Api, serving
+from harness.browsing import DESK, PHONE, chromium, missing
 from harness.pages import ROOT
 from mainspring import Scheduler
-from mainspring.api.dashboard import FOLDER
 
 Make = Callable[..., Scheduler]
 AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
-DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-_QUIET = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
-)
 # A busy machine is slow; nothing here is about speed.
 expect.set_options(timeout=30_000)
 _SERIOUS = ("serious", "critical")
 
 
-def _chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None or not (FOLDER / "index.html").is_file():
-        missing = "chromium is not installed (Debian: apt-get install chromium)" if found is None else "make dashboard"
-        if os.environ.get("CI"):
-            pytest.fail(f"The dashboard cannot be tested: {missing}")
-        pytest.skip(missing)
-    return found
-
-
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    place = _chromium()
-    async with async_playwright() as playwright:
-        one = await playwright.chromium.launch(executable_path=place, args=list(_QUIET))
+    if reason := missing():
+        if os.environ.get("CI"):
+            pytest.fail(f"The dashboard cannot be tested: {reason}")
+        pytest.skip(reason)
+    async with chromium() as one:
         yield one
-        await one.close()
 
 
 @dataclass

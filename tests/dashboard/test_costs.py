@@ -6,45 +6,30 @@ The pages are opened in the browser, so that a request that a page makes is coun
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from bson import ObjectId
-from playwright.async_api import Request
 from pymongo import AsyncMongoClient
 
 from dashboard.conftest import Board
+from harness.browsing import PAGES, reads_of
 from harness.inside import inside
 from harness.profiling import profiled
+from harness.stored import STATES, used_job
 from mainspring import Every
 from mainspring.model.jobs.draft import Draft
 
 Document = dict[str, Any]
 MOST = 2_000
 JOBS, SCHEDULES = 24_000, 2_600
-PAGES = (
-    *("/", "/?range=30d", "/jobs", "/jobs?state=failed", "/jobs?name=name-3", "/jobs?q=data.n%3A4", "/jobs/new"),
-    *("/operations", "/schedules", "/schedules?order=next", "/schedules/calendar", "/schedules/schedule-7", "/queues"),
-    *("/queues/queue-1", "/dead-letters", "/workers", "/audit", "/settings"),
-)
-STATES = ("completed", "failed", "pending", "cancelled")
 
 
 async def _store(board: Board, db: Any) -> None:
     """Store jobs of several states, names and queues, and schedules: one by the product, and copies of it."""
     store = await inside(board.scheduler).store()
     now = board.scheduler.now()
-    jobs = []
-    for n in range(JOBS):
-        state, past = STATES[n % 4], now - timedelta(seconds=n)
-        document = store.inserts.document(Draft(f"name-{n % 30}", {"n": n}, run_at=past, queue=f"queue-{n % 7}"))
-        if state != "pending":
-            document |= {"state": state, "finished_at": past, "token": 1, "tries": 1, "rev": 2}
-            document.pop("ready", None)
-        if state == "failed":
-            document |= {"error": {"type": "Boom", "message": f"no {n}"}, "fingerprint": f"{n % 40:016x}"}
-        jobs.append({**document, "_id": ObjectId()})
+    template = store.inserts.document(Draft("name-0", {}, run_at=now))
+    jobs = [used_job(template, now, n) for n in range(JOBS)]
     await db.jobs.insert_many(jobs, ordered=False)
     await board.scheduler.schedule("name-1", repeat=Every("1h"), schedule_id="schedule-0")
     [one] = await db["jobs.schedules"].find({}, hint="_id_").to_list()
@@ -57,21 +42,10 @@ async def test_no_request_of_any_page_examines_more_than_two_thousand_keys(
 ) -> None:
     db = side_client[uri.rpartition("/")[2].partition("?")[0]]
     await _store(board, db)
-    asked: dict[str, str] = {}
-
-    def note(request: Request) -> None:
-        asked[request.url.removeprefix(board.api.url)] = request.method
-
-    board.page.on("request", note)
-    for path in PAGES:
-        page = await board.open(path)
-        await page.locator(".skeleton").first.wait_for(state="detached")
-        await page.wait_for_timeout(500)
-    reads = [path for path, method in asked.items() if method == "GET" and path.startswith("/api/")]
+    ids = [str(one["_id"]) for state in STATES if (one := await db.jobs.find_one({"state": state}, hint="_id_"))]
+    reads = await reads_of(board.page, board.api.url, (*PAGES, *(f"/jobs/{id}" for id in ids)))
     dear = {}
     for path in reads:
-        if path.startswith("/api/events"):
-            continue
         async with profiled(db) as spent:
             assert (await board.api.get(path)).status == 200, path
         if max(spent.keys, spent.documents) > MOST or spent.scans:

@@ -185,6 +185,64 @@ async def test_a_webhook_shows_its_exchange_and_is_copied_as_curl_without_secret
             assert "tell-no-one" not in await page.content()
 
 
+async def test_the_request_of_a_pending_webhook_is_edited_and_hidden_values_stay(board: Board) -> None:
+    headers = {"Authorization": "Bearer tell-no-one", "X-Old": "1"}
+    body = {"endpoint": "https://example.com/hook", "headers": headers, "body": {"id": 9007199254740993}}
+    made = (await board.api.post("/api/jobs", {**body, "delay": "1h"})).data
+    page = await board.open(f"/jobs/{made['jobId']}")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Body")).to_have_value(re.compile("9007199254740993"))
+    await dialog.get_by_label("Method").select_option("PUT")
+    lines = await dialog.get_by_label("Headers").input_value()
+    assert "tell-no-one" not in lines
+    await dialog.get_by_label("Headers").fill(lines.replace("X-Old: 1", "X-New: 2"))
+    await shot(page, "job-edit-webhook")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_have_count(0)
+    request = (await board.scheduler.get_job(made["jobId"])).data["request"]
+    assert (request["method"], request["body"]) == ("PUT", {"id": 9007199254740993})
+    assert request["headers"] == {"Authorization": "Bearer tell-no-one", "X-New": "2"}
+
+
+async def test_a_webhook_is_run_again_with_another_request_and_a_refusal_is_told(
+    browser: Browser, make_scheduler: Make
+) -> None:
+    async with Sink(answers=[reply(404), reply(200)]) as sink, serving_webhooks(make_scheduler()) as api:
+        body = {"endpoint": f"{sink.url}/old", "body": {"a": 1}, "retryAttempts": 0}
+        made = (await api.post("/api/jobs", body)).data
+        await api.scheduler.wait(made["jobId"], 30)
+        async with opened(browser, api) as board:
+            board.expected = ("422",)
+            page = await board.open(f"/jobs/{made['jobId']}")
+            await page.get_by_role("button", name="Run again, edited").click()
+            dialog = page.get_by_role("dialog")
+            await expect(dialog.get_by_role("button", name="Run with the same data")).to_be_visible()
+            await dialog.get_by_label("URL *").fill("http://user:pass@x/")
+            await dialog.get_by_role("button", name="Run with this data").click()
+            await expect(dialog.get_by_role("alert").first).to_be_visible()
+            await dialog.get_by_label("URL *").fill(f"{sink.url}/new")
+            await dialog.get_by_label("Body").fill('{"a": 2}')
+            await dialog.get_by_role("button", name="Run with this data").click()
+            await page.wait_for_url(lambda url: "/jobs/" in url and made["jobId"] not in url)
+            await expect(page.get_by_role("status", name="What matters")).to_contain_text("Completed")
+            again = await api.scheduler.get_job(page.url.rpartition("/")[2])
+            assert again.data["request"]["url"].endswith("/new") and again.data["request"]["body"] == {"a": 2}
+
+
+async def test_a_pending_mail_is_edited_and_its_other_fields_stay(board: Board) -> None:
+    mail = {"to": ["ada@example.com", "bob@example.com"], "subject": "Hello", "text": "Hi", "html": "<p>Hi</p>"}
+    made = (await board.api.post("/api/jobs", {"type": "email", "data": mail, "delay": "1h"})).data
+    page = await board.open(f"/jobs/{made['jobId']}")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("To *")).to_have_value("ada@example.com, bob@example.com")
+    await dialog.get_by_label("Subject").fill("Good day")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_have_count(0)
+    assert (await board.scheduler.get_job(made["jobId"])).data == {**mail, "subject": "Good day"}
+
+
 async def test_a_new_job_is_made_from_a_form_of_its_handlers_schema(board: Board, looks: Any) -> None:
     handlers(board.scheduler)
     await board.scheduler.start()

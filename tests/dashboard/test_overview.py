@@ -191,6 +191,7 @@ async def test_the_page_is_readable(board: Board, looks: Callable[..., Any], the
     store = await inside(board.scheduler).store()
     await store.statistics.note_versions(["Mainspring 0.2.0"], board.scheduler.now())
     await store.statistics.note_versions(["Mainspring 0.3.0"], board.scheduler.now() - 22 * MINUTE)
+    await store.statistics.note_versions(["shop 2026.11.2"], board.scheduler.now() - 9 * MINUTE)
     async with looks(board, theme=theme, phone=phone) as other:
         page = await other.open()
         await expect(page.locator(".chart")).to_have_count(3)

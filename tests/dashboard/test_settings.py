@@ -15,6 +15,7 @@ from mainspring import Calendar, Cron, Except, Scheduler
 
 Make = Callable[..., Scheduler]
 HOSTILE = "<script>alert(1)</script>'\"" + "x" * 150
+ICS = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20301224\nEND:VEVENT\nEND:VCALENDAR\n"
 
 
 @pytest.fixture
@@ -176,6 +177,27 @@ async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_i
     await board.scheduler.schedules.delete("daily")
     await dialog.get_by_role("button", name="Delete the calendar").click()
     await expect(row).to_have_count(0)
+
+
+async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_is_refused(board: Board) -> None:
+    board.expected = ("422",)
+    page = await board.open("/settings?tab=calendars")
+    await page.get_by_role("button", name="Store a calendar").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("holidays")
+    await dialog.get_by_role("button", name="An .ics file").click()
+    await expect(dialog.get_by_role("button", name="Store it")).to_be_disabled()
+    await dialog.get_by_label("File").set_input_files(
+        {"name": "a.ics", "mimeType": "text/calendar", "buffer": b"garbage"}
+    )
+    await dialog.get_by_role("button", name="Store it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("This .ics file cannot be read")
+    await dialog.get_by_label("File").set_input_files({"name": "a.ics", "mimeType": "text/calendar", "buffer": ICS})
+    if (place := picture("settings-calendar-file")) is not None:
+        await page.screenshot(path=place)
+    await dialog.get_by_role("button", name="Store it").click()
+    await expect(page.get_by_role("row", name=re.compile("holidays"))).to_contain_text("2030-12-24")
+    assert [str(day) for day in (await board.scheduler.calendars.get("holidays")).calendar.days] == ["2030-12-24"]
 
 
 async def test_a_hostile_calendar_and_key_are_text(board: Board) -> None:

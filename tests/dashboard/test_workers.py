@@ -7,14 +7,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
-from dashboard.conftest import Board, picture
+from api.conftest import serving
+from dashboard.conftest import Board, opened, picture
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Scheduler
 
 Looks = Callable[..., Any]
+Make = Callable[..., Scheduler]
 
 
 async def busy(scheduler: Scheduler) -> asyncio.Event:
@@ -32,6 +34,13 @@ async def busy(scheduler: Scheduler) -> asyncio.Event:
 async def test_an_empty_page_teaches_the_command(board: Board) -> None:
     page = await board.open("/workers")
     await expect(page.get_by_text("mainspring worker myapp.jobs:scheduler")).to_be_visible()
+
+
+async def test_the_release_of_a_workers_program_is_shown(browser: Browser, make_scheduler: Make) -> None:
+    async with serving(make_scheduler(release="shop 2026.11.2")) as api, opened(browser, api) as board:
+        await busy(board.scheduler)
+        page = await board.open("/workers")
+        await expect(page.get_by_title("The release of the program")).to_have_text("shop 2026.11.2")
 
 
 async def test_a_slot_leads_to_its_job_and_the_worker_is_drained_after_a_question(board: Board) -> None:

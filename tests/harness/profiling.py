@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from harness.looking import Database
 
@@ -15,6 +16,17 @@ class Spent:
     documents = 0
     scans = 0
 
+    def add(self, statement: Mapping[str, Any]) -> None:
+        """Add a statement of the profiler."""
+        self.keys += statement.get("keysExamined", 0)
+        self.documents += statement.get("docsExamined", 0)
+        self.scans += "COLLSCAN" in statement.get("planSummary", "")
+
+
+def statements_of(database: str) -> dict[str, Any]:
+    """The filter of the profiler's statements that are not about the profiler."""
+    return {"ns": {"$ne": f"{database}.system.profile"}}
+
 
 @asynccontextmanager
 async def profiled(db: Database) -> AsyncIterator[Spent]:
@@ -25,8 +37,6 @@ async def profiled(db: Database) -> AsyncIterator[Spent]:
         yield spent
     finally:
         await db.command("profile", 0)
-        async for one in db["system.profile"].find({"ns": {"$ne": f"{db.name}.system.profile"}}):
-            spent.keys += one.get("keysExamined", 0)
-            spent.documents += one.get("docsExamined", 0)
-            spent.scans += "COLLSCAN" in one.get("planSummary", "")
+        async for one in db["system.profile"].find(statements_of(db.name)):
+            spent.add(one)
         await db.drop_collection("system.profile")

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mainspring.api import problems
 from mainspring.api.dashboard import add_dashboard
 from mainspring.api.dependencies import Service
-from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED
+from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED, calendars
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
@@ -28,7 +28,7 @@ from mainspring.api.settings import ServiceSettings
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError
 
-_TYPES = ("application/json", "application/x-ndjson")
+_TYPES = ("application/json", "application/x-ndjson", calendars.ICS)
 _ABOUT = (
     "Jobs that run once, on time, survive any crash, and explain themselves. "
     "Durations are text such as 5m, instants end in Z; every create takes an Idempotency-Key."

@@ -13,7 +13,7 @@ from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.model.jobs.job import Job
 from mainspring.model.schedules.ledger import Row
 from mainspring.model.views.statistics import Counts, Kind, Tally
-from mainspring.store.past import Past
+from mainspring.store.past import WRITER, Past
 
 _AT_ONCE = 400
 """Attempts that are counted before the counts are stored: a tally has a bounded number of kinds."""
@@ -36,7 +36,7 @@ class PastBackend:
 
     async def add_counts(self, counted: Sequence[tuple[Kind, Counts]]) -> None:
         """Count attempts of jobs that are not kept."""
-        await (await self._core.store()).statistics.add("past", counted)
+        await (await self._core.store()).statistics.add(WRITER, counted)
 
     async def backdate_schedule(self, schedule_id: str, since: datetime) -> None:
         """Let a schedule be as old as `since`."""

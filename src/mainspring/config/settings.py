@@ -72,6 +72,7 @@ class Settings:
     encrypt: bool | tuple[str, ...] = False
     redact: tuple[str, ...] | None = None
     field_map: FieldMap | None = None
+    release: str | None = None
 
     @property
     def renew_every(self) -> float:
@@ -120,6 +121,7 @@ class SchedulerOptions(TypedDict, total=False):
     encrypt: bool | Sequence[str]
     redact: Sequence[str] | None
     field_map: FieldMap | Mapping[str, object] | str | None
+    release: str | None
 
 
 def make_settings(options: Mapping[str, object]) -> Settings:
@@ -209,6 +211,8 @@ def _names(values: dict[str, object]) -> None:
 
 def _app(values: dict[str, object]) -> None:
     app = check_name(values.get("app", "default"), "app")
+    if values.get("release") is not None:
+        check_name(values["release"], "release")
     undeclared = values.get("undeclared", "report")
     if undeclared not in ("report", "remove"):
         raise ConfigurationError(f"undeclared must be report or remove, not {undeclared!r}.")

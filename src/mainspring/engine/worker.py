@@ -424,6 +424,7 @@ class Worker:
             "memory": memory_in_use(),
             "started_at": self._started_at,
             "version": self._version,
+            "release": self._settings.release,
             **self._handlers.told,
             **self._descriptions.facts(),
             "keys": list(self._store.cipher.ring.ids),

@@ -60,6 +60,8 @@ class WorkerStatus:
     lease_until: datetime | None = None
     version: str | None = None
     """The version of Mainspring."""
+    release: str | None = None
+    """The release of the program whose handlers it has, as the setting `release` names it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """The versions of its handlers, except those of version 1."""
     keys: frozenset[str] = frozenset()
@@ -111,10 +113,13 @@ def able_workers(workers: Iterable[WorkerStatus], job: Job) -> list[WorkerStatus
 
 
 def versions_among(workers: Iterable[WorkerStatus]) -> list[str]:
-    """The versions of Mainspring and of handlers that workers have, as texts: "Mainspring 0.3.0", "charge v2"."""
+    """The releases of programs, and the versions of Mainspring and of handlers, that workers have, as texts:
+    "shop 2026.11.2", "Mainspring 0.3.0", "charge v2"."""
     found: dict[str, None] = {}
     for worker in workers:
         if worker.version is not None:
             found[f"Mainspring {worker.version}"] = None
+        if worker.release is not None:
+            found[worker.release] = None
         found |= dict.fromkeys(f"{name} v{version}" for name, version in worker.versions.items())
     return sorted(found)

@@ -6,17 +6,22 @@ here has the shape that workers would have left, so that every reader takes it a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.clock import truncate
 from mainspring.model.jobs.job import FAILED, Attempt, Job
 from mainspring.model.schedules.ledger import Row
+from mainspring.model.views.windows import HOUR, floored
 from mainspring.store.codec import document_id, encode_data, encode_error, fingerprint_of
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schedules.codec import encode_row
 from mainspring.store.schema import BY_ID, LAYOUT
+from mainspring.store.views.failure_counts import Failures
 
+WRITER = "past"
+"""The worker that the counts of a written past belong to."""
 _BATCH = 1000
 
 
@@ -34,10 +39,13 @@ class Past:
         return True
 
     async def add_jobs(self, jobs: Sequence[Job]) -> None:
-        """Store jobs that have ended."""
+        """Store jobs that have ended, and count those that failed by the hour, queue and error."""
         documents = [_document(job, self._connection.settings.max_data) for job in jobs]
         for place in range(0, len(documents), _BATCH):
             await self._connection.jobs.insert_many(documents[place : place + _BATCH])
+        await Failures(self._connection).add(
+            WRITER, Counter(_failure(one) for one in documents if "fingerprint" in one)
+        )
 
     async def backdate_schedule(self, schedule_id: str, since: datetime) -> None:
         """Let a schedule be as old as `since`: its ledger begins there."""
@@ -87,6 +95,10 @@ def _document(job: Job, largest: int) -> Document:
         document |= {"schedule_id": job.schedule_id, "scheduled_for": truncate(job.scheduled_for)}
     retried = [one.ended_at for one in job.attempts[:-1] if one.ended_at is not None]
     return document | ({"last_failure_at": truncate(retried[-1])} if retried else {})
+
+
+def _failure(document: Document) -> tuple[datetime, str, str]:
+    return floored(document["finished_at"], HOUR), document["queue"], document["fingerprint"]
 
 
 def _attempt(attempt: Attempt) -> Document:

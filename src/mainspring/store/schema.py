@@ -96,6 +96,7 @@ predecessors failed: id, total), aborted (of a batch whose maker died).
 ## jobs.workers: one document per live worker process
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
+| release | the name of the release of the program whose handlers it has, where that is set |
 | limits, breakers | declared in its code: scope, target and the rules; explanations of other processes use them |
 | memory, lag_ms | bytes in use by its process; the longest wait of a callback for its event loop since the last beat |
 | slots | the jobs that it runs, the oldest 50: job, name, queue, since, gates (the limits whose slots each holds) |

@@ -168,6 +168,7 @@ WORKER: Shape = {
     "host": TEXT,
     "pid": WHOLE,
     "version": TEXT,
+    "release": TEXT,
     "concurrency": WHOLE,
     "running": WHOLE,
     "queues": TEXTS,

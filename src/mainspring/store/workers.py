@@ -197,6 +197,7 @@ def read_worker(stored: Document, *, live: bool = True) -> WorkerStatus:
         beat_at=document.get("beat_at"),
         lease_until=document.get("lease_until"),
         version=document.get("version"),
+        release=document.get("release"),
         versions=_versions(document),
         keys=frozenset(document.get("keys") or ()),
         limits=reported_limits(document),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.conftest import Api
+from api.conftest import Api, Reply
 from harness.api_keys import actions, keyed
 from mainspring import Cron, Every, Except, ScheduleNotFound
 
@@ -243,6 +243,38 @@ async def test_a_calendar_that_cannot_be_is_refused_and_a_missing_one_is_not_fou
     assert (await api.put(f"{C}/a@b", {})).status == 422
     assert (await api.delete(f"{C}/x")).status == 404
     assert (await api.put(f"{S}/x", NIGHTLY | {"repeat": {"cron": "0 3 * * *", "except": ["none"]}})).status == 404
+
+
+ICS = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nDTSTART{}\nSUMMARY:Closed\nEND:VEVENT\nEND:VCALENDAR\n"
+CHRISTMAS, LATE = ICS.format(";VALUE=DATE:20301224"), ICS.format(":20301224T233000Z")
+
+
+async def put_file(api: Api, name: str, ics: str | bytes) -> Reply:
+    return await api.call("PUT", f"{C}/{name}", data=ics, headers={"Content-Type": "text/calendar; charset=utf-8"})
+
+
+async def test_a_calendar_is_stored_from_an_ics_file(api: Api) -> None:
+    made = (await put_file(api, "holidays", CHRISTMAS)).data
+    assert (made["days"], made["rev"], made["actor"]) == (["2030-12-24"], 1, "local")
+    assert (await put_file(api, "holidays", LATE)).data["days"] == ["2030-12-24"]
+    assert (await put_file(api, "holidays?timezone=Europe/Berlin", LATE)).data["days"] == ["2030-12-25"]
+    assert [name for name, _ in await actions(api)].count("calendar.put") == 3
+
+
+async def test_an_ics_file_that_cannot_be_read_or_is_large_is_refused_and_nothing_is_stored(api: Api) -> None:
+    for bad in ("garbage", "", b"\xff\xfe", '{"days": []}'):
+        assert (await put_file(api, "x", bad)).status == 422
+    assert (await put_file(api, "x?timezone=Nowhere", CHRISTMAS)).status == 422
+    assert (await put_file(api, "x?zone=UTC", CHRISTMAS)).status == 422
+    assert (await put_file(api, "x", CHRISTMAS + " " * 256 * 1024)).status == 413
+    assert (await api.get(C)).data == []
+    other = await api.call("POST", "/api/jobs", data=CHRISTMAS, headers={"Content-Type": "text/calendar"})
+    assert other.status == 422
+    viewer = await keyed(api, "viewer")
+    assert (await put_file(viewer, "x", CHRISTMAS)).status == 403
+    tenant = await keyed(api, "operator", queues=["a"])
+    assert (await put_file(tenant, "holidays", CHRISTMAS)).status == 422
+    assert (await put_file(tenant, "a:holidays", CHRISTMAS)).status == 200
 
 
 async def test_a_key_with_a_scope_has_calendars_of_its_own_and_no_others(api: Api) -> None:

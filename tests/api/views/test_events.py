@@ -409,6 +409,14 @@ async def test_a_digest_stands_for_the_changes_of_its_time(api: Api) -> None:
     assert all(one.data["names"] in (["send"], []) and one.data["queues"] in (["mail"], []) for one in digests)
 
 
+async def test_a_burst_of_thousands_of_changes_is_digested_without_a_gap(api: Api) -> None:
+    async with reading(api, "?digest=1s") as client:
+        await api.scheduler.schedule_bulk([{"name": "send", "data": {"n": n}, "delay": 3600} for n in range(6_000)])
+        digests = client.events
+        await eventually(lambda: sum(one.data.get("created", 0) for one in digests) == 6_000, timeout=60)
+    assert {one.type for one in digests} == {"digest"} and len(digests) < 60
+
+
 async def test_a_stream_of_digests_is_resumed_behind_the_last_one(api: Api) -> None:
     async with reading(api, "?digest=1s") as client:
         await api.scheduler.schedule("one")

@@ -58,6 +58,14 @@ async def test_the_counts_are_those_of_the_attempts(scheduler: Scheduler, db: Da
     assert before.total.completed > 1000 and before.total.failed > 10
 
 
+async def test_the_dead_letters_have_the_trend_of_their_own_failures(scheduler: Scheduler) -> None:
+    await seed_day(scheduler)
+    groups, now = await scheduler.dead_letters.groups(), scheduler.now()
+    for group in groups:
+        assert sum(group.trend) == group.count or (group.first_seen or now) < (group.trend_start or now)
+    assert max(len([hour for hour in group.trend if hour]) for group in groups) >= 3
+
+
 async def test_the_ledgers_of_schedules_name_jobs_that_are_stored(scheduler: Scheduler) -> None:
     await seed_day(scheduler)
     now = scheduler.now()

@@ -12,12 +12,15 @@ import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
 from harness.inside import inside
+from harness.profiling import profiled
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Retry, Scheduler, Snooze, Unavailable
 from mainspring.clock import ManualClock
 from mainspring.engine.services.counting import Counting
 from mainspring.model.access.api_keys import make_scope
 from mainspring.model.views.statistics import Counts, Kind, Statistics
+from mainspring.model.views.windows import make_window
+from mainspring.model.workers import versions_among
 from mainspring.store.views.statistics import Statistics as Stored
 
 Make = Callable[..., Scheduler]
@@ -325,6 +328,48 @@ async def test_a_version_of_workers_is_marked_when_it_appears_and_not_before_the
     deploys = (await timed.monitor.statistics(start)).deploys
     assert [(one.version, one.at - start) for one in deploys] == [("charge v2", timedelta(seconds=120))]
     assert (await timed.monitor.statistics(start, scope=make_scope(["mail"], None))).deploys == ()
+
+
+@pytest.mark.parametrize("hours", [(0, 29), (5, 43), (7, 24 * 12 + 3), (24, 24 * 12)])
+async def test_the_counts_of_names_over_days_are_read_from_days_and_are_those_of_the_hours(
+    timed: Scheduler, clock: ManualClock, db: Database, hours: tuple[int, int]
+) -> None:
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    store = await inside(timed).store()
+    for hour in range(24 * 12 + 5):
+        counts = Counts()
+        for _ in range(1 + hour % 3):
+            counts.ended("completed", 7)
+        await store.statistics.add("w", [(Kind(start + hour * HOUR, "q", "n"), counts)])
+    clock.advance(start + timedelta(hours=24 * 12 + 5) - clock.now())
+    while await store.statistics.roll_up():
+        pass
+    since, until = (start + hour * HOUR for hour in hours)
+    window = make_window(since, until, HOUR)
+    async with profiled(db) as spent:
+        summed = await store.statistics.kinds(window)
+    assert summed[("q", "n")].completed == sum(1 + hour % 3 for hour in range(*hours))
+    assert spent.keys <= 60
+
+
+async def test_a_release_of_the_program_is_marked_when_a_worker_first_reports_it(
+    make_scheduler: Make,
+) -> None:
+    old, new = make_scheduler(release="shop 1"), make_scheduler(release="shop 2")
+    before = old.now()
+    await old.start()
+    store = await inside(old).store()
+    await eventually(lambda: _reported(old, {"shop 1"}))
+    await store.statistics.note_versions(versions_among(await store.workers.live_in_full()), old.now())
+    await new.start()
+    await eventually(lambda: _reported(old, {"shop 1", "shop 2"}))
+    await store.statistics.note_versions(versions_among(await store.workers.live_in_full()), old.now())
+    deploys = (await old.monitor.statistics(before, old.now() + timedelta(minutes=1))).deploys
+    assert [one.version for one in deploys] == ["shop 2"]
+
+
+async def _reported(scheduler: Scheduler, releases: set[str]) -> bool:
+    return {worker.release for worker in await scheduler.workers.all()} == releases
 
 
 async def test_names_are_compared_with_the_same_time_a_week_before(timed: Scheduler, clock: ManualClock) -> None:

@@ -44,6 +44,10 @@ def test_the_demonstration_is_played_only_where_no_database_was_named(
     assert not plays(None, None)
 
 
+def test_the_release_of_the_program_may_be_given() -> None:
+    assert worker_settings({"MAINSPRING_RELEASE": " shop 2026.11.2 "}) == {"release": "shop 2026.11.2"}
+
+
 def test_the_lease_the_start_window_and_the_field_map_may_be_given() -> None:
     given = {"MAINSPRING_LEASE": "15m", "MAINSPRING_START_WITHIN": "30m", "MAINSPRING_FIELD_MAP": "status-lock"}
     assert worker_settings(given) == {"lease": 900.0, "start_within": 1800.0, "field_map": "status-lock"}

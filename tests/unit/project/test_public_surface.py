@@ -303,6 +303,7 @@ def test_a_scheduler_takes_these_options() -> None:
         "aging",
         "app",
         "field_map",
+        "release",
         "start_within",
         "collection",
         "concurrency",

@@ -8,14 +8,15 @@ import { useRole } from "../../api/session";
 import { plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
 import { CopyButton } from "../../ui/Copy";
-import { Segments, Select, Tabs, TextArea, TextField } from "../../ui/Field";
+import { Segments, Select, Tabs } from "../../ui/Field";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { curl } from "../../ui/commands";
 import { DataForm, useData } from "./DataForm";
 import { type Handler, useHandlers } from "./job";
-import { mailBody, type Mail, webhookBody, type Webhook } from "./newJob";
 import { NO_OPTIONS, optionErrors, type Options, optionsBody, pythonCall } from "./options";
 import { OptionFields } from "./OptionFields";
+import { type FieldsProps, MailFields, WebhookFields } from "./RequestFields";
+import { type Made, mailBody, NO_MAIL, NO_WEBHOOK, webhookBody } from "./requests";
 import { blank, type Schema } from "./schema";
 import "./job.css";
 
@@ -50,8 +51,12 @@ export default function NewJobPage() {
               {(found) => <ChooseHandler handlers={found.data} first={search.handler} />}
             </Loaded>
           )}
-          {kind === "webhook" && <WebhookForm />}
-          {kind === "email" && <MailForm />}
+          {kind === "webhook" && (
+            <RequestForm key={kind} first={NO_WEBHOOK} queue="http" bodyOf={webhookBody} fields={WebhookFields} />
+          )}
+          {kind === "email" && (
+            <RequestForm key={kind} first={NO_MAIL} queue="email" bodyOf={mailBody} fields={MailFields} />
+          )}
         </div>
       )}
     </>
@@ -133,100 +138,28 @@ function HandlerForm({ handler }: { handler: Handler }) {
   );
 }
 
-const METHODS = ["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+type RequestProps<T> = {
+  first: T;
+  queue: string;
+  bodyOf: (given: T) => Made;
+  fields: (props: FieldsProps<T>) => React.ReactNode;
+};
 
-function WebhookForm() {
-  const [hook, setHook] = useState<Webhook>({ endpoint: "", method: "POST", headers: "", body: "" });
+/** The form of a job that Mainspring runs itself: its request, and the options. */
+function RequestForm<T>({ first, queue, bodyOf, fields: Fields }: RequestProps<T>) {
+  const [given, setGiven] = useState(first);
   const [options, setOptions] = useState(NO_OPTIONS);
-  const made = webhookBody(hook);
-  const set = (change: Partial<Webhook>) => setHook({ ...hook, ...change });
+  const made = bodyOf(given);
   return (
     <Make
       body={{ ...made.body, ...optionsBody(options) }}
       bad={made.error !== undefined}
       options={options}
       optionFields={(refused) => (
-        <OptionFields options={options} onChange={setOptions} usual={{ queue: "http" }} refused={refused} />
+        <OptionFields options={options} onChange={setOptions} usual={{ queue }} refused={refused} />
       )}
     >
-      {(problem) => (
-        <>
-          <TextField
-            label="URL *"
-            type="url"
-            value={hook.endpoint}
-            placeholder="https://api.example.com/webhook"
-            error={hook.endpoint ? (made.error ?? problem?.about("endpoint")) : undefined}
-            onChange={(event) => set({ endpoint: event.target.value })}
-          />
-          <Select
-            label="Method"
-            value={hook.method}
-            options={METHODS}
-            onChange={(event) => set({ method: event.target.value })}
-          />
-          <TextArea
-            label="Headers"
-            rows={3}
-            className="mono"
-            value={hook.headers}
-            placeholder="Authorization: Bearer secret://name"
-            hint="One per line. A stored secret is written as secret://name."
-            error={problem?.about("headers")}
-            onChange={(event) => set({ headers: event.target.value })}
-          />
-          <TextArea
-            label="Body"
-            rows={6}
-            className="mono"
-            value={hook.body}
-            hint="JSON or text. Templates such as {{timestamp}} and {{job.id}} are filled in."
-            error={problem?.about("body")}
-            onChange={(event) => set({ body: event.target.value })}
-          />
-          {problem && (
-            <p className="field-error wrap" role="alert">
-              {problem.message}
-            </p>
-          )}
-        </>
-      )}
-    </Make>
-  );
-}
-
-function MailForm() {
-  const [mail, setMail] = useState<Mail>({ to: "", subject: "", text: "" });
-  const [options, setOptions] = useState(NO_OPTIONS);
-  const made = mailBody(mail);
-  const set = (change: Partial<Mail>) => setMail({ ...mail, ...change });
-  return (
-    <Make
-      body={{ ...made.body, ...optionsBody(options) }}
-      bad={made.error !== undefined}
-      options={options}
-      optionFields={(refused) => (
-        <OptionFields options={options} onChange={setOptions} usual={{ queue: "email" }} refused={refused} />
-      )}
-    >
-      {(problem) => (
-        <>
-          <TextField
-            label="To *"
-            value={mail.to}
-            hint="Several addresses are separated by commas."
-            error={mail.to ? made.error : undefined}
-            onChange={(event) => set({ to: event.target.value })}
-          />
-          <TextField label="Subject" value={mail.subject} onChange={(event) => set({ subject: event.target.value })} />
-          <TextArea label="Text" rows={8} value={mail.text} onChange={(event) => set({ text: event.target.value })} />
-          {problem && (
-            <p className="field-error wrap" role="alert">
-              {problem.message}
-            </p>
-          )}
-        </>
-      )}
+      {(problem) => <Fields given={given} onChange={setGiven} error={made.error} problem={problem} />}
     </Make>
   );
 }

@@ -39,7 +39,8 @@ export default function JobsPage() {
   const query = useJobs(filter, prefs.size, after);
   const counts = useCounts(filter);
   const key = `${format(filter)}|${prefs.size}|${after ?? ""}`;
-  const { rows, fresh, adopt } = useStillRows(key, query.isPlaceholderData ? undefined : query.data?.jobs);
+  const full = query.data?.next != null;
+  const { rows, fresh, more, adopt } = useStillRows(key, query.isPlaceholderData ? undefined : query.data?.jobs, full);
   const ids = rows.map((row) => row.job.id);
   const selecting = selected.size > 0 || matching;
 
@@ -136,7 +137,7 @@ export default function JobsPage() {
                 void query.refetch();
               }}
             >
-              {plural(news, "new job", "new jobs")}
+              {!selecting && more ? `${news} or more new jobs` : plural(news, "new job", "new jobs")}
             </Button>
             {selecting && <span className="muted">The list stands still while jobs are selected.</span>}
           </div>
@@ -183,14 +184,14 @@ export default function JobsPage() {
 }
 
 /** Rows that stay where they are until the filter changes or the viewer asks for the new ones. */
-function useStillRows(key: string, read: readonly Job[] | undefined) {
+function useStillRows(key: string, read: readonly Job[] | undefined, full: boolean) {
   const [shown, setShown] = useState<{ key: string; jobs: readonly Job[] }>({ key: "", jobs: [] });
   const stale = read !== undefined && (shown.key !== key || shown.jobs.length === 0);
   useEffect(() => {
     if (stale && read) setShown({ key, jobs: read });
   }, [stale, key, read]);
   const jobs = stale ? read : shown.jobs;
-  const settled = useMemo(() => settle(jobs, read ?? jobs), [jobs, read]);
+  const settled = useMemo(() => settle(jobs, read ?? jobs, full), [jobs, read, full]);
   return { ...settled, adopt: () => read && setShown({ key, jobs: read }) };
 }
 

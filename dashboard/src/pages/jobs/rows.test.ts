@@ -14,6 +14,12 @@ test("new rows wait, known rows are renewed where they are, and lost ones stay",
   expect(fresh).toBe(1);
 });
 
+test("a full page of new rows says that there may be more", () => {
+  expect(settle([job("a")], [job("y"), job("z")], true)).toMatchObject({ fresh: 2, more: true });
+  expect(settle([job("a")], [job("y"), job("a")], true)).toMatchObject({ fresh: 1, more: false });
+  expect(settle([job("a")], [job("y"), job("z")])).toMatchObject({ fresh: 2, more: false });
+});
+
 test("the current row moves within the page", () => {
   expect(moved(["a", "b"], null, 1)).toBe("a");
   expect(moved(["a", "b"], "a", 1)).toBe("b");

@@ -82,7 +82,7 @@ function Drawn({ series, view, onPart }: { series: Series; view: View; onPart: P
       <Chart {...common} title="Run time" lines={charts.runs} format={tick} />
       <p className="muted charts-note">
         Times in {viewerZone}. Percentiles of each step; “oldest waiting” is the due job that has waited for longest, by
-        a look once a minute.{series.deploys.length > 0 && " Dashed marks: a version of workers appeared."}
+        a look once a minute.{series.deploys.length > 0 && " Dashed marks: a release or a version of workers appeared."}
       </p>
     </>
   );

@@ -1,17 +1,15 @@
-// Calendars: named sets of days that schedules leave out.
+// Calendars: named sets of days that schedules leave out, typed or out of an .ics file.
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
-import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
-import { Dialog, ReasonDialog } from "../../ui/Dialog";
-import { TextArea, TextField } from "../../ui/Field";
+import { Segments, TextArea, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
-import { Empty, Loaded, Panel } from "../../ui/Panel";
-import { type Column, Table } from "../../ui/Table";
+import { Empty } from "../../ui/Panel";
+import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { CALENDARS, useCalendars } from "./queries";
+import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
 import { daysWords, listed, rangesOf } from "./words";
 
 type Calendar = NonNullable<ReturnType<typeof useCalendars>["data"]>[number];
@@ -23,52 +21,36 @@ export function CalendarsTab() {
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
   return (
-    <Panel
+    <Shelf
       title="Calendars"
-      flush
-      actions={
-        <>
-          <CallButton
-            calls={[
-              { path: "/api/calendars", python: "calendars = await scheduler.calendars.all()" },
-              {
-                title: "Store a calendar",
-                method: "PUT",
-                path: "/api/calendars/holidays",
-                body: { days: ["2030-12-24"], yearly: ["12-25"] },
-                python: 'await scheduler.calendars.put("holidays", Calendar(days=["2030-12-24"], yearly=["12-25"]))',
-              },
-            ]}
-          />
-          {may && (
-            <Button small look="primary" onClick={() => setOpen({ what: "put" })}>
-              Store a calendar
-            </Button>
-          )}
-        </>
+      calls={[
+        { path: "/api/calendars", python: "calendars = await scheduler.calendars.all()" },
+        {
+          title: "Store a calendar",
+          method: "PUT",
+          path: "/api/calendars/holidays",
+          body: { days: ["2030-12-24"], yearly: ["12-25"] },
+          python: 'await scheduler.calendars.put("holidays", Calendar(days=["2030-12-24"], yearly=["12-25"]))',
+        },
+      ]}
+      add={may && "Store a calendar"}
+      onAdd={() => setOpen({ what: "put" })}
+      query={calendars}
+      caption="Calendars by name"
+      id={(calendar) => calendar.name}
+      columns={columns(may, setOpen)}
+      empty={
+        <Empty
+          title="No calendar is stored"
+          command={'await scheduler.calendars.import_ics("holidays", Path("holidays.ics").read_text())'}
+        >
+          A schedule leaves out the days of the calendars that it names, such as holidays.
+        </Empty>
       }
     >
-      <Loaded query={calendars} rows={4}>
-        {(found) => (
-          <Table
-            caption="Calendars by name"
-            rows={found}
-            id={(calendar) => calendar.name}
-            columns={columns(may, setOpen)}
-            empty={
-              <Empty
-                title="No calendar is stored"
-                command={'await scheduler.calendars.import_ics("holidays", Path("holidays.ics").read_text())'}
-              >
-                A schedule leaves out the days of the calendars that it names, such as holidays.
-              </Empty>
-            }
-          />
-        )}
-      </Loaded>
       {open?.what === "put" && <PutDialog of={open.calendar} onClose={close} />}
       {open?.what === "delete" && <DeleteDialog of={open.calendar} onClose={close} />}
-    </Panel>
+    </Shelf>
   );
 }
 
@@ -112,8 +94,11 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
   const [yearly, setYearly] = useState(calendar?.yearly.join(", ") ?? "");
   const [weekdays, setWeekdays] = useState(calendar?.weekdays.join(", ") ?? "");
   const [description, setDescription] = useState(calendar?.description ?? "");
+  const [way, setWay] = useState<"days" | "file">("days");
+  const [file, setFile] = useState<File | null>(null);
   const act = useAct(
     async () => {
+      if (way === "file") return putFile(name.trim(), file);
       const body = {
         days: listed(days) ?? [],
         ranges: rangesOf(ranges),
@@ -131,74 +116,96 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
     },
   );
   return (
-    <Dialog
+    <FormDialog
       title={calendar ? `Edit ${calendar.name}` : "Store a calendar"}
+      verb="Store it"
+      act={act}
+      disabled={!name.trim() || (way === "file" && !file)}
       onClose={onClose}
-      onSubmit={() => act.mutate()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" busy={act.isPending} disabled={!name.trim()}>
-            Store it
-          </Button>
-        </>
-      }
     >
-      <div className="stack">
-        {!calendar && (
-          <TextField
-            label="Name"
-            value={name}
-            required
-            autoFocus
-            maxLength={200}
-            placeholder="holidays"
-            onChange={(event) => setName(event.target.value)}
+      {!calendar && (
+        <TextField
+          label="Name"
+          value={name}
+          required
+          autoFocus
+          maxLength={200}
+          placeholder="holidays"
+          onChange={(event) => setName(event.target.value)}
+        />
+      )}
+      <Segments
+        label="Where the days come from"
+        value={way}
+        options={[
+          ["days", "Type the days"],
+          ["file", "An .ics file"],
+        ]}
+        onChange={setWay}
+      />
+      {way === "file" ? (
+        <TextField
+          label="File"
+          type="file"
+          accept=".ics,text/calendar"
+          required
+          hint="The days of its events, in place of those that are stored; at most 256 KiB."
+          onChange={(event) => setFile(event.target.files?.[0] ?? null)}
+        />
+      ) : (
+        <>
+          <TextArea
+            label="Days"
+            rows={3}
+            value={days}
+            placeholder="2030-12-24"
+            hint="One to a line, or with commas."
+            onChange={(event) => setDays(event.target.value)}
           />
-        )}
-        <TextArea
-          label="Days"
-          rows={3}
-          value={days}
-          placeholder="2030-12-24"
-          hint="One to a line, or with commas."
-          onChange={(event) => setDays(event.target.value)}
-        />
-        <TextArea
-          label="Ranges"
-          rows={2}
-          value={ranges}
-          placeholder="2030-12-24 to 2031-01-01"
-          hint="One to a line."
-          onChange={(event) => setRanges(event.target.value)}
-        />
-        <TextField
-          label="Days of every year"
-          value={yearly}
-          placeholder="12-25, 01-01"
-          onChange={(event) => setYearly(event.target.value)}
-        />
-        <TextField
-          label="Weekdays"
-          value={weekdays}
-          placeholder="SAT, SUN"
-          onChange={(event) => setWeekdays(event.target.value)}
-        />
-        <TextField
-          label="Description (optional)"
-          value={description}
-          maxLength={1000}
-          onChange={(event) => setDescription(event.target.value)}
-        />
-        {calendar && <p className="muted">Schedules that refer to it follow at once.</p>}
-        {act.error && (
-          <p className="field-error" role="alert">
-            {act.error.message}
-          </p>
-        )}
-      </div>
-    </Dialog>
+          <TextArea
+            label="Ranges"
+            rows={2}
+            value={ranges}
+            placeholder="2030-12-24 to 2031-01-01"
+            hint="One to a line."
+            onChange={(event) => setRanges(event.target.value)}
+          />
+          <TextField
+            label="Days of every year"
+            value={yearly}
+            placeholder="12-25, 01-01"
+            onChange={(event) => setYearly(event.target.value)}
+          />
+          <TextField
+            label="Weekdays"
+            value={weekdays}
+            placeholder="SAT, SUN"
+            onChange={(event) => setWeekdays(event.target.value)}
+          />
+          <TextField
+            label="Description (optional)"
+            value={description}
+            maxLength={1000}
+            onChange={(event) => setDescription(event.target.value)}
+          />
+        </>
+      )}
+      {calendar && <p className="muted">Schedules that refer to it follow at once.</p>}
+    </FormDialog>
   );
+}
+
+/** Store the days of an .ics file. */
+async function putFile(name: string, file: File | null): Promise<Calendar> {
+  const stored = await unwrap(
+    api.PUT("/api/calendars/{name}", {
+      params: { path: { name } },
+      body: (await file?.text()) as never,
+      bodySerializer: (text) => text as unknown as string,
+      headers: { "Content-Type": "text/calendar" },
+    }),
+  );
+  return stored.data;
 }
 
 function DeleteDialog({ of: calendar, onClose }: { of: Calendar; onClose: () => void }) {
@@ -207,17 +214,8 @@ function DeleteDialog({ of: calendar, onClose }: { of: Calendar; onClose: () => 
     { touches: [CALENDARS], onDone: onClose, done: () => `The calendar ${calendar.name} is deleted.`, quiet: true },
   );
   return (
-    <ReasonDialog
-      title={`Delete ${calendar.name}?`}
-      verb="Delete the calendar"
-      danger
-      reason="none"
-      busy={act.isPending}
-      error={act.error?.message}
-      onClose={onClose}
-      onConfirm={() => act.mutate()}
-    >
+    <RemoveDialog title={`Delete ${calendar.name}?`} verb="Delete the calendar" act={act} onClose={onClose}>
       <p>A calendar that a schedule still refers to is not deleted; the answer names the schedules.</p>
-    </ReasonDialog>
+    </RemoveDialog>
   );
 }

@@ -6,17 +6,15 @@ import { api, Problem, type Schemas, unwrap } from "../../api/client";
 import { logIn, SESSION_KEY, useSession } from "../../api/session";
 import { serverNow } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
-import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
-import { Dialog, ReasonDialog } from "../../ui/Dialog";
 import { Checkbox, Select, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
-import { Empty, Loaded, Panel } from "../../ui/Panel";
-import { type Column, Table } from "../../ui/Table";
+import { Empty } from "../../ui/Panel";
+import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { fromLocal } from "../audit/times";
 import { Once } from "./Once";
 import { KEYS, useKeys } from "./queries";
+import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
 import { keyState, listed, scopeWords } from "./words";
 
 type Key = Schemas["KeyFacts"];
@@ -38,46 +36,31 @@ export function KeysTab() {
   };
   const close = () => setOpen(null);
   return (
-    <Panel
+    <Shelf
       title="API keys"
-      flush
-      actions={
-        <>
-          <CallButton
-            calls={[
-              { path: "/api/keys", python: "keys = await scheduler.api_keys.all()" },
-              {
-                title: "Create a key",
-                method: "POST",
-                path: "/api/keys",
-                body: { name: "deploys", role: "operator", queues: ["billing"] },
-                python:
-                  'made = await scheduler.api_keys.create("deploys", "operator", queues=["billing"])\nprint(made.text)',
-              },
-            ]}
-          />
-          <Button small look="primary" onClick={() => setOpen({ what: "create" })}>
-            Create a key
-          </Button>
-        </>
+      calls={[
+        { path: "/api/keys", python: "keys = await scheduler.api_keys.all()" },
+        {
+          title: "Create a key",
+          method: "POST",
+          path: "/api/keys",
+          body: { name: "deploys", role: "operator", queues: ["billing"] },
+          python: 'made = await scheduler.api_keys.create("deploys", "operator", queues=["billing"])\nprint(made.text)',
+        },
+      ]}
+      add="Create a key"
+      onAdd={() => setOpen({ what: "create" })}
+      query={keys}
+      caption="API keys, the oldest first"
+      id={(key) => key.id}
+      columns={columns(setOpen)}
+      empty={
+        <Empty title="There is no key yet" command="mainspring api-key create dashboard --role admin">
+          Until there is one, this service answers this user of this machine without a key. The first key is an admin's
+          and reaches everything; from then on every request needs a key or a session.
+        </Empty>
       }
     >
-      <Loaded query={keys} rows={4}>
-        {(found) => (
-          <Table
-            caption="API keys, the oldest first"
-            rows={found}
-            id={(key) => key.id}
-            columns={columns(setOpen)}
-            empty={
-              <Empty title="There is no key yet" command="mainspring api-key create dashboard --role admin">
-                Until there is one, this service answers this user of this machine without a key. The first key is an
-                admin's and reaches everything; from then on every request needs a key or a session.
-              </Empty>
-            }
-          />
-        )}
-      </Loaded>
       {open?.what === "create" && (
         <CreateDialog first={keys.data?.length === 0} onClose={close} onDone={done("The new key")} />
       )}
@@ -90,7 +73,7 @@ export function KeysTab() {
           Send it in the header Authorization: Bearer, or log in with it here.
         </Once>
       )}
-    </Panel>
+    </Shelf>
   );
 }
 
@@ -179,75 +162,56 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
   );
   const problem = act.error instanceof Problem ? act.error : null;
   return (
-    <Dialog
-      title="Create an API key"
-      onClose={onClose}
-      onSubmit={() => act.mutate()}
-      footer={
+    <FormDialog title="Create an API key" verb="Create the key" act={act} disabled={!name.trim()} onClose={onClose}>
+      {session.way === "local" && (
+        <p className="settings-note">
+          From this key on, every request needs a key or a session. This browser is logged in with it at once; programs
+          that have used the service without a key need one.
+        </p>
+      )}
+      <TextField
+        label="Name"
+        value={name}
+        required
+        autoFocus
+        maxLength={200}
+        placeholder="deploys"
+        onChange={(event) => setName(event.target.value)}
+        error={problem?.about("name")}
+      />
+      <Select
+        label="Role"
+        value={role}
+        options={first ? ROLES.slice(2) : ROLES}
+        onChange={(event) => setRole(event.target.value as Key["role"])}
+      />
+      {!first && (
         <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" busy={act.isPending} disabled={!name.trim()}>
-            Create the key
-          </Button>
+          <TextField
+            label="Queues that it reaches (optional)"
+            value={queues}
+            placeholder="billing, mail"
+            hint="Without queues and names it reaches everything."
+            onChange={(event) => setQueues(event.target.value)}
+            error={problem?.about("queues")}
+          />
+          <TextField
+            label="Beginnings of job names that it reaches (optional)"
+            value={prefixes}
+            placeholder="invoice-"
+            onChange={(event) => setPrefixes(event.target.value)}
+            error={problem?.about("prefixes")}
+          />
+          <TextField
+            label="Ends (optional)"
+            type="datetime-local"
+            value={expires}
+            onChange={(event) => setExpires(event.target.value)}
+            error={problem?.about("expiresAt")}
+          />
         </>
-      }
-    >
-      <div className="stack">
-        {session.way === "local" && (
-          <p className="settings-note">
-            From this key on, every request needs a key or a session. This browser is logged in with it at once;
-            programs that have used the service without a key need one.
-          </p>
-        )}
-        <TextField
-          label="Name"
-          value={name}
-          required
-          autoFocus
-          maxLength={200}
-          placeholder="deploys"
-          onChange={(event) => setName(event.target.value)}
-          error={problem?.about("name")}
-        />
-        <Select
-          label="Role"
-          value={role}
-          options={first ? ROLES.slice(2) : ROLES}
-          onChange={(event) => setRole(event.target.value as Key["role"])}
-        />
-        {!first && (
-          <>
-            <TextField
-              label="Queues that it reaches (optional)"
-              value={queues}
-              placeholder="billing, mail"
-              hint="Without queues and names it reaches everything."
-              onChange={(event) => setQueues(event.target.value)}
-              error={problem?.about("queues")}
-            />
-            <TextField
-              label="Beginnings of job names that it reaches (optional)"
-              value={prefixes}
-              placeholder="invoice-"
-              onChange={(event) => setPrefixes(event.target.value)}
-              error={problem?.about("prefixes")}
-            />
-            <TextField
-              label="Ends (optional)"
-              type="datetime-local"
-              value={expires}
-              onChange={(event) => setExpires(event.target.value)}
-              error={problem?.about("expiresAt")}
-            />
-          </>
-        )}
-        {act.error && (
-          <p className="field-error" role="alert">
-            {act.error.message}
-          </p>
-        )}
-      </div>
-    </Dialog>
+      )}
+    </FormDialog>
   );
 }
 
@@ -267,34 +231,15 @@ function RotateDialog({ of: key, onClose, onDone }: DialogProps & { of: Key }) {
     { touches: [KEYS], onDone, quiet: true },
   );
   return (
-    <Dialog
-      title={`Rotate ${key.name}`}
-      onClose={onClose}
-      onSubmit={() => act.mutate()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" busy={act.isPending}>
-            Make a new secret
-          </Button>
-        </>
-      }
-    >
-      <div className="stack">
-        <p>The key keeps its id, role and scope, and gets a new secret. Until the old one ends, both are valid.</p>
-        <Select
-          label="The old secret ends"
-          value={grace}
-          options={GRACES}
-          onChange={(event) => setGrace(event.target.value)}
-        />
-        {act.error && (
-          <p className="field-error" role="alert">
-            {act.error.message}
-          </p>
-        )}
-      </div>
-    </Dialog>
+    <FormDialog title={`Rotate ${key.name}`} verb="Make a new secret" act={act} onClose={onClose}>
+      <p>The key keeps its id, role and scope, and gets a new secret. Until the old one ends, both are valid.</p>
+      <Select
+        label="The old secret ends"
+        value={grace}
+        options={GRACES}
+        onChange={(event) => setGrace(event.target.value)}
+      />
+    </FormDialog>
   );
 }
 
@@ -307,16 +252,7 @@ function RevokeDialog({ of: key, onClose }: { of: Key; onClose: () => void }) {
     { touches: [KEYS], onDone: onClose, done: () => `The key ${key.name} is revoked.`, quiet: true },
   );
   return (
-    <ReasonDialog
-      title={`Revoke ${key.name}?`}
-      verb="Revoke the key"
-      danger
-      reason="none"
-      busy={act.isPending}
-      error={act.error?.message}
-      onClose={onClose}
-      onConfirm={() => act.mutate()}
-    >
+    <RemoveDialog title={`Revoke ${key.name}?`} verb="Revoke the key" act={act} onClose={onClose}>
       <div className="stack">
         <p>
           Requests with this key ({key.role}, {scopeWords(key.scope)}) are refused from now on, and its sessions end
@@ -329,6 +265,6 @@ function RevokeDialog({ of: key, onClose }: { of: Key; onClose: () => void }) {
           onChange={(event) => setMade(event.target.checked)}
         />
       </div>
-    </ReasonDialog>
+    </RemoveDialog>
   );
 }

@@ -2,16 +2,14 @@
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, Problem, type Schemas, unwrap } from "../../api/client";
-import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
-import { Dialog, ReasonDialog } from "../../ui/Dialog";
 import { Segments, Select, TextArea, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
-import { Empty, Loaded, Panel } from "../../ui/Panel";
-import { type Column, Table } from "../../ui/Table";
+import { Empty } from "../../ui/Panel";
+import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Once } from "./Once";
 import { SECRETS, useSecrets, useSettings } from "./queries";
+import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
 import { listed, scopeWords } from "./words";
 
 type Secret = Schemas["SecretOut"];
@@ -25,52 +23,36 @@ export function SecretsTab() {
   const canStore = (settings.data?.encryption.keyIds.length ?? 0) > 0;
   const close = () => setOpen(null);
   return (
-    <Panel
+    <Shelf
       title="Secrets"
-      flush
-      actions={
-        <>
-          <CallButton
-            calls={[
-              { path: "/api/secrets", python: "secrets = await scheduler.secrets.all()" },
-              {
-                title: "Store a secret",
-                method: "PUT",
-                path: "/api/secrets/billing-token",
-                body: { value: "…", origins: ["https://api.example.com"] },
-                python: 'await scheduler.secrets.put("billing-token", value, origins=["https://api.example.com"])',
-              },
-            ]}
-          />
-          {canStore && (
-            <Button small look="primary" onClick={() => setOpen({ what: "put" })}>
-              Store a secret
-            </Button>
-          )}
-        </>
+      calls={[
+        { path: "/api/secrets", python: "secrets = await scheduler.secrets.all()" },
+        {
+          title: "Store a secret",
+          method: "PUT",
+          path: "/api/secrets/billing-token",
+          body: { value: "…", origins: ["https://api.example.com"] },
+          python: 'await scheduler.secrets.put("billing-token", value, origins=["https://api.example.com"])',
+        },
+      ]}
+      add={canStore && "Store a secret"}
+      onAdd={() => setOpen({ what: "put" })}
+      query={secrets}
+      caption="Secrets by name"
+      id={(secret) => secret.name}
+      columns={columns(setOpen, canStore)}
+      empty={
+        canStore ? (
+          <Empty title="No secret is stored">
+            Webhooks refer to a secret by name, as in the header Authorization: Bearer secret://billing-token.
+          </Empty>
+        ) : (
+          <Empty title="Secrets need an encryption key" command="mainspring keys new 2026a">
+            Make a key and set MAINSPRING_KEYS for the service and its workers; then secrets can be stored here.
+          </Empty>
+        )
       }
     >
-      <Loaded query={secrets} rows={4}>
-        {(found) => (
-          <Table
-            caption="Secrets by name"
-            rows={found}
-            id={(secret) => secret.name}
-            columns={columns(setOpen, canStore)}
-            empty={
-              canStore ? (
-                <Empty title="No secret is stored">
-                  Webhooks refer to a secret by name, as in the header Authorization: Bearer secret://billing-token.
-                </Empty>
-              ) : (
-                <Empty title="Secrets need an encryption key" command="mainspring keys new 2026a">
-                  Make a key and set MAINSPRING_KEYS for the service and its workers; then secrets can be stored here.
-                </Empty>
-              )
-            }
-          />
-        )}
-      </Loaded>
       {open?.what === "put" && (
         <PutDialog
           of={open.secret}
@@ -83,7 +65,7 @@ export function SecretsTab() {
       )}
       {open?.what === "delete" && <DeleteDialog of={open.secret} onClose={close} />}
       {made && <Once title={`The signing secret ${made.name}`} text={made.text} onClose={() => setMade(null)} />}
-    </Panel>
+    </Shelf>
   );
 }
 
@@ -162,96 +144,78 @@ function PutDialog({
   );
   const problem = act.error instanceof Problem ? act.error : null;
   return (
-    <Dialog
+    <FormDialog
       title={secret ? `A new value of ${secret.name}` : "Store a secret"}
+      verb="Store it"
+      act={act}
+      disabled={!name.trim() || (way === "value" && !value)}
       onClose={onClose}
-      onSubmit={() => act.mutate()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            look="primary"
-            type="submit"
-            busy={act.isPending}
-            disabled={!name.trim() || (way === "value" && !value)}
-          >
-            Store it
-          </Button>
-        </>
-      }
     >
-      <div className="stack">
-        {!secret && (
-          <TextField
-            label="Name"
-            value={name}
-            required
-            autoFocus
-            maxLength={64}
-            pattern="[A-Za-z0-9_\-]+"
-            placeholder="billing-token"
-            hint="Letters, digits, - and _."
-            onChange={(event) => setName(event.target.value)}
-          />
-        )}
-        <Segments
-          label="Where the value comes from"
-          value={way}
-          options={[
-            ["value", "A value of mine"],
-            ["generate", "Make a signing secret"],
-          ]}
-          onChange={setWay}
-        />
-        {way === "value" && (
-          <TextField
-            label="Value"
-            type="password"
-            value={value}
-            required
-            autoComplete="new-password"
-            onChange={(event) => setValue(event.target.value)}
-            error={problem?.about("value")}
-          />
-        )}
-        <TextArea
-          label="Origins that it may be sent to"
-          rows={2}
+      {!secret && (
+        <TextField
+          label="Name"
+          value={name}
           required
-          value={to}
-          placeholder="https://api.example.com"
-          hint="One to a line; * alone means everywhere."
-          onChange={(event) => setTo(event.target.value)}
-          error={problem?.about("origins")}
+          autoFocus
+          maxLength={64}
+          pattern="[A-Za-z0-9_\-]+"
+          placeholder="billing-token"
+          hint="Letters, digits, - and _."
+          onChange={(event) => setName(event.target.value)}
         />
+      )}
+      <Segments
+        label="Where the value comes from"
+        value={way}
+        options={[
+          ["value", "A value of mine"],
+          ["generate", "Make a signing secret"],
+        ]}
+        onChange={setWay}
+      />
+      {way === "value" && (
         <TextField
-          label="Queues whose jobs may use it (optional)"
-          value={queues}
-          placeholder="billing"
-          onChange={(event) => setQueues(event.target.value)}
-          error={problem?.about("queues")}
+          label="Value"
+          type="password"
+          value={value}
+          required
+          autoComplete="new-password"
+          onChange={(event) => setValue(event.target.value)}
+          error={problem?.about("value")}
         />
-        <TextField
-          label="Beginnings of job names (optional)"
-          value={prefixes}
-          onChange={(event) => setPrefixes(event.target.value)}
-          error={problem?.about("prefixes")}
+      )}
+      <TextArea
+        label="Origins that it may be sent to"
+        rows={2}
+        required
+        value={to}
+        placeholder="https://api.example.com"
+        hint="One to a line; * alone means everywhere."
+        onChange={(event) => setTo(event.target.value)}
+        error={problem?.about("origins")}
+      />
+      <TextField
+        label="Queues whose jobs may use it (optional)"
+        value={queues}
+        placeholder="billing"
+        onChange={(event) => setQueues(event.target.value)}
+        error={problem?.about("queues")}
+      />
+      <TextField
+        label="Beginnings of job names (optional)"
+        value={prefixes}
+        onChange={(event) => setPrefixes(event.target.value)}
+        error={problem?.about("prefixes")}
+      />
+      {secret && (
+        <Select
+          label="Also sign with the old value"
+          value={keepOld}
+          options={KEEP}
+          onChange={(event) => setKeepOld(event.target.value)}
         />
-        {secret && (
-          <Select
-            label="Also sign with the old value"
-            value={keepOld}
-            options={KEEP}
-            onChange={(event) => setKeepOld(event.target.value)}
-          />
-        )}
-        {act.error && (
-          <p className="field-error" role="alert">
-            {act.error.message}
-          </p>
-        )}
-      </div>
-    </Dialog>
+      )}
+    </FormDialog>
   );
 }
 
@@ -261,17 +225,8 @@ function DeleteDialog({ of: secret, onClose }: { of: Secret; onClose: () => void
     { touches: [SECRETS], onDone: onClose, done: () => `The secret ${secret.name} is deleted.`, quiet: true },
   );
   return (
-    <ReasonDialog
-      title={`Delete ${secret.name}?`}
-      verb="Delete the secret"
-      danger
-      reason="none"
-      busy={act.isPending}
-      error={act.error?.message}
-      onClose={onClose}
-      onConfirm={() => act.mutate()}
-    >
+    <RemoveDialog title={`Delete ${secret.name}?`} verb="Delete the secret" act={act} onClose={onClose}>
       <p>All its values are deleted. Webhooks that refer to it fail from then on. It cannot be undone.</p>
-    </ReasonDialog>
+    </RemoveDialog>
   );
 }

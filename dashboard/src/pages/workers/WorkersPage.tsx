@@ -116,7 +116,8 @@ function WorkerPanel({ worker }: { worker: Worker }) {
       <span className="wrap" title={worker.id}>
         {place(worker)}
       </span>
-      {worker.version && <Badge>{worker.version}</Badge>}
+      {worker.release && <Badge title="The release of the program">{worker.release}</Badge>}
+      {worker.version && <Badge title="The version of Mainspring">{worker.version}</Badge>}
       {worker.drain && (
         <Badge tone="warn" title={[worker.drain.actor, worker.drain.reason].filter(Boolean).join(": ")}>
           draining, {plural(worker.running, "job")} left

@@ -2,7 +2,17 @@ import { expect, test } from "vitest";
 import { drift, lagTone, place, type Worker } from "./words";
 
 function worker(fields: Partial<Worker>): Worker {
-  return { id: "w", host: "h", pid: 1, live: true, handlers: ["x"], versions: {}, version: "1.0", ...fields } as Worker;
+  return {
+    id: "w",
+    host: "h",
+    pid: 1,
+    live: true,
+    handlers: ["x"],
+    versions: {},
+    version: "1.0",
+    release: null,
+    ...fields,
+  } as Worker;
 }
 
 test("workers that agree have no drift", () => {
@@ -12,11 +22,12 @@ test("workers that agree have no drift", () => {
 test("different versions are told, of Mainspring and of handlers", () => {
   const found = drift([
     worker({}),
-    worker({ version: "1.1", versions: { x: 2 } }),
+    worker({ version: "1.1", release: "shop 2", versions: { x: 2 } }),
     worker({ live: false, version: "0" }),
   ]);
   expect(found).toEqual([
     "Workers run different versions of Mainspring: 1.0, 1.1.",
+    "Workers run different releases of the program: shop 2, without a name.",
     "The handler of x has the versions 1, 2.",
   ]);
 });

@@ -3,12 +3,14 @@ import type { Schemas } from "../../api/client";
 
 export type Worker = Schemas["WorkerOut"];
 
-/** What live workers do not agree on: the version of Mainspring, or of a handler. It is normal during a deploy. */
+/** What live workers do not agree on: the release of the program, the version of Mainspring, or of a handler. It is normal during a deploy. */
 export function drift(workers: readonly Worker[]): string[] {
   const live = workers.filter((worker) => worker.live);
   const found: string[] = [];
   const versions = [...new Set(live.map((worker) => worker.version ?? "unknown"))].sort();
   if (versions.length > 1) found.push(`Workers run different versions of Mainspring: ${versions.join(", ")}.`);
+  const releases = [...new Set(live.map((worker) => worker.release ?? "without a name"))].sort();
+  if (releases.length > 1) found.push(`Workers run different releases of the program: ${releases.join(", ")}.`);
   const names = new Set(live.flatMap((worker) => Object.keys(worker.versions)));
   for (const name of [...names].sort()) {
     const having = live.filter((worker) => worker.handlers === null || worker.handlers.includes(name));

@@ -41,6 +41,7 @@ ROUTERS: list[APIRouter] = [
     job_views.router,
     flows.router,
     schedules.router,
+    calendars.files,  # before calendars.router, which takes the other types of bodies
     calendars.router,
     dead_letters.router,
     dead_letters.redrives,

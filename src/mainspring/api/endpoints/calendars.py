@@ -1,4 +1,4 @@
-"""Calendars: named sets of days that schedules leave out.
+"""Calendars: named sets of days that schedules leave out, given as JSON or as an .ics file.
 
 A key with a scope reaches the calendars of its namespace (`model/access/namespaces.py`), such as `billing:holidays` for
 a key of the queue billing. Other calendars do not exist for it, neither here nor in the rules of its schedules.
@@ -6,9 +6,14 @@ a key of the queue billing. Other calendars do not exist for it, neither here no
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+from starlette.routing import Match
+from starlette.types import Scope
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.visibility import signed
@@ -21,6 +26,28 @@ from mainspring.store.schedules.calendars import StoredCalendar
 
 router = APIRouter(prefix="/api/calendars", tags=["calendars"])
 Name = Annotated[str, Path(min_length=1, max_length=200, examples=["holidays"])]
+Zone = Annotated[
+    str | None,
+    Query(
+        min_length=1, max_length=200, description="Of an .ics file: the zone whose days count, instead of each event's."
+    ),
+]
+ICS = "text/calendar"
+MOST_ICS = 256 * 1024
+"""The largest .ics file over HTTP, in bytes: reading one takes time in proportion, and a few hundred events suffice."""
+_EXAMPLE = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20301224\nSUMMARY:Closed\nEND:VEVENT\nEND:VCALENDAR\n"
+
+
+class _IcsRoute(APIRoute):
+    """Matches requests whose body is an .ics file. The others go to the route of the same path that takes JSON."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        kind = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
+        return super().matches(scope) if kind.partition(";")[0].strip().lower() == ICS else (Match.NONE, {})
+
+
+files = APIRouter(prefix="/api/calendars", tags=["calendars"], route_class=_IcsRoute)
+"""Comes before `router`. The specification describes both as one operation, since they share path and method."""
 
 
 @router.get("", summary="List calendars")
@@ -38,14 +65,36 @@ async def get_calendar(name: Name, caller: Viewer) -> Answer[CalendarOut]:
     return await _answer(caller, await _reached(caller, name))
 
 
-@router.put("/{name:path}", summary="Store a calendar")
+@router.put(
+    "/{name:path}",
+    summary="Store a calendar",
+    openapi_extra={"requestBody": {"content": {ICS: {"schema": {"type": "string"}, "example": _EXAMPLE}}}},
+)
 async def put_calendar(name: Name, body: CalendarIn, caller: Operator) -> Answer[CalendarOut]:
-    """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once."""
+    """Store a calendar under a name, or replace the one that has it. Schedules that refer to it follow at once. The
+    body is JSON, or an .ics file of at most 256 KiB (`text/calendar`), whose events are the days; there, `?timezone=`
+    names one zone for all of them."""
+    calendar = body.calendar()
+    return await _put(caller, name, lambda: caller.scheduler.calendars.put(name, calendar, actor=caller.actor))
+
+
+@files.put("/{name:path}", include_in_schema=False)
+async def put_file(name: Name, request: Request, caller: Operator, timezone: Zone = None) -> Answer[CalendarOut]:
+    """Store the days of the events in an .ics file."""
+    ics = await request.body()
+    if len(ics) > MOST_ICS:
+        raise Problem(413, f"The .ics file is larger than {MOST_ICS:,} bytes; split it into several calendars.")
+    calendars = caller.scheduler.calendars
+    return await _put(caller, name, lambda: calendars.import_ics(name, ics, timezone=timezone, actor=caller.actor))
+
+
+async def _put(caller: Caller, name: str, put: Callable[[], Awaitable[StoredCalendar]]) -> Answer[CalendarOut]:
+    """Store a calendar by `put`, if the caller may use this name."""
     if not has_name(caller.scope, name):
         example = example_name(caller.scope)
         raise Problem(422, f"Calendars of this key have names such as {example}; choose one of these.", field="name")
     before = await _known(caller, name)
-    after = await caller.scheduler.calendars.put(name, body.calendar(), actor=caller.actor)
+    after = await put()
     await caller.note("calendar.put", name, before=_told(before), after=_told(after))
     return await _answer(caller, after)
 

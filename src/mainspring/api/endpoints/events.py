@@ -123,32 +123,84 @@ async def _next(changes: AsyncIterator[T]) -> T | None:
 
 
 async def _digested(changes: AsyncIterator[Change], every: float) -> AsyncIterator[Change | Digest]:
-    """Yield digests of changes: the first soon after a quiet time, further ones `every` seconds apart."""
-    upcoming: asyncio.Future[Change | None] | None = None
-    digest: Digest | None = None
-    sent_at, due = float("-inf"), 0.0
+    """Yield digests of changes: the first soon after a quiet time, further ones `every` seconds apart. A beat or a gap
+    follows the digest of the changes before it at once."""
+    gathered, sent_at = _Gathered(), float("-inf")
+    reading = asyncio.ensure_future(gathered.read(changes))
     try:
-        while True:
-            upcoming = upcoming or asyncio.ensure_future(_next(changes))
-            await asyncio.wait({upcoming}, timeout=None if digest is None else max(0.0, due - monotonic()))
-            change = None
-            if upcoming.done():
-                change, upcoming = upcoming.result(), None
-                if change is not None and change.type not in (GAP, BEAT):
-                    if digest is None:
-                        digest, due = Digest(change.at), max(monotonic() + min(every, _SOON), sent_at + every)
-                    digest.add(change)
-                    if monotonic() < due:
-                        continue
+        over = False
+        while not over:
+            await gathered.news.wait()
+            due = max(gathered.began + min(every, _SOON), sent_at + every)
+            if gathered.digest is not None and due > monotonic():
+                await asyncio.wait({gathered.until_urgent()}, timeout=due - monotonic())
+            over = gathered.over
+            digest, others = gathered.take()
             if digest is not None:
                 yield digest
-                digest, sent_at = None, monotonic()
-            if upcoming is None and change is None:
-                return
-            if change is not None and change.type in (GAP, BEAT):
+                sent_at = monotonic()
+            for change in others:
                 yield change
+        await reading
     finally:
-        await _end(changes, upcoming)
+        await gathered.close()
+        await _end(changes, reading)
+
+
+class _Gathered:
+    """The changes since the last digest. They are read as they come, by one task and not by a task for each: at ten
+    thousand changes a second, a reader that is slower than the feed would be dropped by it."""
+
+    def __init__(self) -> None:
+        self.digest: Digest | None = None
+        self.began = 0.0
+        """When the first change of the digest was read."""
+        self.news = asyncio.Event()
+        self.over = False
+        self._others: list[Change] = []
+        self._urgent = asyncio.Event()
+        self._waiting: asyncio.Future[Any] | None = None
+
+    async def read(self, changes: AsyncIterator[Change]) -> None:
+        """Gather changes until there are no more."""
+        try:
+            async for change in changes:
+                self._add(change)
+        finally:
+            self.over = True
+            self._urgent.set()
+            self.news.set()
+
+    def take(self) -> tuple[Digest | None, list[Change]]:
+        """Return what was gathered, and begin anew."""
+        digest, others = self.digest, self._others
+        self.digest, self._others = None, []
+        if not self.over:
+            self.news.clear()
+            self._urgent.clear()
+        return digest, others
+
+    def until_urgent(self) -> asyncio.Future[Any]:
+        """Done when something does not wait until the next digest is due."""
+        if self._waiting is None or self._waiting.done():
+            self._waiting = asyncio.ensure_future(self._urgent.wait())
+        return self._waiting
+
+    async def close(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.wait({self._waiting})
+
+    def _add(self, change: Change) -> None:
+        if change.type in (GAP, BEAT):
+            # Of several beats that a slow client has not been sent, the last one is enough.
+            self._others = [*(one for one in self._others if one.type != BEAT), change]
+            self._urgent.set()
+        else:
+            if self.digest is None:
+                self.digest, self.began = Digest(change.at), monotonic()
+            self.digest.add(change)
+        self.news.set()
 
 
 def _seconds(digest: str) -> float:

@@ -123,7 +123,7 @@ def _unfit(scope: Scope) -> Problem | None:
 
 
 class BoundedBodies:
-    """Refuses bodies that are too large (413) or of another type than JSON (415), before they are read.
+    """Refuses bodies that are too large (413) or of another type than `types` (415), before they are read.
 
     A form that another site makes a browser send cannot have these types, even an empty one: this is one of the two
     defences against such forms, beside the check of the origin.

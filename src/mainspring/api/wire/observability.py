@@ -67,6 +67,9 @@ class WorkerOut(Out):
     concurrency: int
     running: int
     version: str | None
+    release: str | None = Field(
+        description="The release of the program, as the setting `release` of the worker names it."
+    )
     started_at: Instant | None
     beat_at: Instant | None
     lease_until: Instant | None
@@ -80,7 +83,7 @@ class WorkerOut(Out):
 
     @classmethod
     def of(cls, worker: WorkerStatus) -> Self:
-        same = ("id", "host", "pid", "live", "concurrency", "running", "version", "started_at", "beat_at")
+        same = ("id", "host", "pid", "live", "concurrency", "running", "version", "release", "started_at", "beat_at")
         return cls(
             **{name: getattr(worker, name) for name in (*same, "lease_until", "error")},
             queues=None if worker.queues is None else list(worker.queues),
@@ -183,7 +186,7 @@ class StatsPoint(CountsOut):
 
 
 class DeployOut(Out):
-    """A version of Mainspring or of a handler, and when a worker first had it."""
+    """A release of the program, or a version of Mainspring or of a handler, and when a worker first had it."""
 
     at: Instant
     version: str
@@ -205,7 +208,7 @@ class Series(Out):
     durations: Histogram
     waits: Histogram = Field(description="How long started attempts had been due.")
     deploys: list[DeployOut] = Field(
-        description="The versions of workers that appeared first in this time; none for a key with a scope."
+        description="The releases and versions of workers that appeared first in this time; none for a key with scope."
     )
 
     @classmethod

@@ -31,6 +31,7 @@ _VARIABLES = (
     _Variable("poll_interval", ("MAINSPRING_POLL_INTERVAL_MS", "SCHEDULER_POLL_INTERVAL"), least=10, unit=1000),
 )
 _DURATIONS = ("lease", "start_within", "keep_finished", "keep_failed", "keep_stats")
+_TEXTS = ("field_map", "release")
 _FOR_EVER = "forever"
 
 
@@ -42,8 +43,9 @@ def worker_settings(environment: Mapping[str, str] = os.environ) -> dict[str, An
         if name is not None:
             number = _whole(name, environment[name], variable.least)
             found[variable.setting] = number if variable.unit == 1 else number / variable.unit
-    if field_map := environment.get("MAINSPRING_FIELD_MAP", "").strip():
-        found["field_map"] = field_map
+    for setting in _TEXTS:
+        if text := environment.get(f"MAINSPRING_{setting.upper()}", "").strip():
+            found[setting] = text
     return found | _durations(environment)
 
 

@@ -26,8 +26,8 @@ from mainspring.rules.zones.changes import ClockChange, clock_changes
 MOST_BUCKETS = 1000
 MOST_HEAVIEST = 20
 SHORTEST_STEP, LONGEST_STEP = timedelta(minutes=1), timedelta(days=7)
-WORK = 20_000
-"""How many firings or buckets of rules are computed by one call, about a tenth of a second."""
+WORK = 8_000
+"""How many firings or buckets of rules are computed by one call, about a twentieth of a second."""
 _MINUTE = timedelta(minutes=1)
 _MOMENT = timedelta(milliseconds=1)
 _DENSE = 3
@@ -103,11 +103,26 @@ class Timed:
         return self.id, self.group, self.left, self.decided, self.only
 
 
+class _Group:
+    """A value with its hash: every look asks for the hash of every group, and that of a rule is slow."""
+
+    __slots__ = ("_hash", "_meaning")
+
+    def __init__(self, meaning: Hashable) -> None:
+        self._meaning, self._hash = meaning, hash(meaning)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Group) and self._meaning == other._meaning)
+
+
 def group_of(times: Times) -> Hashable:
     """A value that is equal for schedules with the same nominal times. `H` counts as the minute that it stands for."""
     rule = times.rule
     meaning: object = rule.meaning if isinstance(rule, Cron) else rule
-    return (meaning, times.start_at, times.end_at, times.jitter > 0)
+    return _Group((meaning, times.start_at, times.end_at, times.jitter > 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +264,7 @@ def _first_of(counts: Counts, left: int) -> Counts:
 def _counted(times: Times, window: Window) -> tuple[Counts, int]:
     """The counts of a rule in a window, and what they cost to compute, in firings."""
     if isinstance(times.rule, Every) and times.rule.anchor is not None:
-        return _of_grid(times, times.rule, window), 1 + window.buckets // 30
+        return _of_grid(times, times.rule, window), 1 + window.buckets // 15
     total = times.count(*_span(window))
     if total > _DENSE * window.buckets:
         return _by_bucket(times, window), 2 * window.buckets

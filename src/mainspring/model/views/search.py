@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, get_type_hints
 
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_name
@@ -60,11 +60,9 @@ class JobFilter(TypedDict, total=False):
     data: Mapping[str, Any] | None
 
 
-TEXTS = (
-    *("name", "queue", "tag", "dedupe_key", "error", "fingerprint", "worker", "schedule_id", "parent_id"),
-    *("flow_id", "node"),
-)
-INSTANTS = ("since", "until", "run_since", "run_until", "finished_since", "finished_until")
+_KINDS = get_type_hints(JobFilter)
+TEXTS = tuple(name for name, kind in _KINDS.items() if kind == str | None)
+INSTANTS = tuple(name for name, kind in _KINDS.items() if kind == datetime | None)
 _NAMES = ("name", "queue", "tag")
 CONDITIONS = ("state", *TEXTS, *INSTANTS)
 """All that a filter may have but values in the data."""

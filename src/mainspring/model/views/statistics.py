@@ -187,7 +187,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """The first appearance of a version of workers."""
+    """The first appearance of a release or a version of workers."""
 
     at: datetime
     version: str
@@ -203,7 +203,7 @@ class Statistics:
     points: tuple[Point, ...]
     total: Counts
     deploys: tuple[Deploy, ...] = ()
-    """The versions of workers that appeared first between the two instants."""
+    """The releases and versions of workers that appeared first between the two instants."""
 
 
 def make_statistics(window: Window, found: Iterable[Counted], deploys: Iterable[Deploy] = ()) -> Statistics:

@@ -20,6 +20,7 @@ from mainspring.store.reach import ABOVE_ALL_NAMES
 
 WORKER, MINUTE, PART, HOUR, DAY, MARKS, VERSION = "worker", "minute", "part", "hour", "day", "marks", "version"
 _LARGEST = 2**53
+_PLACES = {str(place): place for place in range(max(BINS, WAIT_BINS))}
 QueueName = tuple[str, str]
 
 
@@ -136,8 +137,11 @@ def _nested(counts: Counts) -> Document:
 
 
 def _bins(stored: Any, length: int) -> list[int]:
-    bins = stored if isinstance(stored, dict) else {}
-    return [_whole(bins.get(str(place))) for place in range(length)]
+    bins = [0] * length
+    for place, count in stored.items() if isinstance(stored, dict) else ():
+        if (number := _PLACES.get(place, length)) < length:
+            bins[number] = _whole(count)
+    return bins
 
 
 def _whole(value: Any) -> int:

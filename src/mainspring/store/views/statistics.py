@@ -31,6 +31,9 @@ from mainspring.store.views.roll_ups import RollUps
 _BATCH = 500
 _KINDS_PER_STATEMENT = 100
 _DEPLOYS_READ = 100
+_INSTANT = timedelta(microseconds=1)
+_Piece = tuple[str, datetime, datetime]
+"""A kind of spans, and the instants between which it is read."""
 # The worker in whose place the ages of the oldest jobs are stored; no worker has this id.
 _LOOK = "(queues)"
 
@@ -81,10 +84,10 @@ class Statistics(RollUps):
     async def kinds(
         self, window: Window, queue: str | None = None, scope: Scope = EVERYTHING
     ) -> dict[codec.QueueName, Counts]:
-        """The counts within a window in sum, by queue and name."""
+        """The counts within a window in sum, by queue and name: whole days are read as such, whatever its step."""
         sums: dict[codec.QueueName, Counts] = {}
         stage = codec.only(None, queue, scope) or {"$project": {"kinds": 1}}
-        for document in await self._within(window, stage):
+        for document in await self._of(_in_sum(window, await self._marks()), stage):
             for kind, counts in codec.read_kinds(document.get("kinds")):
                 sums.setdefault(kind, Counts()).add(counts)
         return sums
@@ -113,13 +116,27 @@ class Statistics(RollUps):
 
     async def _within(self, window: Window, stage: Document) -> list[Document]:
         """One document per span within a window: long spans where they are complete, then shorter ones."""
+        return await self._of(_pieces(window, await self._marks()), stage)
+
+    async def _of(self, pieces: Iterable[_Piece], stage: Document) -> list[Document]:
         found: list[Document] = []
-        for per, start, end in _pieces(window, await self._marks()):
+        for per, start, end in pieces:
             found += await self._connection.stats.aggregate([{"$match": _span(per, start, end)}, stage], hint=COUNTED)
         return [one for one in found if isinstance(one["_id"].get("at"), datetime)]
 
 
-def _pieces(window: Window, marks: Mapping[str, datetime]) -> Iterator[tuple[str, datetime, datetime]]:
+def _in_sum(window: Window, marks: Mapping[str, datetime]) -> Iterator[_Piece]:
+    """The kinds of spans that the sum of a window is read from: a month is thirty days, not seven hundred hours."""
+    first, last = floored(window.start - _INSTANT, DAY) + DAY, min(floored(window.end, DAY), marks[codec.DAY])
+    if window.step % HOUR or last <= first:
+        yield from _pieces(window, marks)
+        return
+    yield from _pieces(Window(window.start, first, window.step), marks)
+    yield codec.DAY, first, last
+    yield from _pieces(Window(last, window.end, window.step), marks)
+
+
+def _pieces(window: Window, marks: Mapping[str, datetime]) -> Iterator[_Piece]:
     """The kinds of spans that a window is read from, each with its part of the window."""
     place = window.start
     per = _per(window.step)

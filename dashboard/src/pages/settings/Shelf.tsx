@@ -1,0 +1,102 @@
+// The frame that the tabs of keys, secrets and calendars share: a list with its call and its button, and dialogs.
+import type { ReactNode } from "react";
+import { Button } from "../../ui/Button";
+import { CallButton } from "../../ui/Call";
+import { Dialog, ReasonDialog } from "../../ui/Dialog";
+import { Loaded, Panel } from "../../ui/Panel";
+import { type Column, Table } from "../../ui/Table";
+
+type ShelfProps<T> = {
+  title: string;
+  calls: Parameters<typeof CallButton>[0]["calls"];
+  /** The words of the button that adds one; none where the viewer may not. */
+  add: string | false;
+  onAdd: () => void;
+  query: Parameters<typeof Loaded<T[]>>[0]["query"];
+  caption: string;
+  id: (one: T) => string;
+  columns: Column<T>[];
+  empty: ReactNode;
+  /** The dialog that is open. */
+  children: ReactNode;
+};
+
+export function Shelf<T>({ title, calls, add, onAdd, query, caption, id, columns, empty, children }: ShelfProps<T>) {
+  return (
+    <Panel
+      title={title}
+      flush
+      actions={
+        <>
+          <CallButton calls={calls} />
+          {add && (
+            <Button small look="primary" onClick={onAdd}>
+              {add}
+            </Button>
+          )}
+        </>
+      }
+    >
+      <Loaded query={query} rows={4}>
+        {(found) => <Table caption={caption} rows={found} id={id} columns={columns} empty={empty} />}
+      </Loaded>
+      {children}
+    </Panel>
+  );
+}
+
+type Act = { mutate: () => void; isPending: boolean; error: Error | null };
+type FormProps = {
+  title: string;
+  verb: string;
+  act: Act;
+  disabled?: boolean;
+  onClose: () => void;
+  children: ReactNode;
+};
+
+/** Fields, a button that sends them, and the refusal. */
+export function FormDialog({ title, verb, act, disabled, onClose, children }: FormProps) {
+  return (
+    <Dialog
+      title={title}
+      onClose={onClose}
+      onSubmit={() => act.mutate()}
+      footer={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="primary" type="submit" busy={act.isPending} disabled={disabled}>
+            {verb}
+          </Button>
+        </>
+      }
+    >
+      <div className="stack">
+        {children}
+        {act.error && (
+          <p className="field-error" role="alert">
+            {act.error.message}
+          </p>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+/** A question before something goes. */
+export function RemoveDialog({ title, verb, act, onClose, children }: Omit<FormProps, "disabled">) {
+  return (
+    <ReasonDialog
+      title={title}
+      verb={verb}
+      danger
+      reason="none"
+      busy={act.isPending}
+      error={act.error?.message}
+      onClose={onClose}
+      onConfirm={() => act.mutate()}
+    >
+      {children}
+    </ReasonDialog>
+  );
+}
