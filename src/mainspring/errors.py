@@ -42,6 +42,7 @@
     ├── RetryAfter(delay)       try again after `delay`; costs an attempt
     ├── Snooze(delay)           try again after `delay`; costs no attempt
     ├── Cancel(reason)          end as cancelled
+    ├── Continue(**data)        begin anew with other data, and forget the steps; costs no attempt
     └── Fail(reason)            end as failed now, whatever attempts are left
 
     Suspension                  raised by `ctx.call`, `ctx.map` and the other waits of a handler to end its run until
@@ -423,6 +424,22 @@ class _Reasoned(Signal):
 
 class Cancel(_Reasoned):
     """End the job as cancelled."""
+
+
+class Continue(Signal):
+    """Begin the job anew, as its next round: with this data in place of its own, and without its steps and waits. It
+    costs no attempt. A handler that works for ever keeps its job small with it."""
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__("the handler begins anew")
+        self.data = data
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _continue, (self.data,)
+
+
+def _continue(data: dict[str, Any]) -> Continue:
+    return Continue(**data)
 
 
 class Fail(_Reasoned):

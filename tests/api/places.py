@@ -21,6 +21,8 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
             if path.endswith("/stack"):
                 return await _running_job(scheduler)
             return await _job(scheduler, ended=path.endswith("/retry"))
+        case "flow_id":
+            return await _flow(scheduler)
         case "schedule_id":
             return (await scheduler.schedule("x", repeat=Cron("0 0 1 1 *"))).id
         case "key_id":
@@ -46,6 +48,12 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
 async def _job(scheduler: Scheduler, *, ended: bool) -> str:
     job = await scheduler.schedule("x", delay=3600)
     return (await scheduler.cancel(job.id)).id if ended else job.id
+
+
+async def _flow(scheduler: Scheduler) -> str:
+    flow = scheduler.flow("x", {"x": 1})
+    flow.add("x", after=flow.add("x"))
+    return (await flow.start()).id
 
 
 async def _running_job(scheduler: Scheduler) -> str:

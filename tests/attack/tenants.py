@@ -37,17 +37,19 @@ class Foreign:
     schedule: str
     redrive: str
     operation: str
+    flow: str
     key: str
 
     @property
     def ids(self) -> list[str]:
-        return [self.job, self.dead, self.done, self.schedule, self.redrive, self.operation, self.key]
+        return [self.job, self.dead, self.done, self.schedule, self.redrive, self.operation, self.flow, self.key]
 
     def in_paths(self) -> dict[str, str]:
         """What to put into paths, by the names of their parameters."""
         return {
             "id": self.job,
             "job_id": self.job,
+            "flow_id": self.flow,
             "schedule_id": self.schedule,
             "redrive_id": self.redrive,
             "operation_id": self.operation,
@@ -93,6 +95,9 @@ async def _settle(stage: Stage) -> Foreign:
     assert redrive.ok, redrive
     operation = await ask("POST", "/api/operations", "foreign", json={**filtered, "verb": "cancel", "startAfter": "1h"})
     assert operation.ok, operation
+    nodes = [{"job": "plain", "name": f"{FOREIGN}-node", **own}]
+    flow = await ask("POST", "/api/flows", "foreign", json={"name": f"{FOREIGN}-flow", "nodes": nodes, "delay": "10h"})
+    assert flow.ok, flow
     limit = await ask(
         "PUT", f"/api/limits/queue/{FOREIGN_QUEUE}", "admin", json={"concurrency": 7, "reason": f"{FOREIGN}-reason"}
     )
@@ -102,7 +107,8 @@ async def _settle(stage: Stage) -> Foreign:
     await ask("PUT", f"/api/calendars/{FOREIGN}-thing", "admin", json={"days": ["2030-12-24"]})
     key = await stage.make_key("foreign-viewer", "foreign-admin", role="viewer", queues=[FOREIGN_QUEUE])
     assert key.ok, key
-    return Foreign(job, dead, done, schedule, redrive.data["id"], operation.data["id"], stage.key_id("foreign-viewer"))
+    others = (redrive.data["id"], operation.data["id"], flow.data["id"], stage.key_id("foreign-viewer"))
+    return Foreign(job, dead, done, schedule, *others)
 
 
 def foreign_in(text: str, request: str, foreign: Foreign) -> list[str]:

@@ -66,6 +66,7 @@ def _like(one: str, word: str, other: str) -> str:
 async def fill(scheduler: Scheduler, one: Party) -> None:
     """Give a party something in every collection."""
     await _jobs(scheduler, one)
+    await _flows(scheduler, one)
     await _schedules(scheduler, one)
     await _controls(scheduler, one)
     await _access(scheduler, one)
@@ -82,6 +83,19 @@ async def _jobs(scheduler: Scheduler, one: Party) -> None:
         await _jobs_of(scheduler).update_one(
             {"_id": ObjectId(job.id)}, {"$set": _ended(one, state), "$unset": {"ready": ""}}
         )
+
+
+async def _flows(scheduler: Scheduler, one: Party) -> None:
+    """A declared flow, and a job whose handler has waited for a child."""
+    flow = scheduler.flow(f"{one.word}-flow", {"data": f"{one.word}-text"}, delay=3600)
+    flow.add(one.name, {"data": f"{one.word}-text"}, queue=one.queue, name=f"{one.word}-node")
+    one.ids["declared"] = (await flow.start()).id
+    where: dict[str, Any] = {"queue": one.queue, "delay": 3600}
+    one.ids["flow"] = (await scheduler.schedule(one.name, **where)).id
+    one.ids["member"] = (await scheduler.schedule(one.name, parent_id=one.ids["flow"], **where)).id
+    member = {"flow": one.ids["flow"], "node": f"{one.word}-node"}
+    await _jobs_of(scheduler).update_one({"_id": ObjectId(one.ids["flow"])}, {"$set": {"root": True}})
+    await _jobs_of(scheduler).update_one({"_id": ObjectId(one.ids["member"])}, {"$set": member})
 
 
 def _ended(one: Party, state: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import typer
 from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
 from mainspring.cli.encryption_keys import keys
+from mainspring.cli.flows import flows
 from mainspring.cli.serve import serve
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
@@ -53,6 +54,7 @@ app.command()(logged(worker, "info"))
 app.command()(logged(version))
 app.add_typer(api_key, name="api-key")
 app.add_typer(audit, name="audit")
+app.add_typer(flows, name="flows")
 app.add_typer(keys, name="keys")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
@@ -13,17 +14,16 @@ from mainspring.client.per_store import PerStore
 from mainspring.config.settings import check_name
 from mainspring.engine.handlers import check_data, stored_version
 from mainspring.engine.wait_for_end import Waiting
-from mainspring.errors import ConfigurationError, WaitTimeout
+from mainspring.errors import ConfigurationError, InvalidJob, StepError, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.jobs.draft import make_draft
 from mainspring.model.jobs.job import PENDING, Job, bind
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
-from mainspring.model.privacy.encrypted_values import encrypt_like
 from mainspring.spelling import suggestion
 from mainspring.store import Store
-from mainspring.store.codec import document_id, encode_data
+from mainspring.store.codec import document_id, encode_data, encode_step
 from mainspring.store.connection import Document
 from mainspring.store.limits.controls import pauses_in
 from mainspring.store.limits.wait_lists import BY_LIMIT
@@ -102,6 +102,22 @@ class Jobs:
         request = None if request_id is None else check_name(request_id, "request_id")
         return await self._again((await self._core.store()).jobs.retry(document_id(job_id), request))
 
+    async def signal(self, job_id: str, name: str, payload: Any = None, *, id: str | None = None) -> Job:
+        """Send a signal to a job, whose handler gets the payload from `ctx.wait_for(name)`. A signal that arrives
+        before the handler waits is kept. A second one with the same `id`, a text of your choice, changes nothing. Raise
+        JobNotFound, or JobStateError if the job has ended."""
+        store = await self._core.store()
+        name = check_name(name, "a signal's name")
+        signal_id = secrets.token_hex(12) if id is None else check_name(id, "id")
+        try:
+            value, _ = encode_step(name, payload, store.connection.settings.max_result)
+        except StepError as error:
+            raise InvalidJob(str(error).replace("The result of step", "The payload of signal")) from None
+        await store.signals.send(document_id(job_id), name, signal_id, value)
+        job = self.decode(await store.jobs.get(document_id(job_id)))
+        self._core.worker.look()
+        return job
+
     async def run_now(self, job_id: str) -> Job:
         """Make a pending job due at once."""
         return await self._again((await self._core.store()).jobs.run_now(document_id(job_id)))
@@ -122,22 +138,12 @@ class Jobs:
         changed = {key: fields[key] for key in given}
         if data is not None:
             encoded = encode_data(data, store.connection.settings.max_data)
-            changed |= self._seal_like(await store.jobs.get(document_id(job_id)), encoded)
+            changed |= self._core.privacy.seal_like(await store.jobs.get(document_id(job_id)), encoded)
             if handler is not None:
                 changed["data_v"] = stored_version(handler)
         if not changed:
             return await self.get_job(job_id)
         return await self._again(store.jobs.edit(document_id(job_id), changed))
-
-    def _seal_like(self, stored: Document, data: Mapping[str, Any]) -> Document:
-        """The fields of new data for a stored job: values that were encrypted before are encrypted again."""
-        encrypt = self._core.privacy.encrypt(str(stored.get("name")), encrypt_like(stored.get("data")))
-        document = {"_id": stored["_id"], "name": stored.get("name"), "data": data, "sealed": encrypt}
-        if encrypt is None:
-            return {"data": data}
-        self._core.privacy.cipher.check(document)
-        sealed = self._core.privacy.cipher.encrypted(document)
-        return {"data": sealed["data"], "sealed": sealed.get("sealed")}
 
     async def delete(self, job_id: str) -> None:
         """Delete a job that is not running."""

@@ -319,6 +319,7 @@ class Scheduler:
     cancel = _forward("_jobs", Jobs.cancel)
     retry = _forward("_jobs", Jobs.retry)
     run_now = _forward("_jobs", Jobs.run_now)
+    signal = _forward("_jobs", Jobs.signal)
     update = _forward("_jobs", Jobs.update)
     delete = _forward("_jobs", Jobs.delete)
     in_transaction = _forward("_transactions", Transactions.in_transaction)

@@ -19,7 +19,7 @@ from mainspring.model.explain.explanation import Explanation
 from mainspring.model.jobs.job import Attempt, Job, Kept, Progress, Step
 from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Retried, Snoozed
 from mainspring.model.jobs.reserved_names import FLOW_NAMES, HTTP
-from mainspring.model.privacy.encrypted_values import Encrypt, both, check_encrypt, parsed_data
+from mainspring.model.privacy.encrypted_values import Encrypt, both, check_encrypt, encrypt_like, parsed_data
 from mainspring.model.privacy.redaction import (
     DEFAULT_REDACT,
     OF_WEBHOOKS,
@@ -30,6 +30,7 @@ from mainspring.model.privacy.redaction import (
     without_sealed,
 )
 from mainspring.model.schedules.schedule import ScheduleFacts
+from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.privacy.cipher import RESULT, Cipher
 
@@ -87,6 +88,16 @@ class Privacy:
     def hidden_texts(self, name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The texts in the data of a job of this name that are not shown."""
         return Redactor(self.redaction(name).hidden(data)).secrets
+
+    def seal_like(self, stored: Document, data: Mapping[str, Any]) -> Document:
+        """The fields of new data for a stored job: values that were encrypted before are encrypted again."""
+        encrypt = self.encrypt(str(stored.get("name")), encrypt_like(stored.get("data")))
+        document = {"_id": stored["_id"], "name": stored.get("name"), "data": data, "sealed": encrypt}
+        if encrypt is None:
+            return {"data": data}
+        self.cipher.check(document)
+        sealed = self.cipher.encrypted(document)
+        return {"data": sealed["data"], "sealed": sealed.get("sealed")}
 
     def encrypt(self, name: str, own: Encrypt | None = None) -> Encrypt | None:
         """The parts of the data of jobs of this name to encrypt: all that the job, its handler or the settings name."""

@@ -482,6 +482,8 @@ class _Links:
 
     def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
         self._worker._checker.note(waits.ids)
+        if waits.signals:
+            self._worker._checker.listen(claimed.id, waits.signals)
 
     def parent_cancelled(self, claimed: ClaimedJob) -> None:
         if claimed.spawned or claimed.job.document.get("waits"):

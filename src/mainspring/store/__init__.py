@@ -19,6 +19,7 @@ from mainspring.store.flows.checks import Checks
 from mainspring.store.flows.flow_reads import FlowReads
 from mainspring.store.flows.layout import Layouts
 from mainspring.store.flows.retrying import FlowRetries
+from mainspring.store.flows.signals import Signals
 from mainspring.store.flows.spawning import Spawning
 from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
@@ -88,6 +89,7 @@ class Store:
         self.claims = Claims(connection)
         self.spawning = Spawning(connection, self.inserts, self.cipher)
         self.checks = Checks(connection)
+        self.signals = Signals(connection, self.jobs, self.cipher)
         self.trees = Trees(connection)
         self.layouts = Layouts(connection, self.inserts)
         self.batches = Batches(connection, self.inserts)

@@ -81,12 +81,13 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 `waits` has ids (the waits, as in `before`), and in the same order total (the number of predecessors), tolerate (how
 many may end badly) and fail_fast; signals (names), until, since, when (success, done, failure: of a declared node),
 sealed (all predecessors exist), deleted (predecessors that were deleted by hand: wait, job), past (earlier waits whose
-predecessors failed: id, total), aborted (of a batch whose maker died).
+predecessors failed: id, total), timers (waits for signals that end at a time: wait, until), aborted (of a batch whose
+maker died).
 
 ## jobs.signals: one document per signal to a job
 
 | _id | the job's id, the signal's name and the signal's id, with "/" between | job | the job's id |
-| name, payload | the signal's name and its value | at | when it was stored |
+| name, payload | the signal's name and its value | at | when it was stored | taken | true: a step of its job has it |
 
 ## jobs.keys: one document per dedupe key in force
 
@@ -370,7 +371,7 @@ DEAD, GROUPED, UNDER_WAY, STARTED = "dead", "grouped", "under_way", "started"
 OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
-BEFORE, CHECK, FLOW, ROOTS, SIGNALS = "before", "check", "flow", "roots", "signals"
+BEFORE, CHECK, FLOW, ROOTS, SIGNALS, SENT = "before", "check", "flow", "roots", "signals", "sent"
 COUNTED = "counted"
 PAUSED_SCHEDULES, BROKEN = "paused", "broken"
 BEAT_AT, HANDLERS = "beat_at", "handlers"
@@ -394,7 +395,8 @@ JOB_INDEXES = [
     _partial(WAITING_BY_QUEUE, {"waiting_for.by": {"$exists": True}}, "queue", "waiting_for.by"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
-    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}, "seq", "created_at", "_id"),
+    # A job that waits for others keeps its place in its sequence.
+    _partial(SEQ, {"seq": {"$exists": True}, "state": {"$in": [*LIVE, BLOCKED, FAILED]}}, "seq", "created_at", "_id"),
     _partial(GOING, {"seq": {"$exists": True}, "state": RUNNING}, "seq"),
     _partial(DEAD, {"state": FAILED}, "state", "finished_at", "_id", "fingerprint"),
     # Without it, a group among a million dead letters is found, counted and listed only by a walk over all of them.
@@ -412,7 +414,10 @@ JOB_INDEXES = [
     _partial(FLOW, {"flow": {"$exists": True}}, "flow", "state", "node", "_id"),
     _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),
 ]
-SIGNAL_INDEXES = [IndexModel([("job", ASCENDING), ("name", ASCENDING), ("at", ASCENDING)], name=SIGNALS)]
+SIGNAL_INDEXES = [
+    IndexModel([("job", ASCENDING), ("name", ASCENDING), ("at", ASCENDING)], name=SIGNALS),
+    IndexModel([("at", ASCENDING)], name=SENT),
+]
 REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
     IndexModel([("started_at", ASCENDING)], name=STARTED),

@@ -57,6 +57,7 @@ JOBS = ("job", "failed", "run")
 PATHS = {
     "job_id": JOBS,
     "id": (*JOBS, "schedule"),
+    "flow_id": ("flow", "declared"),
     "schedule_id": ("schedule",),
     "redrive_id": ("redrive",),
     "operation_id": ("operation",),
@@ -70,6 +71,7 @@ QUERIES: dict[str, str | None] = {
     "tag": "{tag}",
     "scheduleId": "{schedule}",
     "parentId": "{job}",
+    "flowId": "{flow}",
     "dedupeKey": "{dedupe}",
     "worker": "{text}",
     "id": "{job}",
@@ -81,7 +83,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
     **dict.fromkeys(("order", "heaviest", "latest", "action")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
-    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format")),
+    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format", "node")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
 MINE = {"name": "{own_name}", "queue": "{own_queue}", "delay": "1h"}
@@ -104,10 +106,19 @@ FILTERS: list[Any] = [
     {"tag": "{tag}"},
     {"scheduleId": "{schedule}"},
     {"parentId": "{job}"},
+    {"flowId": "{flow}"},
     {"dedupeKey": "{dedupe}"},
     {"error": "{text}"},
     {"fingerprint": "{text}"},
     {"data": {"data": "{text}"}},
+]
+OWN_NODE = {"job": "{own_name}", "queue": "{own_queue}"}
+FLOWS: list[Any] = [
+    {"name": "a", "delay": "1h", "nodes": [{"job": "{name}", "queue": "{queue}"}]},
+    {"name": "a", "delay": "1h", "nodes": [OWN_NODE, {"name": "b", "job": "{name}", "queue": "{queue}"}]},
+    {"name": "a", "delay": "1h", "queue": "{queue}", "nodes": [OWN_NODE]},
+    {"name": "a", "delay": "1h", "nodes": [OWN_NODE], "dedupeKey": "{dedupe}"},
+    {"name": "a", "delay": "1h", "nodes": [{**SECRET, "name": "hook"}]},
 ]
 OPERATIONS: list[Any] = [
     {"verb": "move", "filter": {"queue": "{own_queue}"}, "queue": "{queue}", "reason": "why"},
@@ -118,6 +129,7 @@ OPERATIONS: list[Any] = [
 ]
 BODIES: dict[str, list[Any]] = {
     "POST /api/operations": OPERATIONS,
+    "POST /api/flows": FLOWS,
     "POST /api/jobs": CREATIONS,
     "POST /api/jobs/bulk": [[one] for one in CREATIONS],
     "POST /api/jobs/{job_id}/copy": [{}, {"queue": "{queue}"}, {"dedupeKey": "{dedupe}", "delay": "1h"}],
@@ -140,7 +152,7 @@ BODIES: dict[str, list[Any]] = {
     "PUT /api/secrets/{name}": [{"value": "whsec_something", "origins": ["*"]}],
 }
 # Routes that make jobs.
-MAKING = ("POST /api/jobs", "POST /api/jobs/bulk")
+MAKING = ("POST /api/jobs", "POST /api/jobs/bulk", "POST /api/flows")
 # Where a key with a scope of queues is refused with what is its own, and why.
 REFUSED = {
     "POST /api/v1/create-job": "it names no queue, so that the job would be in another",
@@ -309,9 +321,30 @@ class World:
         for kind in (*STATES, "job"):
             await jobs.update_one({"_id": ObjectId(own[kind])}, {"$set": stranger})
         await jobs.update_one({"_id": ObjectId(own["failed"])}, {"$set": {"attempts.0.worker": "zzoperator-worker"}})
+        await self._entangle_flows(jobs, own)
         for one in self.foreign:
             run = {"schedule_id": "own-schedule", "scheduled_for": PAST}
             await jobs.update_one({"_id": ObjectId(one.ids["completed"])}, {"$set": run})
+
+    async def _entangle_flows(self, jobs: Any, own: dict[str, str]) -> None:
+        """Let the own party's flows have members of others, and the own jobs belong to flows of others."""
+        other = self.foreign[0]
+        flow = self.scheduler.flow("own-flow", queue=OWN["queue"], delay=3600)
+        theirs = flow.add(other.name, {"data": "zzforeign-text"}, queue=other.queue, name="zzforeign-node")
+        flow.add(OWN["name"], queue=OWN["queue"], name="own-node", after=theirs)
+        own["declared"] = (await flow.start()).id
+        error = {"type": "Cancelled", "message": f"Job {other.ids['job']}, which it depends on, is failed."}
+        cause = {"flow": other.ids["flow"], "node": "a", "because": other.ids["job"], "error": error}
+        await jobs.update_one({"_id": ObjectId(own["cancelled"])}, {"$set": cause})
+        for one in self.foreign:
+            member = {"flow": own["flow"], "node": f"{one.word}-node"}
+            await jobs.update_one({"_id": ObjectId(one.ids["completed"])}, {"$set": member})
+        nodes = [
+            {"_id": f"{own['declared']}.{name}", "flow": own["declared"], "node": name, "state": "cancelled"}
+            for name in ("own-node", "zzforeign-node")
+        ]
+        mine, foreign = {**OWN, **cause, **nodes[0]}, {"name": other.name, "queue": other.queue, **nodes[1]}
+        await jobs.insert_many([{"v": 1, "finished_at": PAST, "error": error, **one} for one in (mine, foreign)])
 
     async def forget(self, request: Request, *answers: str) -> None:
         """Delete the own jobs that a request has made, so that it does not tell in the next ones."""
@@ -319,7 +352,7 @@ class World:
             made = re.findall(r'"id":"([0-9a-f]{24})"', " ".join(answers))
             await self.scheduler.client.get_default_database()["jobs.operations"].delete_many({"_id": {"$in": made}})
         if request.route in MAKING:
-            for job_id in re.findall(r'"jobId":"([0-9a-f]{24})"', " ".join(answers)):
+            for job_id in re.findall(r'"(?:jobId|data":{"id)":"([0-9a-f]{24})"', " ".join(answers)):
                 await self.scheduler.delete(job_id)
 
     async def call(self, role: str, request: Request, target: Party) -> tuple[int, str]:
@@ -456,8 +489,12 @@ async def fresh(world: World, request: Request) -> Party:
     scheduler, target = world.scheduler, party("own", **OWN)
     needed = set(re.findall(r"\{(\w+)\}", f"{request.path} {request.body}"))
     target.ids.update(world.parties["own"].ids)
-    for kind in needed & {*JOBS, "schedule", "key"}:
-        if kind == "schedule":
+    for kind in needed & {*JOBS, "flow", "declared", "schedule", "key"}:
+        if kind in ("flow", "declared"):
+            flow = scheduler.flow("own-flow", delay=3600)
+            flow.add(OWN["name"], queue=OWN["queue"])
+            target.ids[kind] = (await flow.start()).id
+        elif kind == "schedule":
             target.ids[kind] = (await scheduler.schedule(OWN["name"], repeat={"cron": YEARLY}, queue=OWN["queue"])).id
         elif kind == "key":
             reply = await world.keys[ADMIN].post("/api/keys", {"name": "own", "role": VIEWER, **SCOPES["both"]})

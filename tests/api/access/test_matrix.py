@@ -45,6 +45,7 @@ class Row:
 TARGET = {"queue": "foreign-queue"}
 NEW_TIMES = {"name": "foreign-job", "queue": "foreign-queue", "repeat": {"cron": "0 0 2 1 *"}}
 NEW_JOB = {"name": "foreign-new", "queue": "foreign-queue"}
+NEW_FLOW = {"name": "foreign-flow", "nodes": [{"name": "one", "job": "foreign-new", "queue": "foreign-queue"}]}
 MOVING = {"verb": "move", "filter": {"queue": "foreign-queue"}, "queue": "foreign-other", "reason": "a reason"}
 TABLE = {
     "GET /api/secrets": Row(ADMIN, 403),
@@ -116,6 +117,12 @@ TABLE = {
     "GET /api/redrives": Row(VIEWER),
     "GET /api/redrives/{redrive_id}": Row(VIEWER, 404),
     "POST /api/redrives/{redrive_id}/cancel": Row(OPERATOR, 404),
+    "POST /api/flows": Row(OPERATOR, 403, NEW_FLOW),
+    "GET /api/flows": Row(VIEWER),
+    "GET /api/flows/{flow_id}": Row(VIEWER, 404),
+    "GET /api/flows/{flow_id}/timeline": Row(VIEWER, 404),
+    "POST /api/flows/{flow_id}/retry": Row(OPERATOR, 404),
+    "POST /api/flows/{flow_id}/cancel": Row(OPERATOR, 404, {}),
     "POST /api/operations": Row(OPERATOR, 403, MOVING),
     "GET /api/operations": Row(VIEWER),
     "GET /api/operations/{operation_id}": Row(VIEWER, 404),
@@ -190,7 +197,16 @@ class World:
         redrive = await scheduler.dead_letters.discard(name="foreign-job")
         operation = await scheduler.operations.create("cancel", {"queue": "foreign-queue"}, reason="foreign-reason")
         key = await scheduler.api_keys.create("foreign-key", VIEWER, queues=["foreign-queue"])
-        ids = {"job_id:path": job.id, "id": job.id, "schedule_id:path": schedule.id, "redrive_id": redrive.id}
+        flow = scheduler.flow("foreign-flow", {"x": "foreign-value"})
+        flow.add("foreign-job", queue="foreign-queue")
+        flow_id = (await flow.start()).id
+        ids = {
+            "flow_id": flow_id,
+            "job_id:path": job.id,
+            "id": job.id,
+            "schedule_id:path": schedule.id,
+            "redrive_id": redrive.id,
+        }
         self.places = ids | {
             "operation_id": operation.id,
             "key_id": key.key.id,

@@ -74,7 +74,8 @@ async def ended(api: Api, flow_id: str) -> dict[str, Any]:
         found: dict[str, Any] = (await api.get(f"/api/flows/{flow_id}")).data
         return found if found["finishedAt"] is not None else None
 
-    return await eventually(flow, SOON)
+    found: dict[str, Any] = await eventually(flow, SOON)
+    return found
 
 
 async def test_a_flow_runs_its_nodes_in_order_with_earlier_results(api: Api, ran: list[Any]) -> None:
@@ -214,11 +215,11 @@ async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> N
     ("nodes", "field", "words"),
     [
         ([{"job": "x"}, {"job": "x", "name": "x"}], "nodes.1", "'x'"),
-        ([{"job": "x", "after": ["y"]}], "nodes", "'y'"),
+        ([{"job": "x", "after": ["y"]}], "nodes.0.after", "'y'"),
         ([{"job": "x", "after": ["y"]}, {"job": "y", "after": ["x"]}], "nodes", "'x' waits for 'y'"),
         (
             [{"job": "a"}, {"job": "b", "fills": [{"at": ["n"], "node": "a"}]}],
-            "nodes",
+            "nodes.1",
             "'b' refers to the result of 'a'",
         ),
         ([{"job": "a", "data": {"n": 1}, "fills": [{"at": ["n"], "node": "a"}]}], "nodes.0.fills.0.at", "value"),
@@ -226,7 +227,7 @@ async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> N
         ([{"job": "a"}, {"name": "hook", "endpoint": "ftp://x"}], "nodes.1.endpoint", "Node 'hook'"),
         ([{"name": "none"}], "nodes.0.job", "work is missing"),
         ([{"job": "a", "tolerate": 1}], "nodes.0.tolerate", "maps"),
-        ([{"job": "a", "over": [1, 2]}], "nodes", "item"),
+        ([{"job": "a", "over": [1, 2]}], "nodes.0", "item"),
         ([{"name": "hook", "endpoint": "https://example.com/", "over": [{}]}], "nodes.0.over", "handler"),
         ([{"job": "a", "name": "a/b"}], "nodes.0.name", "pattern"),
         ([], "nodes", "at least 1"),

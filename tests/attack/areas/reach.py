@@ -111,7 +111,7 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 async def texts(stage: Stage, row: Row) -> None:
     foreign = await settle(stage)
     theirs = foreign.in_paths()
-    none = theirs | {"id": MISSING["job"], "job_id": MISSING["job"], "schedule_id": MISSING["schedule"]}
+    none = theirs | dict.fromkeys(("id", "job_id", "flow_id"), MISSING["job"]) | {"schedule_id": MISSING["schedule"]}
     none |= {
         "redrive_id": MISSING["redrive"],
         "operation_id": MISSING["operation"],

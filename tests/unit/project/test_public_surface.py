@@ -16,7 +16,7 @@ from mainspring.model.schedules.schedule import ScheduleOptions
 
 SCHEDULER = """
     archive batch cancel chain client configure connect count cron delete every explain flow get_job
-    in_transaction job jobs middleware now off on on_start on_stop retry run run_now running schedule
+    in_transaction job jobs middleware now off on on_start on_stop retry run run_now running schedule signal
     schedule_bulk search settings start stop stop_now suggestions transaction update uri wait
 """
 NAMESPACES = {
@@ -81,6 +81,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Coming",
         "ComingBucket",
         "ConfigurationError",
+        "Continue",
         "Counts",
         "Cron",
         "Cure",

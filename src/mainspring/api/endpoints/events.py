@@ -57,13 +57,14 @@ async def events(
     name: Word = None,
     queue: Word = None,
     id: Word = None,
+    flow_id: Annotated[str | None, Query(alias="flowId", min_length=1, max_length=1000)] = None,
     state: Annotated[JobState | None, Query()] = None,
     after: After = None,
     digest: Every = None,
     last_event_id: Place = None,
 ) -> EventSourceResponse:
-    """Stream server-sent events of the types `job` (created, started, progress, completed, failed, retried, released,
-    requeued, cancelled, expired), `schedule` (created, changed, deleted) and `control` (set, removed).
+    """Stream server-sent events of the types `job` (created, started, progress, suspended, completed, failed, retried,
+    released, requeued, cancelled, expired), `schedule` (created, changed, deleted) and `control` (set, removed).
 
     A client that reconnects with `Last-Event-ID`, as browsers do by themselves, misses no event and gets none twice. If
     that event is too old, an event `gap` says so and the stream continues from now. A client that reads too slowly gets
@@ -71,12 +72,15 @@ async def events(
     expired, or the session was closed, an event `end` is the last one; its `reason` says which. The service sends a
     comment every 15 seconds. With `digest`, events `digest` stand for the changes, at most one in that time: they count
     the changes and list what has changed, for pages that read it again. Filters match exactly; `id` is the id of a
-    job, or of a schedule, which includes its jobs."""
+    job, or of a schedule, which includes its jobs; `flowId` that of a flow, which includes its jobs."""
+    if flow_id is not None:
+        await caller.scheduler.flows.get(flow_id, scope=caller.scope)
     sealing = await caller.service.sealing()
     changes = caller.scheduler.monitor.follow(
         name=name,
         queue=queue,
         id=id,
+        flow_id=flow_id,
         state=state,
         after=_open_place(sealing, last_event_id or after),
         beat=BEAT_EVERY,

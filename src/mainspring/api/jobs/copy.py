@@ -11,7 +11,7 @@ from typing import Any
 
 from mainspring.api.dependencies import Caller
 from mainspring.api.jobs.create import ONCE, Plan, refuse_webhook_fields, run_options_of
-from mainspring.api.jobs.hidden_values import refuse_marks
+from mainspring.api.jobs.hidden_values import refuse_flow_data, refuse_marks
 from mainspring.api.jobs.update import changed_data, retry_after
 from mainspring.api.problems import Problem
 from mainspring.api.wire.job_requests import Copy

@@ -19,6 +19,7 @@ from mainspring.jobtypes.http.request import parse_request
 from mainspring.jobtypes.http.templates import value_at
 from mainspring.jobtypes.http.urls import target_of
 from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.privacy.credentials import REDACTED
 from mainspring.model.privacy.redaction import ENCRYPTED
 

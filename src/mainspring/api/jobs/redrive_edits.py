@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.api.dependencies import Caller
 from mainspring.api.jobs.create import checked_mail, checked_webhook
-from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_marks, shown_data
+from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_flow_data, refuse_marks, shown_data
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.dead_letters import RetryIn
@@ -23,7 +23,10 @@ _PARTS = ("request", "data")
 
 async def checked_edit(caller: Caller, body: RetryIn) -> dict[str, Any] | None:
     """Check and return the edit of the data of dead letters. Edited webhooks and mails must be valid."""
-    if not (body.data or body.remove) or (body.filter is not None and body.filter.name not in (None, HTTP, EMAIL)):
+    if not (body.data or body.remove):
+        return body.data
+    if body.filter is not None and body.filter.name not in (None, HTTP, EMAIL):
+        refuse_flow_data(body.filter.name)
         return body.data
     if body.ids is None or len(body.ids) > _MOST:
         text = (
@@ -32,6 +35,7 @@ async def checked_edit(caller: Caller, body: RetryIn) -> dict[str, Any] | None:
         raise Problem(422, text, field="ids")
     jobs = [job for job_id in body.ids if (job := await _found(caller, job_id)) is not None]
     for job in jobs:
+        refuse_flow_data(job.name)
         if job.name == EMAIL:
             _check_mail(caller, job, body)
     webhooks = [job for job in jobs if job.name == HTTP]

@@ -22,7 +22,14 @@ from mainspring.api.jobs.create import (
     run_options_of,
 )
 from mainspring.api.jobs.data_check import check_data
-from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_marks, restored, shown_data
+from mainspring.api.jobs.hidden_values import (
+    Webhook,
+    recipients_of,
+    refuse_flow_data,
+    refuse_marks,
+    restored,
+    shown_data,
+)
 from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
@@ -126,6 +133,7 @@ def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> dict[s
         raise Problem(422, "Only a webhook has an endpoint; create one.", field="endpoint")
     if change.data is None:
         return None
+    refuse_flow_data(before.name)
     data: dict[str, Any] = restored(change.data, before.data, shown_data(caller, before))
     if before.name != EMAIL:
         return data

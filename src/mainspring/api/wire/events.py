@@ -24,6 +24,7 @@ class DigestOut(Out):
     names: list[str] | None
     queues: list[str] | None
     schedules: list[str] | None = Field(description="Schedules that have changed, or whose jobs have.")
+    flows: list[str] | None = Field(description="Flows whose jobs have changed.")
     controls: bool = Field(description="Whether a pause, a limit or a breaker has changed.")
     gap: bool = False
 
@@ -40,7 +41,13 @@ class Digest:
         """The place of the last change in the stream."""
         self._jobs = self._created = 0
         self._controls = False
-        self._seen: dict[str, set[str]] = {"ids": set(), "names": set(), "queues": set(), "schedules": set()}
+        self._seen: dict[str, set[str]] = {
+            "ids": set(),
+            "names": set(),
+            "queues": set(),
+            "schedules": set(),
+            "flows": set(),
+        }
 
     def add(self, change: Change) -> None:
         """Add a change."""
@@ -54,6 +61,7 @@ class Digest:
             self._note("names", change.name)
             self._note("queues", change.queue)
             self._note("schedules", change.schedule_id)
+            self._note("flows", change.flow_id)
         else:
             self._note("schedules", change.key)
 
@@ -71,6 +79,7 @@ class Digest:
             names=self._listed("names"),
             queues=self._listed("queues"),
             schedules=self._listed("schedules"),
+            flows=self._listed("flows"),
             controls=self._controls,
         )
 

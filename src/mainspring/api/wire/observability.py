@@ -280,6 +280,7 @@ class Event(Out):
     state: str | None = None
     progress: float | None = None
     schedule_id: str | None = None
+    flow_id: str | None = None
     reason: str | None = None
     detail: str | None = None
 
@@ -298,6 +299,7 @@ class Event(Out):
                 "state": change.state,
                 "progress": change.percent if change.type == JOB else None,
                 "schedule_id": change.schedule_id,
+                "flow_id": change.flow_id,
             }
         )
 

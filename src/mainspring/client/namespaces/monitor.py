@@ -141,6 +141,7 @@ class Monitor:
         name: str | None = None,
         queue: str | None = None,
         id: str | None = None,
+        flow_id: str | None = None,
         state: JobState | None = None,
         after: str | None = None,
         beat: Seconds | None = None,
@@ -148,14 +149,15 @@ class Monitor:
     ) -> AsyncIterator[Change]:
         """Iterate over changes of jobs, schedules and controls as they happen. This needs a replica set.
 
+        `id` is the id of a job, or of a schedule, which includes its jobs; `flow_id` that of a flow, with its jobs.
         `after` is the id of the last change that was received: the stream continues right after it and misses nothing.
         If that change is too old, or the reader too slow, a change of the type gap says so; for a slow reader it is the
         last one. With `beat`, a change of the type beat comes first, and after each such time without a change.
         """
-        interest = make_change_filter(name, queue, id, state, scope)
+        interest = make_change_filter(name, queue, id, state, scope, flow_id)
         place = None if after is None else check_place(after)
         silence = None if beat is None else seconds(beat, "beat")
         store = await self._core.store()
         async with aclosing(self._feed.of(store).follow(interest, place, silence)) as changes:
             async for change in changes:
-                yield change
+                yield interest.told(change)

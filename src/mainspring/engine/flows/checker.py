@@ -37,6 +37,7 @@ class Checker(Service):
         self._poll_all = poll_all
         self._noted: set[str] = set()
         self._parents: list[tuple[Document, str]] = []
+        self._listening: dict[DocumentId, tuple[str, ...]] = {}
         self._checked: dict[str, float] = {}
         self._ended: list[DocumentId] = []
         """The jobs that checks have ended, to be announced."""
@@ -47,6 +48,11 @@ class Checker(Service):
         self._noted.update(waits)
         if len(self._noted) > before:
             self.wake()
+
+    def listen(self, job_id: DocumentId, signals: tuple[str, ...]) -> None:
+        """Look once more for signals of a job that was just suspended: one may have arrived before that."""
+        self._listening[job_id] = signals
+        self.wake()
 
     def cancel_below(self, job: Document, reason: str = _WITH_PARENT) -> None:
         """Cancel the jobs below a job that was cancelled."""
@@ -59,6 +65,7 @@ class Checker(Service):
             await self._cancel(job, reason)
             self._parents.remove((job, reason))
         await self._announce()
+        await self._look_for_signals()
         now = monotonic()
         due = [one for one in self._noted if self._checked.get(one, 0.0) + _APART <= now][:_BATCH]
         if due:
@@ -69,8 +76,21 @@ class Checker(Service):
         soonest = min(self._checked.get(one, 0.0) for one in self._noted) + _APART
         return max(0.0, soonest - monotonic())
 
+    async def _look_for_signals(self) -> None:
+        waiting = dict(self._listening)
+        if not waiting:
+            return
+        by_text = {str(job_id): job_id for job_id in waiting}
+        for text in await self._store.checks.signalled({text: waiting[one] for text, one in by_text.items()}):
+            if await self._store.signals.start(by_text[text], waiting[by_text[text]]):
+                self._poll_all()
+        for job_id, signals in waiting.items():
+            if self._listening.get(job_id) == signals:
+                del self._listening[job_id]
+
     async def check_rest(self) -> None:
         """Check what is left when the worker stops, after the last ends are stored. An error leaves it to the sweep."""
+        await self._look_for_signals()
         for _ in range(10):
             if not self._noted:
                 return

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from mainspring.clock import monotonic, truncate
-from mainspring.engine.flows.verbs import Asked, Begun, Portion, Settled
+from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled, SignalAsked
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import ClaimLost, InvalidJob, StepError, Unavailable
@@ -127,7 +128,52 @@ class Children:
             waits = self.suspended.joined(waits)
         past = [one for one in self._past.values() if one.id not in waits.ids]
         since = truncate(self._store.clock.now())
-        self.suspended = Waits(waits.on, waits.signals, waits.until, since, past=tuple(past))
+        self.suspended = Waits(waits.on, waits.signals, waits.until, since, timers=waits.timers, past=tuple(past))
+
+    # -- signals and times -----------------------------------------------------------------------------------------
+
+    async def now(self) -> datetime:
+        return truncate(self._store.clock.now())
+
+    async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
+        if self._claimed.guarantee == AT_MOST_ONCE:
+            raise StepError(ONCE)
+        until = self._until(asked)
+        found = await self._insist(
+            lambda: self._store.signals.next(self._claimed.job.document, asked.signal, set(taken))
+        )
+        if found is not None:
+            return Heard(False, found.id, found.payload)
+        if until is not None and until <= self._store.clock.now():
+            return Heard(False)
+        timers = () if until is None else ((asked.name, until),)
+        self.suspend(Waits((), (asked.signal,), until, timers=timers))
+        return Heard(True)
+
+    def _until(self, asked: SignalAsked) -> datetime | None:
+        """When the wait for a signal ends: as it was said when the handler was first suspended for it."""
+        known = {} if self._waited is None else dict(self._waited.timers)
+        if asked.timeout is None or asked.name in known:
+            return known.get(asked.name)
+        return truncate(self._store.clock.now() + timedelta(seconds=asked.timeout))
+
+    async def mark_taken(self, ids: Sequence[str]) -> None:
+        """Mark signals as taken for sure."""
+        await self._insist(lambda: self._store.signals.take(ids))
+
+    async def taken(self, ids: Sequence[str]) -> None:
+        try:
+            await self._store.signals.take(ids)
+        except Unavailable:
+            pass  # the step has the signal; the next look marks it
+
+    async def sleep(self, name: str, until: datetime) -> bool:
+        if self._claimed.guarantee == AT_MOST_ONCE:
+            raise StepError(ONCE)
+        if until <= self._store.clock.now():
+            return True
+        self.suspend(Waits((), (), until, timers=((name, until),)))
+        return False
 
     async def _settled(self, asked: Asked, on: Predecessors, ends: Ends | None) -> Settled:
         failed = 0

@@ -10,15 +10,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
-from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled
+from mainspring.config.settings import check_name
+from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled, SignalAsked
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
 from mainspring.model.flows.ids import key_digest
 from mainspring.model.jobs.job import COMPLETED, Job
+from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.store.codec import size_of_steps
 
 T = TypeVar("T")
@@ -73,6 +76,19 @@ class ChildrenWait(Wait[T]):
 
     def tolerated(self, total: int) -> int:
         return int(self.tolerate * total) if isinstance(self.tolerate, float) else self.tolerate
+
+
+class SignalWait(Wait[Any]):
+    """A wait for a signal, or for the end of its time."""
+
+    def __init__(self, waits: HandlerWaits, name: str, signal: str, timeout: Seconds | None) -> None:
+        super().__init__(waits)
+        self.name = name
+        self.asked = SignalAsked(name, signal, None if timeout is None else seconds(timeout, "timeout"))
+
+
+_OPEN = object()
+"""The result of a wait that is not over."""
 
 
 @dataclass(slots=True)
@@ -137,6 +153,22 @@ class HandlerWaits:
             self, name, job, items, single=False, key=key, tolerate=tolerate, fail_fast=fail_fast, options=options
         )
 
+    def wait_for(self, signal: str, timeout: Seconds | None = None, name: str | None = None) -> Wait[Any]:
+        """A signal, and its payload; None when the time is over."""
+        return SignalWait(self, signal if name is None else name, check_name(signal, "a signal's name"), timeout)
+
+    async def sleep(self, name: str, duration: Seconds) -> None:
+        """Suspend the handler for a time; the instant is kept as a step."""
+        length = seconds(duration, "duration")
+        kept = self._steps().reserve(name)
+        if kept is None:
+            until = await self._agent.now() + timedelta(seconds=length)
+            kept = await self._steps().keep(name, {"until": until})
+        if not isinstance(kept, Mapping) or not isinstance(kept.get("until"), datetime):
+            raise StepError(f"{name!r} is the name of a step of this job; give the sleep a name of its own.")
+        if not await self._agent.sleep(name, kept["until"]):
+            raise Suspension
+
     # -- resolving them, on an event loop --------------------------------------------------------------------------
 
     async def resolve_one(self, wait: Wait[T]) -> T:
@@ -144,8 +176,11 @@ class HandlerWaits:
         return cast("T", result)
 
     async def resolve(self, waits: Iterable[Wait[Any]]) -> list[Any]:
-        prepared = []
+        prepared: list[_Prepared | SignalWait] = []
         for wait in _distinct(waits):
+            if isinstance(wait, SignalWait):
+                prepared.append(wait)
+                continue
             one = self._begin(wait)
             if one.kept is None:
                 await self._prepare(one)
@@ -179,13 +214,34 @@ class HandlerWaits:
         if not one.sealed:
             await self._agent.check_last(wait.name, one.total, wait.key is not None, wait.single)
 
-    async def _settle(self, prepared: list[_Prepared]) -> list[Any]:
-        asked = [one.asked() for one in prepared if one.kept is None]
+    async def _settle(self, prepared: list[_Prepared | SignalWait]) -> list[Any]:
+        heard = {one.name: await self._hear(one) for one in prepared if isinstance(one, SignalWait)}
+        children = [one for one in prepared if isinstance(one, _Prepared)]
+        asked = [one.asked() for one in children if one.kept is None]
         settled = await self._agent.settle(asked) if asked else []
         if settled is None:
             raise Suspension
         ends = {one.name: one for one in settled}
-        return [await self._result(one, ends.get(one.wait.name)) for one in prepared]
+        # Kept before the handler is suspended for a signal, so that the next run does not wait for children again.
+        results = {one.wait.name: await self._result(one, ends.get(one.wait.name)) for one in children}
+        if _OPEN in heard.values():
+            raise Suspension
+        return [heard[one.name] if isinstance(one, SignalWait) else results[one.wait.name] for one in prepared]
+
+    async def _hear(self, wait: SignalWait) -> Any:
+        """The payload of a signal, None after its time, or `_OPEN`. Keeping the step is taking the signal."""
+        steps = self._steps()
+        kept = steps.reserve(wait.name)
+        if kept is None:
+            heard = await self._agent.listen(wait.asked, steps.signals)
+            if heard.open:
+                return _OPEN
+            kept = await steps.keep(wait.name, {"signal": heard.signal, "payload": heard.payload})
+            if heard.signal is not None:
+                await self._agent.taken([heard.signal])
+        if not isinstance(kept, Mapping) or "signal" not in kept:
+            raise StepError(f"{wait.name!r} is the name of a step of this job; give the wait a name of its own.")
+        return kept.get("payload")
 
     async def _result(self, one: _Prepared, end: Settled | None) -> Any:
         if end is not None and end.failed > one.wait.tolerated(end.total):
@@ -226,8 +282,11 @@ class HandlerWaits:
 
     def resolve_blocking(self, waits: Iterable[Wait[Any]], call: Call) -> list[Any]:
         """The same for a sync handler, whose thread iterates over the items; `call` waits for the event loop."""
-        prepared = []
+        prepared: list[_Prepared | SignalWait] = []
         for wait in _distinct(waits):
+            if isinstance(wait, SignalWait):
+                prepared.append(wait)
+                continue
             one = self._begin(wait)
             if one.kept is None:
                 call(self._look(one))
@@ -330,13 +389,15 @@ async def _next(source: AsyncIterator[T]) -> T | None:
     return await anext(source, None)
 
 
-def _distinct(waits: Iterable[Wait[Any]]) -> list[ChildrenWait[Any]]:
+def _distinct(waits: Iterable[Wait[Any]]) -> list[ChildrenWait[Any] | SignalWait]:
     chosen = []
     for wait in waits:
-        if not isinstance(wait, ChildrenWait):
+        if not isinstance(wait, ChildrenWait | SignalWait):
             if inspect.iscoroutine(wait):
                 wait.close()
-            raise StepError(f"ctx.gather() takes waits, such as ctx.call(…) and ctx.map(…), not {wait!r}.")
+            raise StepError(
+                f"ctx.gather() takes waits, such as ctx.call(…), ctx.map(…) and ctx.wait_for(…), not {wait!r}."
+            )
         chosen.append(wait)
     return chosen
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from mainspring.engine.handlers import Named
@@ -59,6 +60,24 @@ class Settled:
     """Of a call: whether its result may be kept with the parent; the result of an encrypted child may not."""
 
 
+@dataclass(frozen=True, slots=True)
+class SignalAsked:
+    """A wait for a signal: the name of the wait, that of the signal, and for how many seconds it lasts at most."""
+
+    name: str
+    signal: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What has become of a wait for a signal: it was taken, its time is over (no `signal`), or it goes on (`open`)."""
+
+    open: bool
+    signal: str | None = None
+    payload: Any = None
+
+
 class FlowAgent(Protocol):
     """Carries out the requests of a handler that waits: the worker, or the pipe to it."""
 
@@ -78,5 +97,17 @@ class FlowAgent(Protocol):
 
     async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str: ...
 
+    async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
+        """Look for a signal; `taken` are those that kept steps name. Where there is none yet, the handler is to be
+        suspended."""
 
-VERBS = ("begin", "spawn", "check_last", "settle", "page", "read", "grow")
+    async def taken(self, ids: Sequence[str]) -> None:
+        """Mark signals that kept steps name."""
+
+    async def sleep(self, name: str, until: datetime) -> bool:
+        """Whether this time has come; otherwise the handler is suspended until then."""
+
+    async def now(self) -> datetime: ...
+
+
+VERBS = ("begin", "spawn", "check_last", "settle", "page", "read", "grow", "listen", "taken", "sleep", "now")

@@ -18,13 +18,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 from mainspring.clock import ServerClock
 from mainspring.config.settings import Settings
 from mainspring.engine.flows.handler_waits import HandlerWaits
-from mainspring.engine.flows.verbs import Asked, Begun, Portion, Settled
+from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled, SignalAsked
 from mainspring.engine.handlers import Handler, Named, plain_function, refuse_coroutine
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
@@ -198,6 +199,21 @@ class PipeFlows:
     async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
         child_id: str = await self._ask("flow", "grow", name, data, options)
         return child_id
+
+    async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
+        heard: Heard = await self._ask("flow", "listen", asked, taken)
+        return heard
+
+    async def taken(self, ids: Sequence[str]) -> None:
+        await self._ask("flow", "taken", ids)
+
+    async def sleep(self, name: str, until: datetime) -> bool:
+        over: bool = await self._ask("flow", "sleep", name, until)
+        return over
+
+    async def now(self) -> datetime:
+        now: datetime = await self._ask("flow", "now")
+        return now
 
 
 class PipeAgent:

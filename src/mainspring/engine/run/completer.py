@@ -24,6 +24,7 @@ from mainspring.model.jobs.outcome import (
     Abandoned,
     Cancelled,
     Committed,
+    Continued,
     Lost,
     Outcome,
     Released,
@@ -51,6 +52,10 @@ _GRID = timedelta(milliseconds=50)
 _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
 # The longest wait, instead of _GATHER, if many workers contend.
 _PATIENCE = 0.1
+
+
+_GOES_ON = Lost | Released | Retried | Snoozed | Suspended | Continued
+"""The ends of attempts after which the job is not over."""
 
 
 class EndListener(Protocol):
@@ -207,11 +212,13 @@ class Completer:
             self._listener.slots_freed(claimed.give_up_gates(), None)
         if isinstance(ending, Retried | Snoozed):
             self._listener.due_again(ending.delay)
+        elif isinstance(ending, Continued):
+            self._listener.due_again(0.0)
         elif isinstance(ending, Suspended):
             self._listener.suspended(claimed, ending.waits)
         elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, Lost | Released):
             self._listener.run_ended(schedule)
-        if (waits := claimed.job.before) and not isinstance(ending, Lost | Released | Retried | Snoozed | Suspended):
+        if (waits := claimed.job.before) and not isinstance(ending, _GOES_ON):
             self._listener.predecessor_ended(waits)
         if isinstance(ending, Cancelled):
             self._listener.parent_cancelled(claimed)

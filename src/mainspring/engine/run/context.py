@@ -18,6 +18,7 @@ from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
 from mainspring.model.flows.before import Before
 from mainspring.model.jobs.job import Job
+from mainspring.model.jobs.retry import Seconds
 from mainspring.store.blocking import Blocking, unwrap
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.jobs.transactions import Transaction
@@ -188,6 +189,19 @@ class JobContext(_Facts):
         """Wait for several at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
         return await self._agent.waits.resolve(waits)
 
+    def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Wait[Any]:
+        """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None when the time is
+        over. A signal that has arrived before counts. The handler gives its slot back while it waits.
+
+        `name` is the identity of the wait, by default the name of the signal: give each wait for the same signal a name
+        of its own.
+        """
+        return self._agent.waits.wait_for(signal, timeout, name)
+
+    async def sleep(self, name: str, duration: Seconds) -> None:
+        """Go on after this time. The handler gives its slot back meanwhile; `name` is the identity of the sleep."""
+        await self._agent.waits.sleep(name, duration)
+
     async def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
         """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""
         return await self._agent.waits.grow(job, data, options)
@@ -265,6 +279,14 @@ class BlockingJobContext(_Facts):
     def gather(self, *waits: Wait[Any]) -> list[Any]:
         """Wait for several at once: `a, b = ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
         return self._agent.waits.resolve_blocking(waits, self._portal.call)
+
+    def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Any:
+        """The payload of a signal, or None when the time is over. See `JobContext.wait_for`."""
+        return self.gather(self.waits.wait_for(signal, timeout, name))[0]
+
+    def sleep(self, name: str, duration: Seconds) -> None:
+        """Go on after this time, without a slot meanwhile. See `JobContext.sleep`."""
+        self._portal.call(self._agent.waits.sleep(name, duration))
 
     def grow(self, job: Named, data: Mapping[str, Any] | None = None, **options: Any) -> str:
         """Add a job to the wait that this job belongs to, and return its id: the waiting job waits for it, too."""

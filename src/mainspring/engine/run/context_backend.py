@@ -143,6 +143,11 @@ class ContextBackend:
         """The waits that the handler was suspended for."""
         return None if self._children is None else self._children.suspended
 
+    async def forget_signals(self) -> None:
+        """Mark the signals of the kept steps as taken, before the steps are forgotten."""
+        if self.steps.signals:
+            await self.children.mark_taken(self.steps.signals)
+
     def begin_again(self) -> None:
         """Let the handler run again within the same attempt."""
         if self._steps is not None:

@@ -18,7 +18,7 @@ from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.flows.predecessors import read_predecessors
-from mainspring.engine.handlers import refuse_coroutine
+from mainspring.engine.handlers import check_data, refuse_coroutine, stored_version
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
@@ -35,9 +35,11 @@ from mainspring.errors import (
     Cancel,
     ChildrenFailed,
     ClaimLost,
+    Continue,
     Fail,
     FlowFailed,
     InvalidFlow,
+    InvalidJob,
     MissingResult,
     RetryAfter,
     Signal,
@@ -45,6 +47,7 @@ from mainspring.errors import (
     StepError,
     Suspension,
 )
+from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import (
@@ -52,6 +55,7 @@ from mainspring.model.jobs.outcome import (
     Cancelled,
     Committed,
     Completed,
+    Continued,
     Failed,
     Lost,
     Outcome,
@@ -62,7 +66,7 @@ from mainspring.model.jobs.outcome import (
 )
 from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
-from mainspring.store.codec import MAX_MESSAGE, cut, encode_result
+from mainspring.store.codec import MAX_MESSAGE, cut, encode_data, encode_result
 from mainspring.store.jobs.transactions import is_transient
 from mainspring.store.privacy.cipher import KeyMissing, Undecryptable
 
@@ -132,6 +136,8 @@ class Executor:
             result = await self._attempt(claimed, agent, timeout)
         except BaseException as error:
             ending = self._judge(claimed, agent, error)
+            if isinstance(ending, Continued):
+                await agent.forget_signals()
             if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
                 said = claimed.redactor.text(told(error))
                 logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
@@ -264,7 +270,7 @@ class Executor:
             return Cancelled(claimed.cancel_reason)
         if agent.suspended is not None:
             logger.warning("The handler of job %s caught its Suspension and returned; it is suspended", claimed.id)
-            return Suspended(agent.suspended)
+            return self._suspension(agent.suspended)
         if claimed.released and agent.told_to_stop:
             return Released(started=True)  # the handler returned because it was told to stop, before it was done
         if claimed.guarantee == EXACTLY_ONCE:
@@ -290,7 +296,7 @@ class Executor:
                 logger.warning(
                     "The handler of job %s raised after its Suspension: %s; it is suspended", claimed.id, said
                 )
-            return Suspended(agent.suspended)
+            return self._suspension(agent.suspended)
         if isinstance(error, ClaimLost):
             return Released(started=True)  # the fence decides: lost, or a cancellation that was not noticed yet
         if claimed.released and (agent.told_to_stop or _was_stopped(error)):
@@ -303,9 +309,19 @@ class Executor:
             return self._signal(claimed, error)
         return self._failure(claimed, error)
 
+    def _suspension(self, waits: Waits) -> Outcome:
+        """The outcome of a handler that waits. One that only sleeps goes back to the queue until then."""
+        if waits.on or waits.signals or waits.until is None:
+            return Suspended(waits)
+        left = (waits.until - self._store.clock.now()).total_seconds()
+        name = waits.timers[0][0] if waits.timers else ""
+        return Snoozed(max(0.0, left), f"The handler sleeps: {name}")
+
     def _signal(self, claimed: ClaimedJob, signal: Signal) -> Outcome:
         if isinstance(signal, Snooze):
             return Snoozed(_bounded(signal.delay), signal.reason)
+        if isinstance(signal, Continue):
+            return self._continued(claimed, signal)
         if isinstance(signal, Cancel):
             return Cancelled(cut(claimed.redactor.text(signal.reason), MAX_MESSAGE))
         if isinstance(signal, RetryAfter):
@@ -315,6 +331,18 @@ class Executor:
         reason = signal.reason if isinstance(signal, Fail) else str(signal)
         error = JobError("Fail", reason or "the handler gave the job up", details=details_of(signal))
         return Failed(error, _outage(signal))
+
+    def _continued(self, claimed: ClaimedJob, signal: Continue) -> Outcome:
+        """The outcome of a handler that begins anew; data that does not fit the handler fails the job."""
+        handler = claimed.handler
+        if claimed.guarantee == AT_MOST_ONCE:
+            return Failed(describe(StepError("A job that runs at most once cannot begin anew.")), None)
+        try:
+            data = encode_data(check_data(handler, signal.data), self._settings.max_data)
+        except InvalidJob as error:
+            return Failed(describe(error), None)
+        fields = self._secrecy.seal_like(claimed.job.document, data)
+        return Continued({**fields, "data_v": stored_version(handler)})
 
     def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
         described, cause = describe(error), _cause(error)

@@ -82,6 +82,13 @@ class Steps:
                 raise StepError(f"Step {name!r} of a sync handler must be a plain function; it is async.")
             return wait(self.keep(name, outcome))
 
+    @property
+    def signals(self) -> list[str]:
+        """The signals that kept steps have taken."""
+        results = [one.get("result") for one in self._entries if isinstance(one, Mapping)]
+        found = [one.get("signal") for one in results if isinstance(one, Mapping)]
+        return [one for one in found if isinstance(one, str)]
+
     def reserve(self, name: str) -> Any | None:
         """Use a name for a wait of the handler; returns the result that is kept under it, if there is one."""
         self._check(name, len)

@@ -14,7 +14,7 @@ from datetime import datetime
 from mainspring.clock import EPOCH
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.jobs.job import FAILED
-from mainspring.model.jobs.outcome import Failed, Lost, Outcome, Released, Suspended
+from mainspring.model.jobs.outcome import Continued, Failed, Lost, Outcome, Released, Suspended
 from mainspring.model.views.statistics import Tally
 from mainspring.model.views.windows import HOUR
 from mainspring.store import Store
@@ -43,7 +43,7 @@ class Counting:
 
     def ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
         """Count the stored end of an attempt, except a lost claim: the worker that rescues the job counts that."""
-        if not isinstance(ending, Lost | Released | Suspended):
+        if not isinstance(ending, Lost | Released | Suspended | Continued):
             now = self._store.clock.now()
             self._tally.ended(now, claimed.job.queue, claimed.job.name, ending.outcome, claimed.took)
         if isinstance(ending, Failed):

@@ -137,7 +137,8 @@ class Pruner(Service):
                 return False
         cut = walk.cut
         documents = await self._store.removal.read(share, walk.since, cut.through, walk.limit)
-        going = [document for document in documents if self._goes(share, document, cut)]
+        chosen = [document for document in documents if self._goes(share, document, cut)]
+        going = await self._store.removal.without_members(chosen)
         took = monotonic() - began + await self._remove(going)
         _advance(walk, documents, gone=bool(going))
         pause = took * (_PAUSE_BUSY if self._busy() else _PAUSE)

@@ -44,6 +44,8 @@ class Waits:
     sealed: bool = True
     deleted: tuple[tuple[str, str], ...] = ()
     """The predecessors that were deleted by hand, each with its wait: they count as failed."""
+    timers: tuple[tuple[str, datetime], ...] = ()
+    """The waits for signals that end at a time, by their names."""
     past: tuple[Predecessors, ...] = ()
     """Waits of the same handler that are over and left no step, since too many predecessors ended badly."""
 
@@ -66,7 +68,8 @@ class Waits:
         until = min((one for one in (self.until, other.until) if one is not None), default=None)
         past = tuple(dict.fromkeys((*self.past, *other.past)))
         signals = tuple(dict.fromkeys((*self.signals, *other.signals)))
-        return replace(self, on=on, signals=signals, until=until, past=past)
+        timers = tuple({**dict(self.timers), **dict(other.timers)}.items())
+        return replace(self, on=on, signals=signals, until=until, timers=timers, past=past)
 
     def to_document(self) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -80,6 +83,7 @@ class Waits:
         past = [{"id": one.id, "total": one.total} for one in self.past[-MOST_WAITS:]]
         rare: dict[str, Any] = {"past": past, "signals": list(self.signals), "until": self.until, "when": self.when}
         rare["deleted"] = [{"wait": wait, "job": job} for wait, job in self.deleted]
+        rare["timers"] = [{"wait": wait, "until": until} for wait, until in self.timers]
         return document | {key: value for key, value in rare.items() if value}
 
 
@@ -105,6 +109,11 @@ def read_waits(stored: Any) -> Waits | None:
             (one["wait"], one["job"])
             for one in stored.get("deleted") or ()
             if isinstance(one, Mapping) and isinstance(one.get("wait"), str) and isinstance(one.get("job"), str)
+        ),
+        tuple(
+            (one["wait"], one["until"])
+            for one in stored.get("timers") or ()
+            if isinstance(one, Mapping) and isinstance(one.get("wait"), str) and isinstance(one.get("until"), datetime)
         ),
         tuple(
             Predecessors(one["id"], _whole(one.get("total")))

@@ -157,6 +157,8 @@ class JobVerbs(Protocol):
 
     async def run_now(self, job_id: str) -> Job: ...
 
+    async def signal(self, job_id: str, name: str, payload: Any = None, *, id: str | None = None) -> Job: ...
+
     async def update(
         self, job_id: str, *, data: Mapping[str, Any] | None = None, **changes: Unpack[JobChanges]
     ) -> Job: ...
@@ -289,6 +291,10 @@ class Job:
     async def retry(self, *, request_id: str | None = None) -> Job:
         """Run it again, once it has ended, as a new round of attempts."""
         return await self._face().retry(self.id, request_id=request_id)
+
+    async def signal(self, name: str, payload: Any = None, *, id: str | None = None) -> Job:
+        """Send it a signal, which its handler gets from `ctx.wait_for(name)`; once per `id`."""
+        return await self._face().signal(self.id, name, payload, id=id)
 
     async def run_now(self) -> Job:
         """Make it due at once, where it is pending."""

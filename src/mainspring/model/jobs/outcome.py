@@ -6,6 +6,7 @@ for each. `Outcome.event` is the event that is announced once the write is known
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -80,6 +81,15 @@ class Suspended(Outcome):
     waits: Waits
     outcome: ClassVar[str] = "suspended"
     event: ClassVar[str | None] = "job:suspend"
+
+
+@dataclass(frozen=True, slots=True)
+class Continued(Outcome):
+    """The handler begins anew, as the next round of its job; it costs no attempt. `fields` are the job's new data, as
+    it is stored."""
+
+    fields: Mapping[str, Any]
+    outcome: ClassVar[str] = "continued"
 
 
 @dataclass(frozen=True, slots=True)

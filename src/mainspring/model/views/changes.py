@@ -7,7 +7,7 @@ progress.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from mainspring.config.settings import check_name
@@ -32,8 +32,8 @@ class Change:
     """The place in the stream, to go on behind it later; None where there is no such place."""
     at: datetime
     change: str = ""
-    """Of a job: created, started, progress, completed, failed, retried, released, requeued, cancelled or expired. Of a
-    schedule: created, changed or deleted. Of a control: set or removed. Of a gap: the reason."""
+    """Of a job: created, started, progress, suspended, completed, failed, retried, released, requeued, cancelled or
+    expired. Of a schedule: created, changed or deleted. Of a control: set or removed. Of a gap: the reason."""
     key: str | None = None
     """The id of the job or schedule; of a control its kind: pause, limit or breaker."""
     name: str | None = None
@@ -43,6 +43,9 @@ class Change:
     percent: float | None = None
     schedule_id: str | None = None
     """Of a job: the schedule that made it."""
+    flow_id: str | None = None
+    """Of a member of a flow: the id of the flow's root. A follower with a scope gets it only of the flow that it
+    follows, since a root may be out of its scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,12 @@ class ChangeFilter:
     key: str | None = None
     state: str | None = None
     scope: Scope = EVERYTHING
+    flow_id: str | None = None
+
+    def told(self, change: Change) -> Change:
+        """A change that the follower wants, as it may see it."""
+        hidden = change.flow_id is not None and self.flow_id is None and not self.scope.everything
+        return replace(change, flow_id=None) if hidden else change
 
     def wants(self, change: Change) -> bool:
         if change.type in (GAP, BEAT):
@@ -63,6 +72,7 @@ class ChangeFilter:
     def _asked(self, change: Change) -> bool:
         pairs = ((self.name, change.name), (self.queue, change.queue), (self.state, change.state))
         own = self.key is None or self.key in (change.key, change.schedule_id)
+        own = own and (self.flow_id is None or self.flow_id in (change.key, change.flow_id))
         return own and all(wanted is None or wanted == found for wanted, found in pairs)
 
     def _may_see(self, change: Change) -> bool:
@@ -73,15 +83,20 @@ class ChangeFilter:
 
 
 def make_change_filter(
-    name: str | None, queue: str | None, key: str | None, state: str | None, scope: Scope = EVERYTHING
+    name: str | None,
+    queue: str | None,
+    key: str | None,
+    state: str | None,
+    scope: Scope = EVERYTHING,
+    flow_id: str | None = None,
 ) -> ChangeFilter:
     """Check the conditions of a filter."""
-    for value, what in ((name, "name"), (queue, "queue"), (key, "id")):
+    for value, what in ((name, "name"), (queue, "queue"), (key, "id"), (flow_id, "flow_id")):
         if value is not None:
             check_name(value, what)
     if state is not None and state not in STATES:
         raise ConfigurationError(f"There is no state {state!r:.100}.{suggestion(str(state), STATES)}")
-    return ChangeFilter(name, queue, key, state, scope)
+    return ChangeFilter(name, queue, key, state, scope, flow_id)
 
 
 def check_place(value: object) -> str:
@@ -102,8 +117,10 @@ def job_change(state: str | None, fields: frozenset[str], outcome: str | None, g
         return "progress" if "progress" in fields else None
     if state == "running":
         return "started"
+    if state == "blocked":
+        return "requeued" if "finished_at" in gone else "suspended"
     if state != "pending":
-        return None if state == "blocked" else state
+        return state
     if outcome is not None:
         return "retried"
     return "requeued" if "finished_at" in gone else "released"

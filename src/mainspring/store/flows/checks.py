@@ -24,7 +24,7 @@ from mainspring.model.jobs.job import BLOCKED, CANCELLED, PENDING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.finish import CHECK_FIRST, start_by_of
-from mainspring.store.schema import BADLY_ENDED, BEFORE, BUMP, BY_ID, CHECK, NOT_ENDED
+from mainspring.store.schema import BADLY_ENDED, BEFORE, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
 
 _NEEDED = {"waits": 1, "rev": 1, "before": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
@@ -83,8 +83,22 @@ class Checks:
             unsealed = [one["_id"] for one in found if (one.get("waits") or {}).get("sealed") is not True]
             if unsealed:
                 await self._seal_aborted(unsealed)
-            checked = await self._decide([one for one in _waiters(found) if one.waits.sealed], session)
+            waiters = [one for one in _waiters(found) if one.waits.sealed]
+            await self._hear(waiters)
+            checked = await self._decide(waiters, session)
         return checked, len(found)
+
+    async def signalled(self, waits: Mapping[str, Several[str]]) -> set[str]:
+        """The jobs among these for which a signal that they wait for is stored; each with the names of its signals."""
+        names = sorted({name for wanted in waits.values() for name in wanted})
+        if not names:
+            return set()
+        found = await self._connection.signals.find_all(
+            {"job": {"$in": list(waits)}, "name": {"$in": names}, "taken": {"$ne": True}},
+            {"job": 1, "name": 1},
+            hint=SIGNALS,
+        )
+        return {one["job"] for one in found if one["name"] in waits[one["job"]]}
 
     async def next_look(self) -> Any:
         """When the sweep has something to look at; None if no job waits."""
@@ -120,6 +134,12 @@ class Checks:
             )
 
     # -- deciding --------------------------------------------------------------------------------------------------
+
+    async def _hear(self, waiters: list[_Waiter]) -> None:
+        """Note which of these jobs have a signal that they wait for: its sender may have died before it looked."""
+        by_id = {str(one.document["_id"]): one for one in waiters if one.waits.signals}
+        for job in await self.signalled({job: one.waits.signals for job, one in by_id.items()}):
+            by_id[job].signalled = True
 
     async def _decide(self, waiters: list[_Waiter], session: AsyncClientSession | None) -> Checked:
         checked = Checked()

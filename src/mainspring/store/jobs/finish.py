@@ -28,6 +28,7 @@ from mainspring.model.jobs.outcome import (
     Cancelled,
     Committed,
     Completed,
+    Continued,
     Failed,
     Lost,
     Outcome,
@@ -63,6 +64,7 @@ _NEXT_STATE = {
     "snoozed": PENDING,
     "released": PENDING,
     "suspended": BLOCKED,
+    "continued": PENDING,
 }
 # The fields that only a running job has.
 CLAIM_FIELDS = ("claim", "worker", "claimed_at", "lease_until", "cancel", "log", "log_cut", "ahead", "suspect")
@@ -256,7 +258,7 @@ def _statement(mirror: Mirror, group: list[Finish], stages: list[dict[str, Any]]
         "state": RUNNING,
         "token": first.token,
     }
-    if isinstance(first.ending, Retried | Snoozed | Released | Abandoned | Suspended):
+    if isinstance(first.ending, Retried | Snoozed | Released | Abandoned | Suspended | Continued):
         filter["cancel"] = None
     return UpdateMany(*mirror.update(filter, stages), hint=BY_ID)
 
@@ -290,6 +292,8 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     if isinstance(ending, Suspended):
         progress = {} if finish.progress is None else {"progress": {"$literal": finish.progress}}
         return [{"$set": fields | _suspended(ending, now) | progress}]
+    if isinstance(ending, Continued):
+        return [{"$set": fields | _continued(ending, now)}]
     if isinstance(ending, Snoozed | Released):
         return [{"$set": fields | _given_back(ending, now) | _snoozed(finish, now)}]
     if isinstance(ending, Completed | Committed):
@@ -358,6 +362,15 @@ def _given_back(ending: Snoozed | Released, now: Any) -> dict[str, Any]:
     return fields | ({"start_by": STARTED_ONCE} if ending.started else {})
 
 
+def _continued(ending: Continued, now: Any) -> dict[str, Any]:
+    """The fields of a job that begins its next round: the ids of its children and of its waits have the round."""
+    stored = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in ending.fields.items()}
+    forgotten = dict.fromkeys(("steps", "waits", "progress", "error"), "$$REMOVE")
+    round = {"$add": [{"$ifNull": ["$round", 1]}, 1]}
+    due = {"ready": True, "run_at": now, "start_by": STARTED_ONCE}
+    return {**forgotten, **stored, **due, "tries": 0, "round": round}
+
+
 def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
     """The fields of a job whose handler waits. A root shows itself by its first wait; members have a `flow`."""
     waits = ending.waits
@@ -398,7 +411,9 @@ def as_finished(document: Document, finish: Finish) -> Document:
     after["state"] = _NEXT_STATE[ending.outcome]
     if isinstance(ending, Suspended):
         after["waits"] = ending.waits.to_document()
-    if isinstance(ending, Snoozed | Released | Suspended):
+    if isinstance(ending, Continued):
+        after |= ending.fields
+    if isinstance(ending, Snoozed | Released | Suspended | Continued):
         after["tries"] = finish.tries - 1
     else:
         entry = attempt_entry(finish) | ({"run_at": document.get("run_at")} if isinstance(ending, Retried) else {})
@@ -548,4 +563,5 @@ def _applied(finish: Finish, document: Document) -> bool:
     # A rescue may have led to the same state, and leaves an attempt of its own.
     last = (document.get("attempts") or [{}])[-1]
     ended = last.get("outcome") if last.get("token") == finish.token else None
-    return bool(ended == (None if isinstance(finish.ending, Snoozed | Released) else finish.ending.outcome))
+    leaves_none = isinstance(finish.ending, Snoozed | Released | Continued)
+    return bool(ended == (None if leaves_none else finish.ending.outcome))

@@ -16,7 +16,7 @@ from pymongo import DeleteMany
 from mainspring.clock import truncate
 from mainspring.model.jobs.job import FINISHED
 from mainspring.model.jobs.retention import Retention, Share
-from mainspring.store.codec import DocumentId
+from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schema import (
     BY_ID,
@@ -30,7 +30,7 @@ from mainspring.store.schema import (
 # exist then.
 _FIRING_KEPT = timedelta(minutes=10)
 _TICK = timedelta(milliseconds=1)
-_NEEDED = ("state", "name", "queue", "finished_at", "rev", "dedupe_until", "schedule_id", "v", "mapped")
+_NEEDED = ("state", "name", "queue", "finished_at", "rev", "dedupe_until", "schedule_id", "v", "mapped", "flow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,18 @@ class Removal:
         if isinstance(window, datetime) and window > now:
             return False
         return document.get("schedule_id") is None or ended < now - _FIRING_KEPT
+
+    async def without_members(self, documents: Sequence[Document]) -> list[Document]:
+        """These jobs without the members of flows whose roots have not ended: their results may be read yet."""
+        flows = {str(document["flow"]) for document in documents if "flow" in document}
+        if not flows:
+            return list(documents)
+        roots = [document_id(one) for one in flows if one]
+        live = await self._connection.jobs.find_ids(
+            {"_id": {"$in": roots}, "state": {"$nin": list(FINISHED)}}, hint=BY_ID
+        )
+        kept = {str(one) for one in live}
+        return [document for document in documents if str(document.get("flow")) not in kept]
 
     async def load(self, documents: Sequence[Document]) -> list[Document]:
         """The whole documents of these jobs, unless they are no longer finished."""

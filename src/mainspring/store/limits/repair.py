@@ -12,7 +12,7 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from mainspring.model.jobs.job import FAILED, PENDING
+from mainspring.model.jobs.job import BLOCKED, FAILED, PENDING
 from mainspring.model.limits.limits import FAIR, SEQUENCE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.limits.wait_lists import BY_LIMIT, MADE, WaitLists, behind
@@ -116,7 +116,7 @@ class WaitListRepair:
 
     def _sequences_to_open(self, names: Sequence[str], now: Any) -> list[Document]:
         first: list[Document] = [
-            {"$match": {"state": {"$in": [*LIVE, FAILED]}}},
+            {"$match": {"state": {"$in": [*LIVE, BLOCKED, FAILED]}}},
             {"$sort": dict(MADE)},
             {"$limit": 1},
             {"$project": {"state": 1, "line": 1, "due": {"$lte": ["$run_at", now]}}},

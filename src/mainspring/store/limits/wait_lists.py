@@ -19,7 +19,7 @@ from typing import Any
 from bson import MinKey
 from pymongo import UpdateMany, UpdateOne
 
-from mainspring.model.jobs.job import FAILED, FIRST_PRIORITY, PENDING, RUNNING
+from mainspring.model.jobs.job import BLOCKED, FAILED, FIRST_PRIORITY, PENDING, RUNNING
 from mainspring.model.limits.controls import Probe, Target
 from mainspring.model.limits.limits import FAIR, SEQUENCE, Closed, FairGate, Gate, Limit, SequenceGate
 from mainspring.store.codec import DocumentId
@@ -178,7 +178,7 @@ class WaitLists:
         return {sequence: job for sequence, job in found if job is not None}
 
     async def _first_of(self, gate: SequenceGate) -> tuple[str, DocumentId | None]:
-        states = [*LIVE, FAILED] if gate.blocks else list(LIVE)
+        states = [*LIVE, BLOCKED, *([FAILED] if gate.blocks else [])]
         running = {"seq": gate.sequence, "state": RUNNING}
         with self._connection.deadline():
             first = await self._connection.jobs.find_one(running, {"_id": 1}, hint=GOING)

@@ -154,6 +154,7 @@ _READ: Document = {
     "fullDocument.name": 1,
     "fullDocument.queue": 1,
     "fullDocument.schedule_id": 1,
+    "fullDocument.flow": 1,
     "fullDocument.state": 1,
     "fullDocument.scope": 1,
     "fullDocument.target": 1,
@@ -189,6 +190,7 @@ def _of_job(found: Mapping[str, Any]) -> Change | None:
         _text("running" if what == "progress" else state),
         found.get("percent"),
         _text(document.get("schedule_id")),
+        _text(document.get("flow")),
     )
 
 

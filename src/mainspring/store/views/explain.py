@@ -32,7 +32,7 @@ from mainspring.model.explain.facts import (
     RunningJob,
     TakingTurns,
 )
-from mainspring.model.jobs.job import COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
+from mainspring.model.jobs.job import BLOCKED, COMPLETED, DEFAULT_PRIORITY, FAILED, RUNNING, Job
 from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import BREAKER, LIMIT, PAUSE, Target, breaker_gate
 from mainspring.model.limits.data_paths import value_at
@@ -209,7 +209,7 @@ class Explaining:
         before this one."""
         if sequence is None:
             return None
-        states = [*LIVE, FAILED] if sequence.blocks else list(LIVE)
+        states = [*LIVE, BLOCKED, *([FAILED] if sequence.blocks else [])]
         going: Document = {"seq": sequence.name, "state": {"$in": states}}
         fields = {"name": 1, "queue": 1, "state": 1, "run_at": 1, "worker": 1, "error": 1}
         first = await self._connection.jobs.find_one(going, fields, sort=_MADE, hint=SEQ)

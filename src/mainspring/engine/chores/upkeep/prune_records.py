@@ -1,4 +1,5 @@
-"""Deletes dedupe keys, rows of ledgers, unused gates and breakers, and dead workers that were kept long enough.
+"""Deletes dedupe keys, rows of ledgers, unused gates and breakers, dead workers, and signals of ended
+jobs that were kept long enough.
 
 It works in small batches. The pruner (`engine/services/pruner.py`) deletes finished jobs.
 """
@@ -29,7 +30,8 @@ class PruneRecords(Chore):
         await store.controls.forget(_BATCH)
         await store.workers.forget_dead()
         await store.failure_counts.prune(_BATCH)
-        return max(dropped, rows) >= _BATCH
+        signals = await store.signals.prune(_BATCH)
+        return max(dropped, rows, signals) >= _BATCH
 
     async def _prune_ledger(self) -> int:
         store, keep = self._context.store, self._context.settings.keep_ledger
