@@ -452,6 +452,7 @@ class Monitor:
         name: str | None = ...,
         queue: str | None = ...,
         id: str | None = ...,
+        flow_id: str | None = ...,
         state: JobState | None = ...,
         after: str | None = ...,
         beat: Seconds | None = ...,

@@ -18,6 +18,7 @@ import { Graph } from "./Graph";
 import { countWords, drawn, type Flow, heldBy, LIVE, MOST_BOXES, startFolded } from "./graph";
 import { NodePanel } from "./NodePanel";
 import { NodeTable } from "./NodeTable";
+import { Signals } from "./Signals";
 import "./flows.css";
 
 type View = "graph" | "table" | "time";
@@ -52,6 +53,7 @@ function Whole({ flow }: { flow: Flow }) {
       </PageHead>
       <div className="stack">
         <Story flow={flow} />
+        <Signals flow={flow} />
         <Nodes flow={flow} />
         {Object.keys(flow.data).length > 0 && (
           <Panel title="Data">
