@@ -16,9 +16,10 @@ from mainspring.cli.support.tables import print_table
 from mainspring.client.namespaces.flows import Flow
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
+from mainspring.errors import ConfigurationError
 from mainspring.model.access.audit import Entry
 from mainspring.model.flows.flow import FlowNode
-from mainspring.model.jobs.job import STATES
+from mainspring.model.jobs.job import STATES, Job
 from mainspring.model.printable import printable
 from mainspring.rules.instants import instant_text
 
@@ -96,6 +97,35 @@ def retry(flow_id: FlowId, as_json: Json = False, data: Data = None, uri: Uri = 
         return await scheduler.flows.retry(flow_id)
 
     _print(_change("flow.retry", flow_id, {}, again, data, uri), as_json=as_json)
+
+
+@flows.command()
+@logged
+def signal(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The id of the job whose handler waits.")],
+    name: Annotated[str, typer.Argument(help="The name of the signal.")],
+    payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="What the handler gets.")] = "null",
+    signal_id: Annotated[
+        str | None, typer.Option("--id", help="A text of your choice: a second signal with it changes nothing.")
+    ] = None,
+    data: Data = None,
+    uri: Uri = None,
+) -> None:
+    """Send a signal to a job, whose handler waits for it with ctx.wait_for(NAME)."""
+    try:
+        value = json.loads(payload)
+    except ValueError as error:
+        raise ConfigurationError(f"--payload is not valid JSON: {error}. Text needs quotes, as in '\"yes\"'.") from None
+
+    async def send(scheduler: Scheduler) -> Job:
+        await scheduler.audit.check()
+        job = await scheduler.signal(job_id, name, value, id=signal_id)
+        entry = Entry(actor(), "job.signal", job.id, after={"name": job.name, "state": job.state, "signal": name})
+        await ServiceBackend(scheduler).note_change(entry)
+        return job
+
+    job = on_database(place(data, uri), send)
+    say(f"The signal is stored; the job {job.id} is {job.state}.")
 
 
 def _canceller(flow_id: str, reason: str) -> Callable[[Scheduler], Awaitable[Flow]]:

@@ -473,6 +473,7 @@ ABOUT_NAMES = {
     "POST /api/breakers/{scope}/{target}/close",
     "POST /api/pauses",
     "POST /api/pauses/resume",
+    "POST /api/flows",
     "POST /api/jobs",
     "POST /api/schedules/preview",
     "PUT /api/jobs/{id}",

@@ -79,6 +79,7 @@ TABLE = {
     "POST /api/jobs/{job_id:path}/cancel": Row(OPERATOR, 404, {}),
     "POST /api/jobs/{job_id:path}/retry": Row(OPERATOR, 404),
     "POST /api/jobs/{job_id:path}/run": Row(OPERATOR, 404),
+    "POST /api/jobs/{job_id:path}/signals/{name}": Row(OPERATOR, 404, {}),
     "GET /api/jobs/{job_id:path}/explain": Row(VIEWER, 404),
     "GET /api/jobs/{job_id:path}/wait": Row(VIEWER, 404, query="?timeout=0s"),
     "GET /api/jobs/{job_id:path}/detail": Row(VIEWER, 404),

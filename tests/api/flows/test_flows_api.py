@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from api.conftest import Api
+from api.views.test_events import reading
 from harness.api_keys import actions
 from harness.waiting import eventually
 from mainspring import Fail, JobContext
@@ -280,3 +281,57 @@ async def test_an_unknown_flow_and_a_plain_job_are_no_flows(api: Api) -> None:
     for flow_id in ("6890b1f2c7a4e1d2f3a4b5c6", job.id):
         for method, path in (("GET", ""), ("GET", "/timeline"), ("POST", "/cancel"), ("POST", "/retry")):
             assert (await api.call(method, f"/api/flows/{flow_id}{path}")).status == 404
+
+
+async def test_a_signal_is_sent_once_and_its_payload_reaches_the_handler(api: Api) -> None:
+    got: list[Any] = []
+
+    @api.scheduler.job("approve")
+    async def approve(ctx: JobContext) -> None:
+        got.append(await ctx.wait_for("approved"))
+
+    await api.scheduler.start()
+    job = await api.scheduler.schedule("approve")
+
+    async def blocked() -> bool:
+        return (await api.get(f"/api/jobs/{job.id}/detail")).data["state"] == "blocked"
+
+    await eventually(blocked, SOON)
+    detail = (await api.get(f"/api/jobs/{job.id}/detail")).data
+    assert detail["waits"]["signals"] == ["approved"]
+    path, key = f"/api/jobs/{job.id}/signals/approved", {"Idempotency-Key": "k"}
+    sent = [await api.post(path, {"payload": {"by": "ann"}}, headers=key) for _ in range(2)]
+    assert [reply.status for reply in sent] == [200, 200]
+    await api.scheduler.wait(job.id, SOON)
+    assert got == [{"by": "ann"}]
+    assert (await api.post(path, {"payload": 1})).status == 409
+    assert await actions(api) == [("job.signal", job.id)]
+    assert "ann" not in (await api.get("/api/audit")).text
+
+
+async def test_the_data_of_a_flow_is_not_changed_behind_its_checks(api: Api) -> None:
+    flow_id = (await api.post("/api/flows", {"name": "f", "delay": "1h", "nodes": [{"job": "x"}]})).data["id"]
+    data = {"label": "f", "nodes": [{"name": "x", "job": "elsewhere", "options": {"queue": "other"}}], "data": {}}
+    for method, path, body in (
+        ("PUT", f"jobs/{flow_id}", {"data": data}),
+        ("POST", f"jobs/{flow_id}/copy", {"data": data}),
+        ("POST", f"jobs/{flow_id}/copy", {}),
+        ("POST", "dead-letters/retry", {"ids": [flow_id], "data": data}),
+        ("POST", "dead-letters/retry", {"filter": {"name": "mainspring:flow"}, "data": data}),
+    ):
+        reply = await api.call(method, f"/api/{path}", json=body)
+        assert (reply.status, reply.body["errors"][0]["field"]) == (422, "data"), (path, reply.text)
+
+
+async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) -> None:
+    other = (await api.post("/api/flows", {"name": "other", "nodes": [{"job": "extract"}]})).data["id"]
+    flow_id = (await api.post("/api/flows", {"name": "f", "nodes": [{"job": "extract"}]})).data["id"]
+    async with reading(api, f"?flowId={flow_id}") as client:
+        await api.scheduler.start()
+        await ended(api, flow_id)
+        await client.until(6)
+    seen = {(event.data["id"], event.data["change"], event.data.get("flowId")) for event in client.events}
+    assert (flow_id, "suspended", None) in seen and (flow_id, "completed", None) in seen
+    assert (f"{flow_id}.extract", "completed", flow_id) in seen
+    assert not [one for one in seen if one[0].startswith(other)]
+    assert (await api.get("/api/events?flowId=6890b1f2c7a4e1d2f3a4b5c6")).status == 404

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.copy import plan_copy
-from mainspring.api.jobs.create import store_plan
+from mainspring.api.jobs.create import refusing, store_plan
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.resources import request_of
 from mainspring.api.jobs.visibility import seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing, Span, span_seconds
 from mainspring.api.wire.job_requests import Copy
-from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut
+from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut, SignalIn
 from mainspring.errors import InvalidJob, WaitTimeout
 from mainspring.model.access.api_keys import OPERATOR
 from mainspring.model.jobs.job import Job
@@ -24,6 +24,7 @@ LONGEST_WAIT = 60.0
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 JobId = Annotated[str, Path(min_length=1, max_length=1000, examples=["6890b1f2c7a4e1d2f3a4b5c6"])]
+SignalName = Annotated[str, Path(min_length=1, max_length=200, examples=["approved"])]
 Timeout = Annotated[Span, Query(description="How long to wait, such as 30s; 60s at most.", examples=["30s"])]
 
 
@@ -59,6 +60,24 @@ async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) 
     after = await caller.scheduler.run_now(job_id)
     await caller.note("job.run", before.id, before=_told(before), after=_told(after))
     return await _answer(caller, after)
+
+
+@router.post("/{job_id:path}/signals/{name}", summary="Send a signal to a job", response_model=Answer[JobOut])
+async def send_signal(
+    job_id: JobId, name: SignalName, caller: Operator, once: Once, body: SignalIn | None = None
+) -> Response:
+    """Send a signal to a job, whose handler waits for it with `ctx.wait_for(name)` and gets the payload. A signal that
+    arrives before the handler waits is kept. For a job that has ended the answer is 409. With an `Idempotency-Key`, a
+    repeated request sends no second signal."""
+
+    async def make(signal_id: str) -> Made:
+        before = await caller.job(job_id)
+        with refusing("payload"):
+            after = await caller.scheduler.signal(before.id, name, None if body is None else body.payload, id=signal_id)
+        await caller.note("job.signal", before.id, before=_told(before), after=_told(after) | {"signal": name})
+        return Made(await _answer(caller, after), 200)
+
+    return await once.answer(caller, make)
 
 
 @router.post(

@@ -41,13 +41,7 @@ class Digest:
         """The place of the last change in the stream."""
         self._jobs = self._created = 0
         self._controls = False
-        self._seen: dict[str, set[str]] = {
-            "ids": set(),
-            "names": set(),
-            "queues": set(),
-            "schedules": set(),
-            "flows": set(),
-        }
+        self._seen: dict[str, set[str]] = {name: set() for name in ("ids", "names", "queues", "schedules", "flows")}
 
     def add(self, change: Change) -> None:
         """Add a change."""

@@ -24,6 +24,12 @@ class CancelIn(In):
     reason: Reason = ""
 
 
+class SignalIn(In):
+    """The payload of a signal."""
+
+    payload: JsonValue = None
+
+
 class ErrorOut(Out):
     """The error of an attempt that did not succeed."""
 

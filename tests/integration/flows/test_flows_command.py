@@ -1,0 +1,79 @@
+"""`mainspring flows`: flows are listed, shown, cancelled and retried by commands, which leave rows in the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from mainspring import Scheduler
+from mainspring.cli.app import run
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def command(uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs a command of `mainspring flows` on the test's database: its exit status, its output and its errors."""
+    monkeypatch.chdir(tmp_path)
+
+    async def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["mainspring", "flows", *arguments, "--uri", uri])
+        capsys.readouterr()
+        status = await asyncio.to_thread(run)
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return call
+
+
+async def started(scheduler: Scheduler) -> str:
+    flow = scheduler.flow("nightly")
+    flow.add("load", after=flow.add("extract"))
+    return (await flow.start()).id
+
+
+async def test_flows_are_listed_and_shown(scheduler: Scheduler, command: Run) -> None:
+    flow_id = await started(scheduler)
+    status, told, _ = await command("list")
+    assert status == 0 and told.splitlines()[1].split()[:4] == [flow_id, "nightly", "declared", "pending"]
+    status, told, _ = await command("list", "--json", "--state", "pending", "--name", "nightly")
+    assert status == 0 and json.loads(told)["id"] == flow_id
+    assert (await command("list", "--name", "other"))[1].splitlines()[1:] == []
+    status, told, _ = await command("show", flow_id)
+    assert status == 0 and told.startswith("nightly (declared) is pending: no jobs yet\n")
+    assert "The flow has not stored it yet." in told
+    status, told, _ = await command("show", flow_id, "--json")
+    assert [node["after"] for node in json.loads(told)["nodes"]] == [[], ["extract"]]
+
+
+async def test_a_flow_is_cancelled_and_an_ended_one_is_not_retried(scheduler: Scheduler, command: Run) -> None:
+    flow_id = await started(scheduler)
+    status, told, _ = await command("retry", flow_id)
+    assert status == 0 and " is pending: " in told
+    status, told, _ = await command("cancel", flow_id, "--reason", "not needed")
+    assert status == 0 and " is cancelled: " in told and "not needed" in told
+    status, _, errors = await command("retry", flow_id)
+    assert status != 0 and "cancelled" in errors
+    rows = [(row.action, row.target) for row in await scheduler.audit.find()]
+    assert rows == [("flow.cancel", flow_id), ("flow.retry", flow_id)]
+
+
+async def test_a_signal_is_stored_for_a_job(scheduler: Scheduler, command: Run) -> None:
+    job = await scheduler.schedule("approve", delay=60)
+    status, _, errors = await command("signal", job.id, "approved", "--payload", '{"by": "ann"}')
+    assert status == 0 and f"the job {job.id} is pending" in errors
+    stored = await scheduler.client.get_default_database()["jobs.signals"].find_one({}, hint="_id_")
+    assert stored is not None and (stored["name"], stored["payload"]) == ("approved", {"by": "ann"})
+    status, _, errors = await command("signal", job.id, "approved", "--payload", "yes")
+    assert status != 0 and "JSON" in errors
+
+
+async def test_an_unknown_flow_is_an_error_in_words(command: Run) -> None:
+    for verb in ("show", "cancel", "retry"):
+        status, _, errors = await command(verb, "6890b1f2c7a4e1d2f3a4b5c6")
+        assert status != 0 and "No flow has the id" in errors
