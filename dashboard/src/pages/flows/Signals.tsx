@@ -21,7 +21,7 @@ function useSignalled(flow: Flow, wanted: boolean) {
     queryFn: async () => {
       const query = { flowId: flow.id, state: "blocked", limit: 50 } as never;
       const [root, members] = await Promise.all([
-        unwrap(api.GET("/api/jobs/{job_id}", { params: { path: { job_id: flow.id } } })),
+        unwrap(api.GET("/api/jobs/{id}", { params: { path: { id: flow.id } } })),
         unwrap(api.GET("/api/jobs/search", { params: { query } })),
       ]);
       return [root.data, ...members.data].filter((job) => (job.waits?.signals.length ?? 0) > 0);
