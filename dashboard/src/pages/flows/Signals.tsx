@@ -1,11 +1,12 @@
 // The signals that jobs of a flow wait for, each with a form to send it.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { api, type Schemas, unwrap } from "../../api/client";
+import { api, getExact, type Schemas, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { plural } from "../../lib/text";
 import { Panel } from "../../ui/Panel";
 import { Duration } from "../../ui/Time";
+import { jobPath } from "../job/job";
 import { SignalForm } from "../job/Signals";
 import { flowKey } from "./flows";
 import { type Flow, LIVE } from "./graph";
@@ -21,7 +22,7 @@ function useSignalled(flow: Flow, wanted: boolean) {
     queryFn: async () => {
       const query = { flowId: flow.id, state: "blocked", limit: 50 } as never;
       const [root, members] = await Promise.all([
-        unwrap(api.GET("/api/jobs/{id}", { params: { path: { id: flow.id } } })),
+        getExact<{ data: Job }>(`${jobPath(flow.id)}/detail`),
         unwrap(api.GET("/api/jobs/search", { params: { query } })),
       ]);
       return [root.data, ...members.data].filter((job) => (job.waits?.signals.length ?? 0) > 0);
