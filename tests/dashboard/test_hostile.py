@@ -21,7 +21,17 @@ ATTACK = (
     "<svg onload=\"window.attacked='svg'\"></svg>javascript:window.attacked='link'//\u202e\x00" + "W" * 200
 )
 PAGES = (
-    *("/", "/?range=30d", "/jobs", "/jobs?state=failed", "/jobs/new", "/operations", "/schedules", "/schedules/new"),
+    *(
+        "/",
+        "/?range=30d",
+        "/jobs",
+        "/jobs?state=failed",
+        "/jobs/new",
+        "/flows",
+        "/operations",
+        "/schedules",
+        "/schedules/new",
+    ),
     *("/schedules/calendar", "/queues", "/dead-letters", "/workers", "/audit", "/settings", "/settings?tab=keys"),
     *("/settings?tab=secrets", "/settings?tab=calendars"),
 )

@@ -28,6 +28,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     ? [
         { title: `Job ${typed}`, hint: "by its id", run: go(`/jobs/${encodeURIComponent(typed)}`) },
         { title: `Jobs named ${typed}`, hint: "name", run: go("/jobs", { name: typed }) },
+        { title: `Flow ${typed}`, hint: "by its id", run: go(`/flows/${encodeURIComponent(typed)}`) },
         { title: `Schedule ${typed}`, hint: "by its id", run: go(`/schedules/${encodeURIComponent(typed)}`) },
         { title: `Queue ${typed}`, hint: "", run: go(`/queues/${encodeURIComponent(typed)}`) },
       ]

@@ -4,6 +4,7 @@ export type Page = { path: string; title: string; key: string; role?: "operator"
 export const PAGES: readonly Page[] = [
   { path: "/", title: "Overview", key: "o" },
   { path: "/jobs", title: "Jobs", key: "j" },
+  { path: "/flows", title: "Flows", key: "f" },
   { path: "/schedules", title: "Schedules", key: "s" },
   { path: "/queues", title: "Queues and limits", key: "q" },
   { path: "/dead-letters", title: "Dead letters", key: "d" },

@@ -21,6 +21,14 @@ test("a digest concerns the jobs that it names", () => {
   expect(concerns(one, {})).toBe(true);
 });
 
+test("a digest concerns the flow of the jobs that it names", () => {
+  const below = { ...one, ids: ["x", "flow.pages.00000001"] };
+  expect(concerns(below, { tree: "flow" })).toBe(true);
+  expect(concerns(below, { tree: "flo" })).toBe(false);
+  expect(concerns({ ...below, ids: ["flow"] }, { tree: "flow" })).toBe(true);
+  expect(concerns({ ...below, jobs: 0, controls: true }, { tree: "flow" })).toBe(false);
+});
+
 test("a digest that lists nothing concerns everything", () => {
   expect(concerns({ ...one, ids: null }, { id: "b" })).toBe(true);
 });

@@ -17,6 +17,8 @@ export type Digest = {
 
 export type Filter = {
   id?: string;
+  /** The id of a job: it and the jobs below it, whose ids begin with it. */
+  tree?: string;
   name?: string;
   queue?: string;
   schedule?: string;
@@ -27,16 +29,27 @@ export type Filter = {
 export function concerns(digest: Digest, filter: Filter): boolean {
   if (digest.gap) return true;
   const jobs = filter.kind !== "schedules" && filter.kind !== "controls" && digest.jobs > 0;
-  if (jobs && has(digest.ids, filter.id) && has(digest.names, filter.name) && has(digest.queues, filter.queue)) {
+  if (
+    jobs &&
+    has(digest.ids, filter.id) &&
+    hasBelow(digest.ids, filter.tree) &&
+    has(digest.names, filter.name) &&
+    has(digest.queues, filter.queue)
+  ) {
     if (!filter.schedule || has(digest.schedules, filter.schedule)) return true;
   }
   const schedules = filter.kind === undefined || filter.kind === "schedules";
-  if (schedules && !filter.id && changed(digest.schedules) && has(digest.schedules, filter.schedule)) return true;
-  return digest.controls && !filter.id && filter.kind !== "jobs" && filter.kind !== "schedules";
+  if (schedules && !filter.id && !filter.tree && changed(digest.schedules) && has(digest.schedules, filter.schedule))
+    return true;
+  return digest.controls && !filter.id && !filter.tree && filter.kind !== "jobs" && filter.kind !== "schedules";
 }
 
 function has(listed: string[] | null, wanted: string | undefined): boolean {
   return wanted === undefined || listed === null || listed.includes(wanted);
+}
+
+function hasBelow(listed: string[] | null, tree: string | undefined): boolean {
+  return tree === undefined || listed === null || listed.some((id) => id === tree || id.startsWith(`${tree}.`));
 }
 
 function changed(listed: string[] | null): boolean {

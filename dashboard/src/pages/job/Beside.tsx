@@ -37,6 +37,13 @@ export function Related({ job }: { job: Detail }) {
             )}
             <Links title="Its parent" jobs={found.parent ? [found.parent] : []} />
             <Links title="Its children" jobs={found.children} more={!found.childrenComplete} />
+            {!job.flowId && found.children.some((one) => one.id.startsWith(`${job.id}.`)) && (
+              <p className="sentence">
+                <Link to="/flows/$id" params={{ id: job.id }}>
+                  All of them as a flow
+                </Link>
+              </p>
+            )}
             <Links title="Other runs of its schedule" jobs={found.runs} />
             <Links title="Holds its dedupe key now" jobs={found.holder ? [found.holder] : []} />
             {!job.scheduleId && !found.parent && !found.holder && found.children.length + found.runs.length === 0 && (

@@ -13,6 +13,7 @@ import { Attempts } from "./Attempts";
 import { Compare, Related } from "./Beside";
 import { type Detail, EMAIL, jobKey, RESERVED, useJob, WEBHOOK } from "./job";
 import { Life } from "./Life";
+import { SignalForm } from "./Signals";
 import { StackPanel } from "./Stack";
 import { Story } from "./Story";
 import "./job.css";
@@ -40,7 +41,7 @@ function Whole({ job }: { job: Detail }) {
         title={
           <span className="row">
             <StateBadge job={job} />
-            <span className="wrap">{shownName(job.name)}</span>
+            <span className="wrap">{job.label || shownName(job.name)}</span>
           </span>
         }
       >
@@ -48,6 +49,12 @@ function Whole({ job }: { job: Detail }) {
       </PageHead>
       <div className="stack job">
         <Story job={job} />
+        {role.can("operator") &&
+          job.waits?.signals.map((signal) => (
+            <Panel key={signal} title={`Waits for the signal ${signal}`}>
+              <SignalForm id={job.id} signal={signal} />
+            </Panel>
+          ))}
         <Panel title="Its life">
           <Life job={job} />
         </Panel>
@@ -159,6 +166,20 @@ function Facts({ job }: { job: Detail }) {
   if (job.finishedAt) rows.push(["Ended", <Moment key="finished" at={job.finishedAt} />]);
   if (job.editedAt) rows.push(["Changed by hand", <Moment key="edited" at={job.editedAt} />]);
   if (job.expiresAt) rows.push(["Not to be started after", <Moment key="expires" at={job.expiresAt} />]);
+  if (job.flowId)
+    rows.push([
+      "Flow",
+      <Link key="flow" to="/flows/$id" params={{ id: job.flowId }} className="wrap">
+        {job.flowId}
+      </Link>,
+    ]);
+  if (job.flowId && job.node)
+    rows.push([
+      "Node",
+      <Link key="node" to="/flows/$id" params={{ id: job.flowId }} search={{ node: job.node }} className="wrap">
+        {job.node}
+      </Link>,
+    ]);
   if (job.startWithin) rows.push(["To be started within", job.startWithin]);
   if (job.timeout) rows.push(["Timeout", job.timeout]);
   if (job.maxAttempts) rows.push(["Attempts at most", job.maxAttempts]);

@@ -4,13 +4,59 @@ import { Link } from "@tanstack/react-router";
 import { plural } from "../../lib/text";
 import { duration } from "../../lib/time";
 import { Duration, Time } from "../../ui/Time";
-import { type Detail, useExplanation } from "./job";
+import { type Detail, isRoot, useExplanation } from "./job";
 
 export function Story({ job }: { job: Detail }) {
   return (
     <div className={`job-story job-story-${job.state}`} role="status" aria-label="What matters">
       <Sentence job={job} />
+      <InFlow job={job} />
     </div>
+  );
+}
+
+/** The flow that a job is a part of, or that it is the root of, and the job whose end decided its own. */
+function InFlow({ job }: { job: Detail }) {
+  const root = isRoot(job);
+  if (!job.flowId && !root && !job.because) return null;
+  return (
+    <p className="sentence muted">
+      {root && (
+        <>
+          It is{" "}
+          <Link to="/flows/$id" params={{ id: job.id }}>
+            a flow
+          </Link>
+          .{" "}
+        </>
+      )}
+      {job.flowId && (
+        <>
+          It is a part of{" "}
+          <Link to="/flows/$id" params={{ id: job.flowId }}>
+            a flow
+          </Link>
+          {job.node && (
+            <>
+              , its node{" "}
+              <Link to="/flows/$id" params={{ id: job.flowId }} search={{ node: job.node }} className="wrap">
+                {job.node}
+              </Link>
+            </>
+          )}
+          .{" "}
+        </>
+      )}
+      {job.because && (
+        <>
+          Its end was decided by that of{" "}
+          <Link to="/jobs/$id" params={{ id: job.because }}>
+            another job
+          </Link>
+          .
+        </>
+      )}
+    </p>
   );
 }
 

@@ -11,6 +11,13 @@ export const RESERVED = "mainspring:";
 export const WEBHOOK = "mainspring:http";
 export const EMAIL = "mainspring:email";
 
+const FLOWS: readonly string[] = ["mainspring:flow", "mainspring:batch"];
+
+/** Whether a job is the root of a flow, as far as it shows: it is declared, or waits for jobs that it has made. */
+export function isRoot(job: Detail): boolean {
+  return !job.flowId && (FLOWS.includes(job.name) || (job.waits?.on.length ?? 0) > 0);
+}
+
 export function jobPath(id: string): string {
   return `/api/jobs/${encodeURIComponent(id)}`;
 }

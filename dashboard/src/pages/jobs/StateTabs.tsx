@@ -9,7 +9,8 @@ import { atLeast } from "./rows";
 type Props = { filter: Filter; counts: Schemas["StateCountOut"][] | undefined; onChange: (filter: Filter) => void };
 
 export function StateTabs({ filter, counts, onChange }: Props) {
-  const shown = STATES.filter((state) => state !== "blocked" || filter.state === "blocked");
+  const blocked = filter.state === "blocked" || (counts?.find((one) => one.state === "blocked")?.count ?? 0) > 0;
+  const shown = STATES.filter((state) => state !== "blocked" || blocked);
   const options: [string, React.ReactNode][] = [["all", "All"]];
   for (const state of shown)
     options.push([state, <Tab key={state} state={state} counted={counts?.find((one) => one.state === state)} />]);

@@ -13,6 +13,8 @@ export const FIELDS = [
   "worker",
   "schedule",
   "parent",
+  "flow",
+  "node",
   "created",
   "run",
   "finished",
@@ -29,6 +31,7 @@ const ALIASES: Record<string, Field> = {
   dedupe: "key",
   scheduleId: "schedule",
   parentId: "parent",
+  flowId: "flow",
   print: "fingerprint",
   due: "run",
   ended: "finished",
@@ -45,6 +48,8 @@ export const HINTS: Record<Field, string> = {
   worker: "the worker that runs it, or has run it",
   schedule: "the id of the schedule that made it",
   parent: "the id of the job that scheduled it",
+  flow: "the id of the flow that it is a part of",
+  node: "a node of that flow: its jobs, and those below it",
   created: ">1h in the last hour, <2026-01-31 before a day",
   run: "when it is due: <1h ago, >+10m from now",
   finished: ">15m ended in the last 15 minutes",
@@ -216,7 +221,12 @@ export function toParameters(filter: Filter): Record<string, string> {
 
 // -- the API ----------------------------------------------------------------------------------------------------------
 
-const NAMES: Partial<Record<Field, string>> = { key: "dedupeKey", schedule: "scheduleId", parent: "parentId" };
+const NAMES: Partial<Record<Field, string>> = {
+  key: "dedupeKey",
+  schedule: "scheduleId",
+  parent: "parentId",
+  flow: "flowId",
+};
 const BOUNDS: Record<string, [string, string]> = {
   created: ["since", "until"],
   run: ["runSince", "runUntil"],

@@ -61,7 +61,7 @@ class WaitingForOut(Out):
     since: Instant | None = None
 
 
-class WaitOut(Out):
+class JobWaitOut(Out):
     """Jobs that a job waits for together."""
 
     name: str
@@ -73,7 +73,7 @@ class WaitOut(Out):
 class WaitsOut(Out):
     """What a blocked job waits for: jobs, signals or a time. What is left of it: see explain."""
 
-    on: list[WaitOut]
+    on: list[JobWaitOut]
     signals: list[str]
     until: Instant | None
     since: Instant | None
@@ -82,7 +82,7 @@ class WaitsOut(Out):
     @classmethod
     def of(cls, waits: Waits) -> Self:
         on = [
-            WaitOut(name=one.id.rpartition("#")[2], total=one.total, tolerate=one.tolerate, fail_fast=one.fail_fast)
+            JobWaitOut(name=one.id.rpartition("#")[2], total=one.total, tolerate=one.tolerate, fail_fast=one.fail_fast)
             for one in waits.on
         ]
         return cls(on=on, signals=list(waits.signals), until=waits.until, since=waits.since, when=waits.when)

@@ -1,7 +1,7 @@
 """The demonstration's day: what a scheduler that has been in use looks like, stored once in an empty database.
 
-Schedules, pauses, a limit with jobs that wait, a breaker, jobs for later and a calendar are made by the public verbs.
-The past is written by `cli/demo/history.py`.
+Schedules, pauses, a limit with jobs that wait, a breaker, jobs for later, flows and a calendar are made by the public
+verbs. The past is written by `cli/demo/history.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mainspring.cli.demo.flows import start_flows
 from mainspring.cli.demo.history import write_history
 from mainspring.client.past import PastBackend
 from mainspring.client.scheduler import Scheduler
@@ -64,6 +65,7 @@ async def seed_day(scheduler: Scheduler) -> bool:
     await _make_later(scheduler, now)
     await _make_limited(scheduler)
     await _make_trouble(scheduler)
+    await start_flows(scheduler)
     await _note_changes(scheduler)
     return True
 

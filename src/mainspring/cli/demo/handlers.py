@@ -44,6 +44,14 @@ class FeedError(Exception):
     """A supplier's feed cannot be read."""
 
 
+class ShardError(Exception):
+    """A part of a table cannot be read."""
+
+
+class TotalsDiffer(Exception):
+    """Two sources disagree."""
+
+
 @scheduler.job("send-email", queue="mail", retry=Retry(attempts=3, delay=1), timeout=30)
 async def send_email(ctx: JobContext, to: str, subject: str) -> str:
     """Pretends to send an email."""
@@ -102,6 +110,53 @@ async def import_feed(ctx: JobContext, supplier: str) -> None:
     ctx.log(f"Reading the feed of {supplier}")
     await asyncio.sleep(0.5)
     raise FeedError(f"line {random.randrange(200, 900)} of the feed of {supplier} has 7 columns instead of 9")
+
+
+@scheduler.job("extract-rows", queue="pipeline", timeout=60)
+async def extract_rows(ctx: JobContext, table: str) -> dict[str, Any]:
+    """The first step of the demonstration's flows."""
+    ctx.log(f"Reading the table {table}")
+    await asyncio.sleep(random.uniform(1, 2))
+    return {"rows": 18_204, "shards": list(range(1, 9))}
+
+
+@scheduler.job("aggregate-shard", queue="pipeline", retry=Retry(attempts=2, delay=1))
+async def aggregate_shard(shard: int) -> dict[str, int]:
+    """One shard is broken, which its map tolerates."""
+    await asyncio.sleep(random.uniform(0.5, 3))
+    if shard == 5:
+        raise ShardError("shard 5 has no index")
+    return {"shard": shard, "orders": random.randrange(200, 900)}
+
+
+@scheduler.job("check-totals", queue="pipeline", retry=Retry(attempts=2, delay=2))
+async def check_totals(ctx: JobContext, rows: int) -> None:
+    """Fails always, so that its flow has a failed branch."""
+    ctx.log(f"Comparing {rows} rows with the ledger")
+    await asyncio.sleep(1)
+    raise TotalsDiffer(f"the ledger has {rows + 7} rows, the table {rows}")
+
+
+@scheduler.job("load-warehouse", queue="pipeline", timeout=60)
+async def load_warehouse(ctx: JobContext, warehouse: str) -> str:
+    """The last step of the demonstration's flows."""
+    await asyncio.sleep(random.uniform(1, 3))
+    return f"loaded into {warehouse}"
+
+
+@scheduler.job("render-page", queue="pages", concurrency=2)
+async def render_page(ctx: JobContext, category: str, part: int) -> str:
+    """Two at a time, so that the map of these can be watched."""
+    for percent in (0, 50):
+        ctx.progress(percent, "drawing")
+        await asyncio.sleep(random.uniform(4, 10))
+    return f"/{category}/{part}.html"
+
+
+@scheduler.job("approve-prices", queue="pipeline")
+async def approve_prices(ctx: JobContext, rows: int) -> Any:
+    """Waits for a person, and holds no slot of the worker meanwhile."""
+    return await ctx.wait_for("approved")
 
 
 def _add_daily_work(name: str, queue: str, seconds: float) -> None:

@@ -1,0 +1,106 @@
+// What can be done with a flow. What its state or the caller's role does not allow is absent.
+import { useState } from "react";
+import { api, unwrap } from "../../api/client";
+import { useAct } from "../../api/act";
+import { useRole } from "../../api/session";
+import { plural } from "../../lib/text";
+import { Button } from "../../ui/Button";
+import { type Call, CallButton } from "../../ui/Call";
+import { pythonLiteral } from "../../ui/commands";
+import { ReasonDialog } from "../../ui/Dialog";
+import { flowPath, FLOWS_KEY } from "./flows";
+import { canRetry, type Flow, LIVE, retryWords } from "./graph";
+
+export function FlowActions({ flow }: { flow: Flow }) {
+  const role = useRole();
+  const [open, setOpen] = useState<"cancel" | "retry" | null>(null);
+  const close = () => setOpen(null);
+  const params = { params: { path: { flow_id: flow.id } } };
+  const touches = [FLOWS_KEY, ["job", flow.id], ["jobs"]];
+  const cancel = useAct(
+    (reason: string) => unwrap(api.POST("/api/flows/{flow_id}/cancel", { ...params, body: { reason } })),
+    { touches, onDone: close, quiet: true, done: () => "The flow is cancelled; jobs that run were asked to stop." },
+  );
+  const retry = useAct(() => unwrap(api.POST("/api/flows/{flow_id}/retry", { ...params, body: {} })), {
+    touches,
+    onDone: close,
+    quiet: true,
+    done: () => "The failed part of the flow runs again.",
+  });
+  const live = LIVE.includes(flow.state);
+  const left = LIVE.reduce((sum, state) => sum + (flow.counts[state] ?? 0), 0);
+  const atLeast = !flow.complete || flow.nodes.some((node) => node.atLeast);
+  return (
+    <>
+      {role.can("operator") && canRetry(flow) && (
+        <Button look={flow.state === "failed" ? "primary" : "plain"} onClick={() => setOpen("retry")}>
+          Retry
+        </Button>
+      )}
+      {role.can("operator") && live && (
+        <Button look="danger" onClick={() => setOpen("cancel")}>
+          Cancel flow
+        </Button>
+      )}
+      <CallButton calls={calls(flow)} />
+      {open === "cancel" && (
+        <ReasonDialog
+          title="Cancel this flow?"
+          verb="Cancel it"
+          danger
+          busy={cancel.isPending}
+          error={cancel.error?.message}
+          onClose={close}
+          onConfirm={(reason) => cancel.mutate(reason)}
+        >
+          <p className="wrap">
+            <strong>{flow.name}</strong> is cancelled with {plural(left, "job", "jobs", atLeast)} that have not ended:
+            those that wait at once, those that run within about two seconds.
+          </p>
+        </ReasonDialog>
+      )}
+      {open === "retry" && (
+        <ReasonDialog
+          title="Retry this flow?"
+          verb="Retry it"
+          reason="none"
+          busy={retry.isPending}
+          error={retry.error?.message}
+          onClose={close}
+          onConfirm={() => retry.mutate()}
+        >
+          <p className="wrap">
+            <strong>{flow.name}</strong>: {retryWords(flow.counts)}, and so do jobs that were cancelled because of them.
+            Completed jobs keep their results.
+          </p>
+        </ReasonDialog>
+      )}
+    </>
+  );
+}
+
+function calls(flow: Flow): Call[] {
+  const id = pythonLiteral(flow.id);
+  const path = flowPath(flow.id);
+  const all: Call[] = [
+    { title: "This page", path, python: `flow = await scheduler.flows.get(${id})` },
+    { title: "Over time", path: `${path}/timeline` },
+  ];
+  if (LIVE.includes(flow.state))
+    all.push({
+      title: "Cancel",
+      method: "POST",
+      path: `${path}/cancel`,
+      body: { reason: "" },
+      python: `await scheduler.flows.cancel(${id}, "why")`,
+    });
+  if (canRetry(flow))
+    all.push({
+      title: "Retry",
+      method: "POST",
+      path: `${path}/retry`,
+      body: {},
+      python: `await scheduler.flows.retry(${id})`,
+    });
+  return all;
+}
