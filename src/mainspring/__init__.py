@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.client.flow_builder import FlowBuilder, NodeHandle
+from mainspring.client.flows.builder import FlowBuilder, NodeHandle
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
 from mainspring.client.namespaces.flows import Flow

@@ -16,11 +16,11 @@ from typing import Self as Self
 from typing import Unpack as Unpack
 from typing import overload as overload
 
-from mainspring.client.batches import Callback as Callback
 from mainspring.client.blocking import T as _blocking_T
-from mainspring.client.flow_builder import After as After
-from mainspring.client.flow_builder import NodeHandle as NodeHandle
-from mainspring.client.flow_starts import Step as Step
+from mainspring.client.flows.batches import Callback as Callback
+from mainspring.client.flows.builder import After as After
+from mainspring.client.flows.builder import NodeHandle as NodeHandle
+from mainspring.client.flows.starts import Step as Step
 from mainspring.client.job_functions import Full as Full
 from mainspring.client.job_functions import P as P
 from mainspring.client.job_functions import R as R

@@ -19,7 +19,7 @@ from typing import Any, get_overloads
 
 import mainspring
 from mainspring.client import blocking, job_functions
-from mainspring.client.flow_builder import FlowBuilder as AsyncFlowBuilder
+from mainspring.client.flows.builder import FlowBuilder as AsyncFlowBuilder
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
 from mainspring.client.namespaces.flows import Flow as AsyncFlow
 from mainspring.client.namespaces.operations import Operation as AsyncOperation

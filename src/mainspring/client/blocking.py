@@ -19,7 +19,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
-from mainspring.client.flow_builder import FlowBuilder as AsyncFlowBuilder
+from mainspring.client.flows.builder import FlowBuilder as AsyncFlowBuilder
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.lifecycle import start_pauses
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive

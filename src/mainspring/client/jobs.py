@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from mainspring.client.core import Core
-from mainspring.client.explaining import Explainer
 from mainspring.client.per_store import PerStore
+from mainspring.client.views.explaining import Explainer
 from mainspring.config.settings import check_name
 from mainspring.engine.handlers import check_data, stored_version
 from mainspring.engine.wait_for_end import Waiting

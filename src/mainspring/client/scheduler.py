@@ -15,12 +15,11 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from mainspring.client.batches import Batches
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
-from mainspring.client.explaining import Explainer
-from mainspring.client.flow_builder import FlowBuilder
-from mainspring.client.flow_starts import FlowStarts
+from mainspring.client.flows.batches import Batches
+from mainspring.client.flows.builder import FlowBuilder
+from mainspring.client.flows.starts import FlowStarts
 from mainspring.client.job_functions import JobDecorator
 from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
@@ -43,9 +42,10 @@ from mainspring.client.namespaces.workers import Workers
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
 from mainspring.client.scheduling import Scheduling
-from mainspring.client.searching import Searcher
 from mainspring.client.secret_uses import NotedUses
 from mainspring.client.transactions import Transactions
+from mainspring.client.views.explaining import Explainer
+from mainspring.client.views.searching import Searcher
 from mainspring.clock import Clock, ServerClock
 from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, make_settings
 from mainspring.engine.callbacks import Callback

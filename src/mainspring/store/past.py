@@ -1,7 +1,7 @@
 """Writing a past: ended jobs with their attempts, counts, and schedules that were made earlier.
 
-Only the demonstration of `mainspring up` uses it (`client/past.py`), in a database that is empty. Whatever is written
-here has the shape that workers would have left, so that every reader takes it as it is.
+Only the demonstration of `mainspring up` uses it (`client/views/past.py`), in a database that is empty. Whatever is
+written here has the shape that workers would have left, so that every reader takes it as it is.
 """
 
 from __future__ import annotations

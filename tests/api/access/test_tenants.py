@@ -17,7 +17,7 @@ from harness.inside import inside
 from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Calendar, Cron, Scheduler
-from mainspring.api.endpoints import events
+from mainspring.api.endpoints.views import events
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.schedules import views
 

@@ -18,7 +18,7 @@ from harness.inside import inside
 from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Every, Retry, Scheduler, UnsupportedServer
-from mainspring.api.endpoints import events
+from mainspring.api.endpoints.views import events
 from mainspring.api.server import Server
 from mainspring.api.settings import service_settings
 from mainspring.api.wire.events import Digest

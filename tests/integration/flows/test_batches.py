@@ -10,7 +10,7 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import Fail, InvalidFlow, JobContext, JobStateError, NotRepeatable, Scheduler
-from mainspring.client import batches
+from mainspring.client.flows import batches
 from mainspring.client.scheduler import core_of
 from mainspring.store.flows.batches import STREAM_LEASE
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler, Unavailable, WaitTimeout
-from mainspring.client.explaining import Explainer
+from mainspring.client.views.explaining import Explainer
 from mainspring.engine import wait_for_end
 
 

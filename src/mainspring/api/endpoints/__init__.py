@@ -5,31 +5,23 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.endpoints import (
-    api_keys,
-    audit,
     bulk,
     calendars,
     dead_letters,
-    events,
-    export,
     flows,
     handlers,
     job_actions,
     job_views,
     jobs,
     limits,
-    observability,
     operations,
-    problems,
     queues,
     schedules,
-    search,
-    secrets,
-    sessions,
-    settings,
     v1,
     workers,
 )
+from mainspring.api.endpoints.access import api_keys, audit, secrets, sessions, settings
+from mainspring.api.endpoints.views import events, export, observability, problems, search
 
 # A request is compared with these in this order: the busiest routes come first.
 ROUTERS: list[APIRouter] = [

@@ -19,7 +19,7 @@ from mainspring.api.jobs.secret_checks import Known, check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.flows import FillIn, FlowIn, NodeIn, ResultIn
 from mainspring.api.wire.job_requests import Creation, NodeOptions, Request
-from mainspring.client.flow_builder import FlowBuilder, NodeHandle
+from mainspring.client.flows.builder import FlowBuilder, NodeHandle
 from mainspring.errors import InvalidFlow
 from mainspring.model.access.namespaces import namespace_of
 from mainspring.model.flows.references import Path, Reference

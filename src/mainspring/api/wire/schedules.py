@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span, jsonable, span_text, to_ms
 from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import Reason, shown_data
-from mainspring.client.schedule_views import MOST_RECENT, MOST_SHOWN
+from mainspring.client.views.schedule_views import MOST_RECENT, MOST_SHOWN
 from mainspring.model.schedules.coming import MOST_BUCKETS, MOST_HEAVIEST, Coming
 from mainspring.model.schedules.firing_plan import Overlap
 from mainspring.model.schedules.ledger import Entry, RecentFiring

@@ -12,9 +12,9 @@ from typing import Any
 
 from mainspring.cli.demo.flows import start_flows
 from mainspring.cli.demo.history import write_history
-from mainspring.client.past import PastBackend
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
+from mainspring.client.views.past import PastBackend
 from mainspring.model.access.audit import Entry
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.limits.breaker import OPEN

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainspring.client.past import PastBackend
 from mainspring.client.scheduler import Scheduler
+from mainspring.client.views.past import PastBackend
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, Attempt, Job, JobError
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.schedules.ledger import LATE, MISSED, SKIPPED, Entry, Row

@@ -9,7 +9,7 @@ from datetime import datetime
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.client.per_store import PerStore
-from mainspring.client.problem_facts import read_facts
+from mainspring.client.views.problem_facts import read_facts
 from mainspring.engine.limits.controls import read_view
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import Unavailable

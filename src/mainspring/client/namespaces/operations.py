@@ -14,7 +14,7 @@ from typing import Any
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
-from mainspring.client.searching import Searcher
+from mainspring.client.views.searching import Searcher
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name
 from mainspring.durations import Duration

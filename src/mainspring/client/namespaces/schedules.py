@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
-from mainspring.client.schedule_views import ScheduleViews
+from mainspring.client.views.schedule_views import ScheduleViews
 from mainspring.clock import truncate
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name, check_reason

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
-from mainspring.client.flow_starts import FlowStarts, stored_options
+from mainspring.client.flows.starts import FlowStarts, stored_options
 from mainspring.client.jobs import Jobs
 from mainspring.client.namespaces.flows import Flow, Flows, flow_of
 from mainspring.client.scheduling import Scheduling

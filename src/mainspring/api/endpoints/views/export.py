@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from mainspring.api.dependencies import Caller, Viewer
-from mainspring.api.endpoints.search import InData, filter_of, is_answerable
+from mainspring.api.endpoints.views.search import InData, filter_of, is_answerable
 from mainspring.api.jobs import csv_rows
 from mainspring.api.jobs.visibility import seen_jobs
 from mainspring.api.wire.filters import ExportQuery

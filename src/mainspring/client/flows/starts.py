@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
-from mainspring.client.flow_builder import FlowBuilder
+from mainspring.client.flows.builder import FlowBuilder
 from mainspring.client.namespaces.flows import Flow, Flows, started_flow
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules, new_schedule_id
 from mainspring.client.scheduling import Scheduling

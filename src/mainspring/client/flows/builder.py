@@ -17,7 +17,7 @@ from mainspring.model.jobs.options import TemplateOptions
 from mainspring.spelling import spelled_verbs
 
 if TYPE_CHECKING:
-    from mainspring.client.flow_starts import FlowStarts
+    from mainspring.client.flows.starts import FlowStarts
     from mainspring.client.namespaces.flows import Flow
 
 

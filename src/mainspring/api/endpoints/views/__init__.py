@@ -1,0 +1,1 @@
+"""Endpoints that look at many things: search, export, problems, statistics and events."""

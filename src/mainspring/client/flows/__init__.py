@@ -1,0 +1,1 @@
+"""Starting flows: the builder of a graph, its start, and batches."""

@@ -1,0 +1,1 @@
+"""Looking at stored things: searching, explaining, problems and schedules."""
