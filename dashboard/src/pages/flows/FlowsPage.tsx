@@ -162,7 +162,8 @@ function Held({ flow }: { flow: Listed }) {
 
 function Lasted({ flow }: { flow: Listed }) {
   const from = flow.startedAt ?? flow.createdAt;
-  if (!flow.finishedAt) return flow.startedAt ? <Duration since={from} /> : <span className="muted">–</span>;
+  if (!flow.finishedAt)
+    return flow.startedAt || flow.state === "blocked" ? <Duration since={from} /> : <span className="muted">–</span>;
   return <Duration ms={Date.parse(flow.finishedAt) - Date.parse(from ?? "")} />;
 }
 

@@ -151,17 +151,16 @@ function BoxButton({ box, waits, pressed, tabbed, onFocus, onSelect }: ButtonPro
   const state = boxState(box);
   const shown = state === "skipped" ? "cancelled" : state;
   const jobs = total(box.counts);
-  const words = [box.title, state, jobs ? countWords(box.counts, box.atLeast) : "", waits].filter(Boolean).join(". ");
+  const more = [jobs ? countWords(box.counts, box.atLeast) : "", waits].filter(Boolean).join(". ");
   return (
     <button
       type="button"
       className={`graph-box ${box.state === null && jobs === 0 ? "graph-box-absent" : ""} ${box.map ? "graph-box-map" : ""}`}
       style={{ borderLeftColor: colour(shown) }}
       data-key={box.key}
-      aria-label={words}
       aria-pressed={pressed}
       tabIndex={tabbed ? 0 : -1}
-      title={words}
+      title={[box.title, state, more].filter(Boolean).join(". ")}
       onFocus={onFocus}
       onClick={onSelect}
     >
@@ -182,6 +181,10 @@ function BoxButton({ box, waits, pressed, tabbed, onFocus, onSelect }: ButtonPro
           {box.job ? ` · ${box.job}` : ""}
         </span>
       )}
+      <span className="visually-hidden">
+        {jobs > 0 && `. ${state}`}
+        {more && `. ${more}`}
+      </span>
     </button>
   );
 }

@@ -260,6 +260,7 @@ def _member(document: Document) -> Member:
         started,
         job.finished_at,
         sum(one.total for one in waits.on) if waits is not None else 0,
+        tuple(waits.signals) if waits is not None else (),
     )
 
 
