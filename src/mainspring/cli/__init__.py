@@ -1,7 +1,7 @@
-"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `keys`, `version`. One file per command.
+"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `audit`, `flows`, `keys`, `version`.
 
-This module is the entry point and imports nothing of the extra `cli` by itself: worker processes import it and do not
-need that extra, and without it the command names the package to install.
+One file per command. This module is the entry point and imports nothing of the extra `cli` by itself: worker processes
+import it and do not need that extra, and without it the command names the package to install.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from api.conftest import Api
 from api.views.test_events import reading
 from harness.api_keys import actions
+from harness.pages import ROOT, blocks
 from harness.waiting import eventually
 from mainspring import Fail, JobContext
 
@@ -294,7 +296,7 @@ async def test_a_signal_is_sent_once_and_its_payload_reaches_the_handler(api: Ap
     job = await api.scheduler.schedule("approve")
 
     async def blocked() -> bool:
-        return (await api.get(f"/api/jobs/{job.id}/detail")).data["state"] == "blocked"
+        return bool((await api.get(f"/api/jobs/{job.id}/detail")).data["state"] == "blocked")
 
     await eventually(blocked, SOON)
     detail = (await api.get(f"/api/jobs/{job.id}/detail")).data
@@ -335,3 +337,19 @@ async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) 
     assert (f"{flow_id}.extract", "completed", flow_id) in seen
     assert not [one for one in seen if one[0].startswith(other)]
     assert (await api.get("/api/events?flowId=6890b1f2c7a4e1d2f3a4b5c6")).status == 404
+
+
+async def test_the_flow_of_the_how_to_runs(api: Api, ran: list[Any]) -> None:
+    page = ROOT / "docs" / "howto" / "http-api.md"
+    (example,) = [json.loads(block.text) for block in blocks(page) if block.mark == "flow"]
+    example["nodes"][0]["data"]["day"] = 3
+
+    @api.scheduler.job("alarm")
+    async def alarm() -> None:
+        ran.append("alarm")
+
+    flow_id = (await api.post("/api/flows", example)).data["id"]
+    await api.scheduler.start()
+    flow = await ended(api, flow_id)
+    assert (flow["state"], ran[-1], "alarm" in ran) == ("completed", ("load", 7, None), False)
+    assert flow["nodes"][3]["skipped"] is True

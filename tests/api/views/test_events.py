@@ -357,7 +357,7 @@ async def test_the_streams_end_when_the_scheduler_or_the_server_stops(make_sched
         ("pending", {"state", "tries"}, None, ("finished_at",), "requeued"),
         ("pending", {"state", "v"}, None, (), "created"),
         ("expired", {"state"}, None, (), "expired"),
-        ("blocked", {"state"}, None, (), None),
+        ("blocked", {"state"}, None, (), "suspended"),
         (None, {"progress"}, None, (), "progress"),
         (None, {"rev"}, None, (), None),
     ],
