@@ -76,7 +76,7 @@ async def shot(page: Page, name: str) -> None:
 
 def box(page: Page, name: str) -> Any:
     """The box of a node in the graph."""
-    return page.locator(".graph-box").filter(has_text=name)
+    return page.locator(f'.graph-box[data-key="{name}"]')
 
 
 async def test_the_list_shows_progress_filters_and_is_live(board: Board) -> None:
@@ -148,7 +148,7 @@ async def test_the_graph_tells_what_holds_a_step_back_and_leads_to_its_jobs(boar
     await expect(page.get_by_role("row").filter(has_text="transform")).to_have_count(2)
     await page.go_back()
     await page.get_by_role("tab", name="Table").click()
-    await expect(page.get_by_role("row").filter(has_text="load")).to_contain_text("It waits for 'transform'")
+    await expect(page.get_by_role("row", name="blocked load")).to_contain_text("It waits for 'transform'")
     await board.check_accessibility()
     await page.get_by_role("tab", name="Over time").click()
     await expect(page.locator(".gantt-row").first).to_contain_text("extract")
@@ -167,7 +167,7 @@ async def test_children_made_at_run_time_are_in_the_graph_and_fold(board: Board)
     await board.scheduler.wait(job.id, SOON)
     page = await board.open(f"/flows/{job.id}")
     await expect(page.locator(".graph-box")).to_have_count(3)
-    await expect(box(page, "fetch")).to_contain_text("3 completed")
+    await expect(box(page, "pages/fetch")).to_contain_text("3 completed")
     await page.get_by_role("button", name="Fold 1 node below pages").click()
     await expect(page.locator(".graph-box")).to_have_count(2)
     await expect(box(page, "pages")).to_contain_text("6 completed")

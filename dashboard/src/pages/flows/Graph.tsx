@@ -40,7 +40,7 @@ export function Graph({ shown, selected, onSelect, onFold }: Props) {
     return () => resized.disconnect();
   }, []);
   const size = { width: laid.width + 2 * EDGE, height: laid.height + 2 * EDGE };
-  const fit = width ? Math.min(1, Math.max(0.6, width / size.width)) : 1;
+  const fit = width ? Math.min(1, Math.max(0.8, width / size.width)) : 1;
   const zoom = chosen ?? fit;
   const first = current !== null && laid.places.has(current) ? current : (shown.boxes[0]?.key ?? null);
   const walk = (event: KeyboardEvent) => {
