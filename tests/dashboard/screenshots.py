@@ -74,17 +74,17 @@ def _address(up: subprocess.Popen[bytes], output: Path) -> str:
 
 
 async def pages_of(address: str) -> dict[str, str]:
-    """The paths of the pictures by their names; the job is a failed one."""
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"{address}/api/jobs/search?state=failed&name=charge-card&limit=1") as answer,
-    ):
-        failed: dict[str, Any] = (await answer.json())["data"][0]
+    """The paths of the pictures by their names; the job and the flow are failed ones."""
+    async with aiohttp.ClientSession() as session:
+        failed = await _first(session, f"{address}/api/jobs/search?state=failed&name=charge-card&limit=1")
+        flow = await _first(session, f"{address}/api/flows?name=nightly-pipeline&limit=1")
     return {
         "overview": "/",
         "jobs": "/jobs",
         "job": f"/jobs/{failed['id']}",
         "new-job": "/jobs/new",
+        "flows": "/flows",
+        "flow": f"/flows/{flow['id']}?node=check stock",
         "schedules": "/schedules",
         "schedule": "/schedules/sync-inventory",
         "calendar": "/schedules/calendar",
@@ -98,6 +98,12 @@ async def pages_of(address: str) -> dict[str, str]:
         "settings": "/settings",
         "keys": "/settings?tab=keys",
     }
+
+
+async def _first(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+    async with session.get(url) as answer:
+        found: dict[str, Any] = (await answer.json())["data"][0]
+    return found
 
 
 async def take_all(address: str, folder: Path) -> int:

@@ -17,7 +17,7 @@ from mainspring import Fail, JobContext, Scheduler
 from mainspring.client.namespaces.flows import Flow
 
 Make = Callable[..., Scheduler]
-HOSTILE = "\"'><img src=x onerror=\"document.title='owned'\">\u202e" + "W" * 120
+HOSTILE = "\"'><img src=x onerror=\"document.title='owned'\">" + "W" * 120
 SOON = 60
 
 
@@ -76,7 +76,7 @@ async def shot(page: Page, name: str) -> None:
 
 def box(page: Page, name: str) -> Any:
     """The box of a node in the graph."""
-    return page.locator(".graph-box").filter(has_text=name)
+    return page.locator(f'.graph-box[data-key="{name}"]')
 
 
 async def test_the_list_shows_progress_filters_and_is_live(board: Board) -> None:
@@ -96,7 +96,7 @@ async def test_the_list_shows_progress_filters_and_is_live(board: Board) -> None
     await board.check_accessibility()
     await shot(page, "flows")
     await page.get_by_label("Name of the flow").fill("other")
-    await page.get_by_role("button", name="Find").click()
+    await page.get_by_role("button", name="Find", exact=True).click()
     await expect(row).to_have_count(0)
     assert "name=other" in page.url
     await page.get_by_role("button", name="All names").click()
@@ -124,8 +124,8 @@ async def test_the_graph_tells_what_holds_a_step_back_and_leads_to_its_jobs(boar
     await expect(page.get_by_role("status", name="What matters")).to_contain_text(
         "It waits for transform (2 of 4 left)"
     )
-    await expect(box(page, "transform")).to_have_attribute("aria-label", re.compile("2 completed, 2 running"))
-    await expect(box(page, "load")).to_have_attribute("aria-label", re.compile("It waits for 'transform'"))
+    await expect(box(page, "transform")).to_contain_text("2 completed, 2 running")
+    await expect(box(page, "load")).to_contain_text("It waits for 'transform'")
     await expect(page.locator(".graph-line-holds")).to_have_count(2)
     assert await page.title() == "nightly · flow · Mainspring"
     await board.check_accessibility()
@@ -148,7 +148,7 @@ async def test_the_graph_tells_what_holds_a_step_back_and_leads_to_its_jobs(boar
     await expect(page.get_by_role("row").filter(has_text="transform")).to_have_count(2)
     await page.go_back()
     await page.get_by_role("tab", name="Table").click()
-    await expect(page.get_by_role("row").filter(has_text="load")).to_contain_text("It waits for 'transform'")
+    await expect(page.get_by_role("row", name="blocked load")).to_contain_text("It waits for 'transform'")
     await board.check_accessibility()
     await page.get_by_role("tab", name="Over time").click()
     await expect(page.locator(".gantt-row").first).to_contain_text("extract")
@@ -167,10 +167,10 @@ async def test_children_made_at_run_time_are_in_the_graph_and_fold(board: Board)
     await board.scheduler.wait(job.id, SOON)
     page = await board.open(f"/flows/{job.id}")
     await expect(page.locator(".graph-box")).to_have_count(3)
-    await expect(box(page, "fetch")).to_have_attribute("aria-label", re.compile("3 completed"))
+    await expect(box(page, "pages/fetch")).to_contain_text("3 completed")
     await page.get_by_role("button", name="Fold 1 node below pages").click()
     await expect(page.locator(".graph-box")).to_have_count(2)
-    await expect(box(page, "pages")).to_have_attribute("aria-label", re.compile("6 completed"))
+    await expect(box(page, "pages")).to_contain_text("6 completed")
     await page.get_by_role("button", name="Unfold 1 node below pages").click()
     await expect(page.locator(".graph-box")).to_have_count(3)
     await page.goto(f"{board.api.url}/jobs/{job.id}")
@@ -263,7 +263,7 @@ async def test_a_viewer_looks_and_changes_nothing(browser: Browser, make_schedul
     flow = await builder.start()
 
     async def waiting() -> bool:
-        return (await scheduler.get_job(f"{flow.id}.approve")).state == "blocked"
+        return (await flow.refresh()).node("approve").state == "blocked"
 
     await eventually(waiting, SOON)
     async with serving(scheduler, keyless=False) as api, opened(browser, api) as board:

@@ -72,7 +72,6 @@ function Story({ flow }: { flow: Flow }) {
   const explained = useExplanation(flow.id, live && (told === null || flow.kind !== "declared"));
   const sentence = (flow.kind === "declared" && told) || explained.data?.text || told;
   const atLeast = !flow.complete || flow.nodes.some((node) => node.atLeast);
-  const from = flow.startedAt ?? flow.createdAt;
   return (
     <div className={`flow-story flow-story-${flow.state}`} role="status" aria-label="What matters">
       <p className="wrap flow-sentence">
@@ -85,15 +84,15 @@ function Story({ flow }: { flow: Flow }) {
         {flow.cancelRequested && live && <Badge tone="warn">being cancelled</Badge>}
       </div>
       <p className="muted">
-        Started <Time at={from} />
+        Created <Time at={flow.createdAt} />
         {flow.finishedAt ? (
           <>
             , ended <Time at={flow.finishedAt} /> after{" "}
-            <Duration ms={Date.parse(flow.finishedAt) - Date.parse(from ?? "")} />
+            <Duration ms={Date.parse(flow.finishedAt) - Date.parse(flow.createdAt)} />
           </>
         ) : (
           <>
-            , going on for <Duration since={from} />
+            , going on for <Duration since={flow.createdAt} />
           </>
         )}
         . Its root is{" "}

@@ -24,10 +24,10 @@ const STATES = ["blocked", "running", "pending", "failed", "completed", "cancell
 
 const COLUMNS: Column<Listed>[] = [
   { key: "state", title: "State", cell: (flow) => <StateBadge state={flow.state} /> },
-  { key: "name", title: "Flow", cell: (flow) => <Name flow={flow} /> },
+  { key: "name", title: "Flow", cell: (flow) => <Name flow={flow} />, width: "22%" },
   { key: "progress", title: "Jobs", cell: (flow) => <Progress flow={flow} />, width: "190px" },
   { key: "held", title: "What holds it back", cell: (flow) => <Held flow={flow} />, minor: true },
-  { key: "started", title: "Started", cell: (flow) => <Time at={flow.startedAt ?? flow.createdAt} />, minor: true },
+  { key: "created", title: "Created", cell: (flow) => <Created flow={flow} />, minor: true },
   { key: "duration", title: "Duration", cell: (flow) => <Lasted flow={flow} />, align: "right", minor: true },
 ];
 
@@ -160,10 +160,25 @@ function Held({ flow }: { flow: Listed }) {
   return <span className="flows-held">{told ?? explained.data?.text ?? ""}</span>;
 }
 
+function Created({ flow }: { flow: Listed }) {
+  return (
+    <span className="flows-time">
+      <Time at={flow.createdAt} />
+    </span>
+  );
+}
+
+/** From its creation on: its root runs several times, and its start is that of the last run. */
 function Lasted({ flow }: { flow: Listed }) {
-  const from = flow.startedAt ?? flow.createdAt;
-  if (!flow.finishedAt) return flow.startedAt ? <Duration since={from} /> : <span className="muted">–</span>;
-  return <Duration ms={Date.parse(flow.finishedAt) - Date.parse(from ?? "")} />;
+  return (
+    <span className="flows-time">
+      {flow.finishedAt ? (
+        <Duration ms={Date.parse(flow.finishedAt) - Date.parse(flow.createdAt)} />
+      ) : (
+        <Duration since={flow.createdAt} />
+      )}
+    </span>
+  );
 }
 
 function NoFlow() {

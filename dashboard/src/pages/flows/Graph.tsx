@@ -40,7 +40,7 @@ export function Graph({ shown, selected, onSelect, onFold }: Props) {
     return () => resized.disconnect();
   }, []);
   const size = { width: laid.width + 2 * EDGE, height: laid.height + 2 * EDGE };
-  const fit = width ? Math.min(1, Math.max(0.6, width / size.width)) : 1;
+  const fit = width ? Math.min(1, Math.max(0.8, width / size.width)) : 1;
   const zoom = chosen ?? fit;
   const first = current !== null && laid.places.has(current) ? current : (shown.boxes[0]?.key ?? null);
   const walk = (event: KeyboardEvent) => {
@@ -151,17 +151,16 @@ function BoxButton({ box, waits, pressed, tabbed, onFocus, onSelect }: ButtonPro
   const state = boxState(box);
   const shown = state === "skipped" ? "cancelled" : state;
   const jobs = total(box.counts);
-  const words = [box.title, state, jobs ? countWords(box.counts, box.atLeast) : "", waits].filter(Boolean).join(". ");
+  const more = [jobs ? countWords(box.counts, box.atLeast) : "", waits].filter(Boolean).join(". ");
   return (
     <button
       type="button"
       className={`graph-box ${box.state === null && jobs === 0 ? "graph-box-absent" : ""} ${box.map ? "graph-box-map" : ""}`}
       style={{ borderLeftColor: colour(shown) }}
       data-key={box.key}
-      aria-label={words}
       aria-pressed={pressed}
       tabIndex={tabbed ? 0 : -1}
-      title={words}
+      title={[box.title, state, more].filter(Boolean).join(". ")}
       onFocus={onFocus}
       onClick={onSelect}
     >
@@ -182,6 +181,10 @@ function BoxButton({ box, waits, pressed, tabbed, onFocus, onSelect }: ButtonPro
           {box.job ? ` · ${box.job}` : ""}
         </span>
       )}
+      <span className="visually-hidden">
+        {jobs > 0 && `. ${state}`}
+        {more && `. ${more}`}
+      </span>
     </button>
   );
 }

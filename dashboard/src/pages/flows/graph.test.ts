@@ -124,6 +124,8 @@ test("a flow says what it waits for", () => {
   expect(heldBy(flow({ nodes, cancelRequested: true }))).toBe("It is being cancelled.");
   expect(heldBy(flow({ state: "failed", error: "ValueError: no", nodes }))).toBe("ValueError: no");
   expect(heldBy(flow({ kind: "dynamic", nodes: [] }))).toBeNull();
+  const asking = node("approve", { state: "blocked", holding: "It waits for the signal 'approved'." });
+  expect(heldBy(flow({ nodes: [asking] }))).toBe("It waits for approve (waits for the signal 'approved').");
   const many = ["a", "b", "c", "d"].map((name) => node(name, { state: "pending" }));
   expect(heldBy(flow({ nodes: many }))).toBe("It waits for a (pending); b (pending) and 2 more nodes.");
 });

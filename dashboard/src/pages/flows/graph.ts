@@ -218,7 +218,7 @@ function leftOf(node: Node): string {
   const left = LIVE.reduce((sum, state) => sum + (node.counts[state] ?? 0), 0);
   const bad = BAD.reduce((sum, state) => sum + (node.counts[state] ?? 0), 0);
   const told = left ? [`${count(left, node.atLeast)} of ${count(total(node.counts), node.atLeast)} left`] : [];
-  if (!left && node.state) told.push(node.state);
+  if (!left && node.state) told.push(node.holding?.match(/^It (waits for .*)\.$/)?.[1] ?? node.state);
   if (bad) told.push(`${count(bad)} failed`);
   return told.length ? ` (${told.join(", ")})` : "";
 }

@@ -76,12 +76,7 @@ class Flows:
         The cost is bounded: at most 2,000 jobs are counted, and a number may be a lower bound (`at_least`). With
         `exact`, all are. Raise FlowNotFound, also if the flow is out of the `scope`.
         """
-        store = await self._core.store()
-        root = await store.flow_reads.get(_id(flow_id), scope)
-        if root is None:
-            raise FlowNotFound(flow_id)
-        if root.get("root") is not True:
-            raise FlowNotFound(flow_id, _no_flow(root))
+        store, root = await self._core.store(), await self._root(flow_id, scope)
         flow, graph = self._read(root), self._graph(root)
         if scope.everything:
             counts = await store.flow_reads.count(flow.id, exact=exact)
@@ -155,6 +150,15 @@ class Flows:
     def _read(self, root: Document) -> Flow:
         """The flow of a root, without its nodes."""
         return self._flow(self._jobs.decode(root), root)
+
+    async def _root(self, flow_id: str, scope: Scope) -> Document:
+        """The root of a flow within a scope. Raises FlowNotFound."""
+        root = await (await self._core.store()).flow_reads.get(_id(flow_id), scope)
+        if root is None:
+            raise FlowNotFound(flow_id)
+        if root.get("root") is not True:
+            raise FlowNotFound(flow_id, _no_flow(root))
+        return root
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +239,8 @@ async def page_of(
 
 
 async def chart_of(flows: Flows, flow_id: str, scope: Scope) -> Timeline:
-    """The jobs of a flow over time; for the service. The flow is within the scope."""
+    """The jobs of a flow within the scope over time; for the service. No job is counted. Raises FlowNotFound."""
+    await flows._root(flow_id, scope)
     looked = await (await flows._core.store()).flow_reads.look(flow_id, *_CHARTED)
     bars = [_bar(document) for document in looked.documents if is_within(document, scope)]
     return timeline_of(bars, looked.complete and not looked.capped)
@@ -258,6 +263,7 @@ def _member(document: Document) -> Member:
         started,
         job.finished_at,
         sum(one.total for one in waits.on) if waits is not None else 0,
+        tuple(waits.signals) if waits is not None else (),
     )
 
 

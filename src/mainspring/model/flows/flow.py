@@ -108,6 +108,8 @@ class Member:
     finished_at: datetime | None = None
     total: int = 0
     """How many jobs it waits for itself, where it waits."""
+    signals: tuple[str, ...] = ()
+    """The signals that it waits for itself."""
 
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -183,6 +185,9 @@ def held_back(node: Node, members: Mapping[str, Member], below: Mapping[str, int
         live = [name for name in node.after if _is_live(members.get(name))]
         return sentence(f"It waits for {_named(live, members, now)}") if live else "It is about to start."
     left = sum(below.get(state, 0) for state in _LIVE)
+    if not left and not member.total:
+        signals = " or ".join(f"the signal {name!r}" for name in member.signals)
+        return sentence(f"It waits for {signals or 'a time'}")
     return sentence(f"It waits for its jobs: {left_of(left, member.total)}")
 
 

@@ -21,6 +21,8 @@ from mainspring.store.schema import BY_ID, FINISHED_INDEX, SCHEDULE
 LOOKED_AT = 1_000
 """The jobs that one search looks at."""
 _FIRST_LOOK = 100
+_BELOW = 200
+"""The jobs of a flow that are looked at for the children of one of them."""
 _SHOWN = 20
 _RUNS_SHOWN = 10
 # The clocks of the processes that make ids may differ by this.
@@ -89,6 +91,22 @@ class Related:
             return RelatedJobs(children, complete, await self._runs(job, scope), await self._holder(job, scope))
 
     async def _children(self, job: Document, scope: Scope) -> tuple[list[Document], bool]:
+        """The jobs that the job waits or waited for, and then those that its handler has scheduled otherwise."""
+        waited, all_waited = await self._waited_for(job, scope)
+        scheduled, all_scheduled = await self._scheduled_by(job, scope)
+        mine = [*waited, *scheduled]
+        return mine[:_SHOWN], all_waited and all_scheduled and len(mine) <= _SHOWN
+
+    async def _waited_for(self, job: Document, scope: Scope) -> tuple[list[Document], bool]:
+        """The children in a flow: their ids begin with that of the job and a dot."""
+        bounds = {"$gte": f"{job['_id']}.", "$lt": f"{job['_id']}/"}
+        found = await self._connection.jobs.find_all(
+            {"_id": bounds}, _BRIEF, sort=[("_id", 1)], hint=BY_ID, limit=_BELOW
+        )
+        mine = [one for one in found if one.get("parent_id") == str(job["_id"]) and _within(scope, one)]
+        return mine, len(found) < _BELOW
+
+    async def _scheduled_by(self, job: Document, scope: Scope) -> tuple[list[Document], bool]:
         """The jobs that the handler has scheduled: among those whose ids were made while it ran."""
         attempts = job.get("attempts")
         begun = (
@@ -104,7 +122,7 @@ class Related:
             {"_id": bounds}, _BRIEF, sort=[("_id", 1)], hint=BY_ID, limit=LOOKED_AT
         )
         mine = [one for one in found if one.get("parent_id") == str(job["_id"]) and _within(scope, one)]
-        return mine[:_SHOWN], len(found) < LOOKED_AT and len(mine) <= _SHOWN
+        return mine, len(found) < LOOKED_AT
 
     async def _runs(self, job: Document, scope: Scope) -> list[Document]:
         schedule = job.get("schedule_id")

@@ -54,6 +54,14 @@ def test_a_map_says_how_many_of_its_jobs_are_left() -> None:
     assert flow.counts == {"completed": 1, "blocked": 2, "pending": 300, "running": 12, "failed": 2}
 
 
+def test_a_node_names_the_signals_that_it_waits_for() -> None:
+    asks = Member("blocked", started_at=NOW, signals=("approved",))
+    sleeps = Member("blocked", started_at=NOW)
+    flow = facts({"extract": Member("completed"), "transform": asks, "load": sleeps}, {})
+    assert flow.node("transform").holding == "It waits for the signal 'approved'."
+    assert flow.node("load").holding == "It waits for a time."
+
+
 def test_a_node_that_is_not_stored_yet_says_so() -> None:
     assert facts({}, {}).node("load").holding == "The flow has not stored it yet."
     with pytest.raises(LookupError, match="has no node 'other'; it has extract, transform, load"):
