@@ -83,7 +83,7 @@ def without_remarks(output: str) -> list[str]:
     return [
         line
         for line in output.splitlines()
-        if not line.startswith(("Executing <", "Job ", "Attempt ", "Still ", "No live ", " "))
+        if not line.startswith(("Executing <", "Job ", "Attempt ", "Still ", "No live ", "MongoDB is building ", " "))
     ]
 
 
