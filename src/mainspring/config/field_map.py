@@ -28,6 +28,22 @@ _MAINSPRINGS = frozenset(
         *("suspect", "claim", "worker", "claimed_at", "lease_until", "max_attempts", "once", "cancel", "steps"),
         *("progress", "log", "log_cut", "result", "result_note", "error", "finished_at", "sealed", "fingerprint"),
         *("redrive", "requests", "alert", "mapped", "edited_at", "snoozes", "stack"),
+        *(
+            "after",
+            "because",
+            "before",
+            "cancel_tree",
+            "check_at",
+            "flow",
+            "label",
+            "node",
+            "refs",
+            "retry_tree",
+            "root",
+            "round",
+            "spawned",
+            "waits",
+        ),
     }
 )
 

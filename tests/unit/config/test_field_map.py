@@ -60,6 +60,6 @@ def test_configure_keeps_the_map_and_can_set_it() -> None:
 
 
 def test_the_fields_that_no_map_may_use_are_those_of_a_job() -> None:
-    dictionary = (schema.__doc__ or "").partition("## jobs.keys")[0]
+    dictionary = (schema.__doc__ or "").partition("## jobs.signals")[0]
     rows = re.findall(r"^\| ([a-z_, ]+?) +\|", dictionary, re.M)
     assert {name for row in rows for name in row.split(", ")} - {"field", ""} == set(_MAINSPRINGS)

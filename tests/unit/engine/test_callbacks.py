@@ -14,7 +14,7 @@ from mainspring.model.jobs.event_names import EVENTS
 
 
 def test_the_events_are_those_that_are_promised() -> None:
-    names = "created start success fail retry cancel progress snooze rescue expire lost"
+    names = "created start success fail retry cancel progress snooze suspend rescue expire lost"
     promised = {f"job:{name}" for name in names.split()}
     promised |= {"scheduler:start", "scheduler:stop", "scheduler:error", "worker:start", "worker:stop"}
     promised |= {f"schedule:{name}" for name in ("late", "missed", "skipped", "pause", "undeclared")}

@@ -35,7 +35,7 @@ class StoredJob:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.id = document["_id"]
+        self.id = document.get("_id", "")
         self.name = document.get("name", "")
 
     # -- fields of every job ---------------------------------------------------------------------------------------
