@@ -171,7 +171,7 @@ class World:
         parameter, _, end = rest.partition("}")
         name = parameter.partition(":")[0]
         some = list(malformed.items())[len(route) % SAMPLED :: SAMPLED]
-        values = [*((one, "") for one in self.places[name]), *some]
+        values = [*((one, "") for one in self.places["job_id" if name == "flow_id" else name]), *some]
         return [(f"{begin}{value}{end}", why) for value, why in values]
 
     async def _pages(self, path: str, why: str) -> str:

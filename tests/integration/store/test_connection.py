@@ -140,6 +140,7 @@ async def test_the_database_is_the_uris_or_the_one_that_is_named(uri: str, make_
         "replies",
         "schedules",
         "sessions",
+        "signals",
         "stats",
         "workers",
     )
