@@ -145,7 +145,7 @@ async def test_a_check_misses_that_has_read_the_failure_of_a_job_that_runs_again
     assert checked.again == {wait}
 
 
-# -- C3: somebody does ---------------------------------------------------------------------------------------------
+# -- C3: a process checks ------------------------------------------------------------------------------------------
 
 
 async def test_the_sweep_releases_a_job_that_no_process_has_checked(store: Store, waiters: Waiters) -> None:

@@ -19,7 +19,7 @@ async def start_flows(scheduler: Scheduler) -> None:
 
 
 async def _start_nightly(scheduler: Scheduler) -> None:
-    """Its check of the stock fails: what comes after it is cancelled, and an alert is sent."""
+    """Its check of the stock fails: the nodes after it are cancelled, and an alert is sent."""
     flow = scheduler.flow("nightly-pipeline", {"warehouse": "W1"}, tags=_TAGS)
     orders = flow.add("extract-rows", {"table": "orders"}, name="extract orders")
     stock = flow.add("extract-rows", {"table": "stock"}, name="extract stock")
