@@ -83,7 +83,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
     **dict.fromkeys(("order", "heaviest", "latest", "action")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
-    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format", "node")),
+    **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format", "node", "timezone")),
 }
 JOB = {"name": "{name}", "queue": "{queue}"}
 MINE = {"name": "{own_name}", "queue": "{own_queue}", "delay": "1h"}
