@@ -144,6 +144,15 @@ class ServiceBackend:
         """The jobs of a flow over time, as far as they are within a scope."""
         return await chart_of(self._flows, flow_id, scope)
 
+    async def cancels_beyond(self, job_id: str, scope: Scope) -> bool:
+        """Whether the cancellation of a job would cancel jobs out of the scope, of the flow below it."""
+        store = await self._core.store()
+        return await store.flows_beyond.cancelled(await store.jobs.get(document_id(job_id)), scope)
+
+    async def retries_beyond(self, flow_id: str, scope: Scope) -> bool:
+        """Whether the retry of a flow would run jobs again that are out of the scope."""
+        return await (await self._core.store()).flows_beyond.retried(flow_id, scope)
+
     # -- requests that may be sent twice -----------------------------------------------------------------------------
 
     async def open_reply(self, key: str, print: str) -> Reply:

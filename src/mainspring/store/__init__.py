@@ -15,6 +15,7 @@ from mainspring.store.dead_letters.groups import Groups
 from mainspring.store.dead_letters.recent_failures import RecentFailures
 from mainspring.store.dead_letters.redrives import Redrives
 from mainspring.store.flows.batches import Batches
+from mainspring.store.flows.beyond import FlowsBeyond
 from mainspring.store.flows.checks import Checks
 from mainspring.store.flows.flow_reads import FlowReads
 from mainspring.store.flows.layout import Layouts
@@ -92,6 +93,7 @@ class Store:
         self.signals = Signals(connection, self.jobs, self.cipher)
         self.spawners = Spawners(connection)
         self.trees = Trees(connection)
+        self.flows_beyond = FlowsBeyond(connection)
         self.checks = Checks(connection, self.trees)
         self.layouts = Layouts(connection, self.inserts)
         self.batches = Batches(connection, self.inserts)
@@ -126,7 +128,7 @@ class Store:
         self.transactions = Transactions(connection)
         self.dead_letters = DeadLetters(connection)
         self.redrives = Redrives(connection, self.dedupe_keys, self.dead_letters)
-        self.operations = Operations(connection, self.dedupe_keys, self.searching)
+        self.operations = Operations(connection, self.dedupe_keys, self.searching, self.flows_beyond)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
         self.explaining = Explaining(connection, self.workers)
         self.idempotency = IdempotencyRecords(connection)

@@ -8,7 +8,7 @@ import logging
 import sys
 from typing import Any
 
-from mainspring import Scheduler
+from mainspring import JobContext, Scheduler
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s %(levelname)s %(message)s")
 scheduler: Scheduler = importlib.import_module("resolving").scheduler
@@ -29,6 +29,12 @@ async def slow(seconds: float = 60, **data: Any) -> None:
     await asyncio.sleep(seconds)
 
 
+async def delegate(ctx: JobContext, queue: str) -> None:
+    """Waits for a job of a queue that its caller chooses."""
+    await ctx.call("part", "plain", queue=queue, delay=36_000)
+
+
+scheduler.job("delegate")(delegate)
 for _prefix in ("", "p.", "pq.", "zqforeign."):
     scheduler.job(f"{_prefix}plain")(plain)
     scheduler.job(f"{_prefix}boom", retry=1)(boom)

@@ -103,6 +103,38 @@ async def _runs(stage: Stage, job: str) -> bool:
         return False
 
 
+@probe("tenancy", "A tenant changes no job of another tenant through a flow that has jobs of both", fast=True)
+async def shared_flows(stage: Stage, row: Row) -> None:
+    own = await _delegated(stage, "qa")
+    allowed = await stage.client.post(f"/api/flows/{own}/cancel", "tenant", {})
+    row.control(allowed.ok and await _state(stage, f"{own}.part", "cancelled"), allowed)
+    root = await _delegated(stage, FOREIGN_QUEUE)
+    order = {"verb": "cancel", "ids": [root], "reason": "tidy", "startAfter": "0s"}
+    for path, body in (
+        (f"/api/flows/{root}/retry", None),
+        (f"/api/flows/{root}/cancel", {}),
+        (f"/api/jobs/{root}/cancel", {}),
+        ("/api/operations", order),
+    ):
+        answer = await stage.client.post(path, "tenant", body)
+        if answer.ok and body is order:
+            await eventually(lambda id=answer.data["id"]: _carried_out(stage, id))  # type: ignore[misc]
+        row.check(f"{root}.part" not in answer.text, f"{answer}: names another tenant's job")
+        row.check(await _state(stage, f"{root}.part", "pending"), f"{answer}: changed another tenant's job")
+    await stage.client.post(f"/api/jobs/{root}/cancel", "admin", {})
+
+
+async def _delegated(stage: Stage, queue: str) -> str:
+    """A job of the tenant that waits for a job of this queue."""
+    job = await stage.made("admin", name="delegate", queue="qa", data={"queue": queue})
+    await eventually(lambda: _state(stage, job, "blocked"))
+    return job
+
+
+async def _carried_out(stage: Stage, operation: str) -> bool:
+    return bool((await stage.client.get(f"/api/operations/{operation}", "tenant")).data["state"] == "completed")
+
+
 @probe("tenancy", "An explanation tells a tenant nothing of other tenants, workers or admins", fast=True)
 async def explanations(stage: Stage, row: Row) -> None:
     foreign = await settle(stage)

@@ -1,6 +1,7 @@
 """Flows: jobs that wait for jobs. A flow is a root job and its members, which are jobs as any other.
 
-A key with a scope sees a flow if its root is within the scope, and of its members those that are.
+A key with a scope sees a flow if its root is within the scope, and of its members those that are. It cancels and
+retries a flow only if it reaches all jobs that would be changed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Path, Query, Response
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.endpoints.jobs import Trace
 from mainspring.api.jobs.flow_plans import build_flow
+from mainspring.api.jobs.flow_reach import check_cancel, check_retry_of_flow
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.visibility import seen_job
 from mainspring.api.problems import Problem
@@ -90,9 +92,10 @@ async def flow_timeline(flow_id: FlowId, caller: Viewer) -> Answer[FlowTimeline]
 @router.post("/{flow_id}/cancel", summary="Cancel a flow")
 async def cancel_flow(flow_id: FlowId, caller: Operator, body: CancelIn | None = None) -> Answer[FlowOut]:
     """Cancel a flow with all its jobs: those that wait at once; those that run are asked to stop, which they do within
-    about two seconds. A flow that has ended stays as it is. A key with a scope that does not include all its jobs
-    cancels them, too: they belong to its flow."""
+    about two seconds. A flow that has ended stays as it is. For a key with a scope that does not include all its live
+    jobs, the answer is 403."""
     before = await _detail(caller, await _reached(caller, flow_id))
+    await check_cancel(caller, flow_id)
     reason = "" if body is None else body.reason
     await caller.scheduler.flows.cancel(flow_id, reason)
     after = await _detail(caller, await _reached(caller, flow_id))
@@ -103,11 +106,13 @@ async def cancel_flow(flow_id: FlowId, caller: Operator, body: CancelIn | None =
 @router.post("/{flow_id}/retry", summary="Retry a flow", response_model=Answer[FlowOut])
 async def retry_flow(flow_id: FlowId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
     """Run the failed and expired jobs of a flow again, and those that were cancelled because of them. Completed jobs
-    keep their results. For a flow that completed or was cancelled the answer is 409. With an `Idempotency-Key`, a
-    repeated request begins no second round."""
+    keep their results. For a flow that completed or was cancelled the answer is 409, and for a key with a scope that
+    does not include all jobs that would run again, 403. With an `Idempotency-Key`, a repeated request begins no second
+    round."""
 
     async def make(_: str) -> Made:
         before = await _detail(caller, await _reached(caller, flow_id))
+        await check_retry_of_flow(caller, flow_id)
         await caller.scheduler.flows.retry(flow_id)
         after = await _detail(caller, await _reached(caller, flow_id))
         await caller.note("flow.retry", before.id, before=_told(before), after=_told(after))

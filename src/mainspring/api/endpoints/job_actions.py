@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.copy import plan_copy
 from mainspring.api.jobs.create import refusing, store_plan
+from mainspring.api.jobs.flow_reach import check_cancel
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.resources import request_of
 from mainspring.api.jobs.visibility import seen_job
@@ -31,8 +32,10 @@ Timeout = Annotated[Span, Query(description="How long to wait, such as 30s; 60s 
 @router.post("/{job_id:path}/cancel", summary="Cancel a job")
 async def cancel_job(job_id: JobId, caller: Operator, body: CancelIn | None = None) -> Answer[JobOut]:
     """Cancel a pending job at once, or ask a running one to stop, which it does within about two seconds. A job that
-    has ended stays as it is."""
+    has ended stays as it is. The jobs for which it waits are cancelled, too; for a key that does not reach all of them,
+    the answer is 403."""
     before = await caller.job(job_id)
+    await check_cancel(caller, job_id)
     reason = "" if body is None else body.reason
     after = await caller.scheduler.cancel(job_id, reason)
     await caller.note("job.cancel", before.id, before=_told(before), after=_told(after) | {"reason": reason})

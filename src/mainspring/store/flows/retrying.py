@@ -57,13 +57,8 @@ class FlowRetries:
 
     async def _put_all_back(self, root_id: DocumentId, until: datetime) -> set[str]:
         flow_id, again = str(root_id), again_stages(self._connection.clock.expression())
-        bad = {"flow": flow_id, "state": {"$in": [FAILED, EXPIRED]}, "finished_at": {"$lte": until}}
-        caused = {
-            "flow": flow_id,
-            "state": CANCELLED,
-            "because": {"$exists": True},
-            "error.type": {"$ne": SKIPPED},
-        }
+        bad, caused = bad_members(flow_id)
+        bad = {**bad, "finished_at": {"$lte": until}}
         nodes = {**caused, "waits.when": {"$exists": True}}
         others = {**caused, "waits.when": {"$exists": False}, "finished_at": {"$lte": until}}
         held = await self._put_back(bad, again)
@@ -116,6 +111,13 @@ class FlowRetries:
 
     def _after(self, seconds: float) -> dict[str, Any]:
         return {"$add": [self._connection.clock.expression(), int(seconds * 1000)]}
+
+
+def bad_members(flow_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The filters for the members that a retry runs again: those that ended badly, and those that were cancelled
+    because of them; for the index FLOW."""
+    caused = {"flow": flow_id, "state": CANCELLED, "because": {"$exists": True}, "error.type": {"$ne": SKIPPED}}
+    return {"flow": flow_id, "state": {"$in": [FAILED, EXPIRED]}}, caused
 
 
 def _wait_ids(document: Document) -> list[str]:

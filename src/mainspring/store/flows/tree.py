@@ -50,8 +50,7 @@ class Trees:
         if isinstance(job.get("flow"), str):
             await self._cancel_levels([str(job["_id"])], reason, because, tree)
         else:
-            member = {"flow": str(job["_id"]), "state": {"$in": list(NOT_ENDED)}}
-            await self._cancel_found(member, FLOW, reason, because, tree)
+            await self._cancel_found(live_members(str(job["_id"])), FLOW, reason, because, tree)
         return tree
 
     async def carry_on(self, job: Document) -> CancelledTree:
@@ -80,12 +79,7 @@ class Trees:
         """Cancel the children of these jobs, then their children, and so on."""
         todo = list(parents)
         while todo:
-            low, high = waits_of(todo.pop())
-            # The bounds are of one element: a job may hold back several waits.
-            # An id may contain a "#"; the name of a wait does not.
-            own = {"$gt": low, "$lt": high, "$regex": f"^{re.escape(low)}[^#]*$"}
-            below = {"before": {"$elemMatch": own}, "state": {"$in": list(NOT_ENDED)}}
-            todo += await self._cancel_found(below, BEFORE, reason, because, tree)
+            todo += await self._cancel_found(live_children(todo.pop()), BEFORE, reason, because, tree)
 
     async def _cancel_found(
         self, filter: dict[str, Any], hint: str, reason: str, because: str | None, tree: CancelledTree
@@ -109,6 +103,20 @@ class Trees:
         stages = cancel_stages(now, reason, because)
         live = {"_id": {"$in": ids}, "state": {"$in": [PENDING, BLOCKED, RUNNING]}}
         await self._connection.jobs.update_many(*mirror.update(live, stages), hint=BY_ID)
+
+
+def live_members(root_id: str) -> dict[str, Any]:
+    """The filter for the live jobs below a root, for the index FLOW."""
+    return {"flow": root_id, "state": {"$in": list(NOT_ENDED)}}
+
+
+def live_children(parent_id: str) -> dict[str, Any]:
+    """The filter for the live jobs for which a job waits, for the index BEFORE."""
+    low, high = waits_of(parent_id)
+    # The bounds are of one element: a job may hold back several waits. An id may contain a "#"; the name of a wait does
+    # not.
+    own = {"$gt": low, "$lt": high, "$regex": f"^{re.escape(low)}[^#]*$"}
+    return {"before": {"$elemMatch": own}, "state": {"$in": list(NOT_ENDED)}}
 
 
 def _note(document: Document, tree: CancelledTree, parents: list[str]) -> None:

@@ -40,6 +40,7 @@ from mainspring.model.operations.operations import (
 )
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.beyond import FlowsBeyond
 from mainspring.store.flows.waiters import look_soon
 from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.jobs.edit import (
@@ -66,6 +67,7 @@ _BEGINNING: Document = {"walk": 1, "state": 0, "after": None, "found": 0}
 """The cursor of a walk: which walk it is, in which state, behind which page, and how many jobs it has found."""
 _REMOVED_AT_ONCE = 100
 _MOST_OPEN = 100
+_BEYOND = "the flow below it has jobs out of the scope of the key"
 _SECRETS = "a key with a scope moves webhooks one by one, with PUT /api/jobs/{id}, since their secrets are checked"
 
 Cancelled = Callable[[Sequence[Document]], None]
@@ -80,9 +82,12 @@ class Operations(Orders):
     asked = ("verb", "filter", "ids", "priority", "queue", "scope", "reason", "actor")
     read_back = ("state", "requests")
 
-    def __init__(self, connection: Connection, keys: DedupeKeys, searching: Searching) -> None:
+    def __init__(
+        self, connection: Connection, keys: DedupeKeys, searching: Searching, flows_beyond: FlowsBeyond
+    ) -> None:
         super().__init__(connection, connection.operations, keys)
         self._searching = searching
+        self._flows_beyond = flows_beyond
         self._preview = Preview(connection)
 
     def _missing(self, order_id: str) -> MainspringError:
@@ -234,6 +239,8 @@ class Operations(Orders):
         if order.verb == DELETE:
             await self._delete(order, document, remove)
             return refused
+        if order.verb == CANCEL and not order.scope.everything:
+            refused |= dict.fromkeys(await self._with_flows_beyond(order, document["batch"]), _BEYOND)
         change = self._connection.mirror.stages([*self._stages(order, document), remember_stage(document["_id"])])
 
         async def write(ids: Sequence[DocumentId]) -> None:
@@ -246,6 +253,12 @@ class Operations(Orders):
 
         await (self._act_again if order.verb == RETRY else self._act)(document, write, refused)
         return refused
+
+    async def _with_flows_beyond(self, order: Order, batch: Sequence[Document]) -> list[DocumentId]:
+        """Those of a batch whose cancellation would reach jobs out of the creator's scope."""
+        parents = {"_id": {"$in": [one["_id"] for one in batch]}, "spawned": True}
+        found = await self._connection.jobs.find_all(parents, {"flow": 1, "spawned": 1}, hint=BY_ID)
+        return [job["_id"] for job in found if await self._flows_beyond.cancelled(job, order.scope)]
 
     def _stages(self, order: Order, document: Document) -> list[dict[str, Any]]:
         """The update that carries the verb out on a job: that of the verb for a single job."""
