@@ -80,7 +80,8 @@ function open(signal: AbortSignal): Promise<void> {
       source = new EventSource(`${prefix}/api/events?digest=1s`);
       source.onopen = () => {
         failures = 0;
-        tell({ status: "live" });
+        // What changed after a page was read and before the stream was open is in no digest.
+        tell({ status: "live", digest: everything() });
       };
       source.addEventListener("digest", (event) => tell({ digest: JSON.parse((event as MessageEvent<string>).data) }));
       source.addEventListener("gap", () => tell({ digest: everything() }));
