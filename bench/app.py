@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainspring import JobContext, Limit, Scheduler
+from mainspring.cli.support.worker_process import spare_collector
 
 LIMITED = "BENCH_LIMITED"
 WEBHOOKS = "BENCH_WEBHOOKS"
@@ -124,7 +125,9 @@ def main(uri: str, database: str, concurrency: str, profile: str | None = None) 
     profiler = cProfile.Profile()
     if profile is not None:
         profiler.enable()
-    run(work(make_scheduler(uri, database, int(concurrency))))
+    scheduler = make_scheduler(uri, database, int(concurrency))
+    spare_collector()  # as `mainspring worker` does
+    run(work(scheduler))
     if profile is not None:
         profiler.disable()
         profiler.dump_stats(profile)

@@ -206,6 +206,8 @@ def conceal(claimed: ClaimedJob, ending: Outcome) -> Outcome:
     """An outcome as it may be stored and announced: hidden values redacted, its result encrypted if it has to be."""
     redactor = claimed.redactor
     if isinstance(ending, Completed):
+        if claimed.cipher is None:
+            return ending
         try:
             return replace(ending, result=sealed_result(claimed, ending.result))
         except Exception as error:  # the handler has completed, even if the key is gone meanwhile

@@ -26,6 +26,7 @@ from mainspring.store.limits.breakers import Moved
 logger = logging.getLogger("mainspring")
 
 _REPORT_AFTER = 1.0
+_GOOD, _BAD = (Completed, Committed), (Retried, Failed)
 _EVENTS = {OPEN: "breaker:open", HALF_OPEN: "breaker:probe", CLOSED: "breaker:close"}
 
 
@@ -60,7 +61,7 @@ class Breakers:
                 rule = self._limits.breaker(scope, target)
                 if rule is not None:
                     counted = _counted(scope, target, rule, claimed)
-                    if bad and isinstance(ending, Retried | Failed):
+                    if bad and isinstance(ending, _BAD):
                         self._failures[counted.path] = (ending.error.type, str(claimed.id))
                     self._count(counted, rule, int(good), int(bad))
         probes = claimed.give_up_probes()
@@ -139,9 +140,9 @@ def announce_breaker(events: Callbacks, status: BreakerStatus) -> None:
 
 def _word(ending: Outcome) -> tuple[bool, bool]:
     """Whether an outcome shows that the job's dependency works, and whether it shows that it does not."""
-    if isinstance(ending, Completed | Committed):
+    if isinstance(ending, _GOOD):
         return True, False
-    if isinstance(ending, Retried | Failed) and not isinstance(ending, Abandoned):
+    if isinstance(ending, _BAD) and not isinstance(ending, Abandoned):
         return ending.outage is False, ending.outage is True
     return False, False
 

@@ -7,10 +7,13 @@ from being lost between the two. Notes that the chore has not stored yet are sto
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mainspring.store.codec import MAX_LOG_LINES
+
+_LOCK = threading.Lock()
+"""One for all attempts: it is held for a moment only, and most attempts write nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,10 +29,9 @@ class AttemptNotes:
     _unstored: list[str] | tuple[()] = ()
     _stored_progress: dict[str, Any] | None = None
     _announced_progress: dict[str, Any] | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_line(self, line: str) -> None:
-        with self._lock:
+        with _LOCK:
             self.log_cut += len(self.log) >= MAX_LOG_LINES
             self.log = _with(self.log, line)
             self._unstored = _with(self._unstored, line)
@@ -49,7 +51,7 @@ class AttemptNotes:
 
     def take_lines(self) -> list[str]:
         """Remove and return the lines that were not stored yet; the caller stores them."""
-        with self._lock:
+        with _LOCK:
             lines, self._unstored = self._unstored, ()
         return list(lines)
 

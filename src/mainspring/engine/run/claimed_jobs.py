@@ -90,6 +90,11 @@ class Killable(Protocol):
         """End the process for sure. Safe from any thread."""
 
 
+_LOCK = threading.Lock()
+"""Guards the leases of all claimed jobs: it is held for a few assignments at a time, and a lock for each job costs more
+than to wait for this one."""
+_AT_END = (SequenceGate, Probe)
+"""The rules whose slots are kept until the end is stored, or its outcome counted."""
 _NONE: frozenset[StopReason] = frozenset()
 _NOT_ENDED = (ClaimState.RUNNING, ClaimState.WAITING, ClaimState.CLAIMED, ClaimState.PARKED)
 
@@ -125,7 +130,7 @@ class ClaimedJob:
     process: Killable | None = None
     """The process of its own that runs the handler, if there is one."""
     place: HandlerPlace | None = None
-    """Where the handler runs, for its stack."""
+    """Where the handler runs, for its stack, if not in the task of the attempt itself."""
     started: float | None = None
     started_at: datetime | None = None
     took: float | None = None
@@ -139,7 +144,6 @@ class ClaimedJob:
     spawned: bool = False
     """Whether its handler has made children."""
     notes: AttemptNotes = field(default_factory=AttemptNotes)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     id: DocumentId = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +163,7 @@ class ClaimedJob:
     def unpark(self, gates: list[Gate]) -> None:
         """Give the job the slots that it waited for."""
         self._enter(ClaimState.CLAIMED, ClaimState.PARKED)
-        with self._lock:
+        with _LOCK:
             self.awaits, self.gates = (), gates
             self.valid_until = min(self.valid_until, slots_until(gates))
 
@@ -213,13 +217,17 @@ class ClaimedJob:
         """Note where the handler runs."""
         self.place = place
 
-    def stack(self) -> str | None:
-        """The stack of the running handler as text, redacted; None if it does not run. Not on the event loop."""
-        process, place = self.process, self.place  # read once: the event loop takes them away
-        if self.state is not ClaimState.RUNNING or (process is None and place is None):
+    def stack(self, loop_thread: int) -> str | None:
+        """The stack of the running handler as text, redacted; None if it does not run. Called in any thread but that of
+        the event loop, which is `loop_thread`."""
+        process, place, task = self.process, self.place, self.task  # read once: the event loop takes them away
+        if self.state is not ClaimState.RUNNING or self.started is None or task is None:
             return None
-        text = process.stack() if process is not None else place.stack() if place is not None else ""
-        return self.redactor.text(text)
+        if process is not None:
+            return self.redactor.text(process.stack())
+        if place is None:
+            place = HandlerPlace(task, task.get_loop(), loop_thread)
+        return self.redactor.text(place.stack())
 
     def finish(self, worker: str, started: datetime, ended: datetime, outcome: Outcome) -> Finish:
         """The end of the attempt, as it is to be stored."""
@@ -274,7 +282,7 @@ class ClaimedJob:
 
     def give_up_slots(self) -> list[Gate]:
         """Give up the slots that are free as soon as the handler has ended, before the end is stored."""
-        return self._give_up(lambda rule: not isinstance(rule, SequenceGate | Probe)) if self.gates else []
+        return self._give_up(lambda rule: not isinstance(rule, _AT_END)) if self.gates else []
 
     def give_up_probes(self) -> list[Gate]:
         """Give up the slots of probes, which are free once their outcome has been counted."""
@@ -295,14 +303,14 @@ class ClaimedJob:
 
     def renewed(self, asked: float, until: float) -> None:
         """Note that the claim was renewed by a request of the instant `asked`: it holds to `until`, if its slots do."""
-        with self._lock:
+        with _LOCK:
             self.renewed_at = asked
             self.valid_until = min(until, slots_until(self.gates))
 
     def slots_renewed(self, end: Callable[[float], float]) -> None:
         """Prolong the claim with its slots, which were renewed; `end` returns until when a claim holds. A claim that is
         over stays so."""
-        with self._lock:
+        with _LOCK:
             if StopReason.LOST not in self.stops and monotonic() < self.valid_until:
                 self.valid_until = min(end(self.renewed_at), slots_until(self.gates))
 
@@ -321,27 +329,27 @@ class ClaimedJob:
 
     def freeze(self) -> float:
         """Note that the job's transaction begins; return the instant (monotonic)."""
-        with self._lock:
+        with _LOCK:
             self.phase = LeasePhase.FROZEN
             self.frozen_at = now = monotonic()
         return now
 
     def commit(self) -> None:
         """Note that the job's transaction commits, or is known to have committed."""
-        with self._lock:
+        with _LOCK:
             if self.phase is LeasePhase.FROZEN:
                 self.phase = LeasePhase.COMMITTING
 
     def thaw(self) -> None:
         """Note that the job's transaction is over."""
-        with self._lock:
+        with _LOCK:
             self.phase, self.frozen_at = LeasePhase.RENEWED, None
 
     # -- stopping, also in the heartbeat's threads -----------------------------------------------------------------
 
     def ask_to_stop(self, reason: StopReason, note: str = "") -> None:
         """Tell the handler to stop. A process of its own is killed; `interrupt` does the rest on the event loop."""
-        with self._lock:
+        with _LOCK:
             if reason is StopReason.CANCELLED:
                 self.cancel_reason = note
             self.stops |= {reason}

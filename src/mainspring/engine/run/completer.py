@@ -54,8 +54,15 @@ _GATHER, _GATHER_STEP, _ENOUGH = 0.025, 0.004, 400
 _PATIENCE = 0.1
 
 
-_GOES_ON = Lost | Released | Retried | Snoozed | Suspended | Continued
-"""The ends of attempts after which the job is not over."""
+# Kinds of ends. Each is asked for at the end of every job: a union of types would be made anew each time.
+_STORED = (Lost, Committed)
+"""Nothing is left to be written."""
+_DUE_AGAIN = (Retried, Snoozed)
+_NOT_RUN = (Lost, Released)
+_SILENT = (Lost, Snoozed, Released)
+"""No progress is announced."""
+_GOES_ON = (Lost, Released, Retried, Snoozed, Suspended, Continued)
+"""The job is not over."""
 
 
 class EndListener(Protocol):
@@ -123,7 +130,7 @@ class Completer:
         slots = claimed.give_up_slots()
         if slots:
             self._listener.slots_freed(slots, claimed.took)
-        if isinstance(ending, Lost | Committed):
+        if isinstance(ending, _STORED):
             self._done(claimed, ending, self._finish(claimed, ending, self._store.clock.now(), crowd=False))
             return
         self._waiting.append((claimed, ending, self._store.clock.now()))
@@ -210,19 +217,19 @@ class Completer:
         self._listener.attempt_ended(claimed, ending)
         if claimed.gates:
             self._listener.slots_freed(claimed.give_up_gates(), None)
-        if isinstance(ending, Retried | Snoozed):
+        if isinstance(ending, _DUE_AGAIN):
             self._listener.due_again(ending.delay)
         elif isinstance(ending, Continued):
             self._listener.due_again(0.0)
         elif isinstance(ending, Suspended):
             self._listener.suspended(claimed, ending.waits)
-        elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, Lost | Released):
+        elif (schedule := claimed.job.tracked_by) is not None and not isinstance(ending, _NOT_RUN):
             self._listener.run_ended(schedule)
         if (waits := claimed.job.before) and not isinstance(ending, _GOES_ON):
             self._listener.predecessor_ended(waits)
         if isinstance(ending, Cancelled):
             self._listener.parent_cancelled(claimed)
-        if not isinstance(ending, Lost | Snoozed | Released):
+        if not isinstance(ending, _SILENT):
             announce_progress(self._events, claimed, finish.progress)
         if ending.event is None or not self._events.wanted(ending.event):
             return

@@ -139,7 +139,6 @@ class Executor:
         started = monotonic()
         claimed.begin(started, self._store.clock.at(started))
         self._began(claimed)
-        claimed.runs_in(HandlerPlace(asyncio.current_task(), asyncio.get_running_loop()))
         timeout = self._policies.timeout(claimed.job, claimed.handler)
         if timeout is not None:
             claimed.renew_for(timeout + 2 * _STOP_GRACE)
@@ -229,7 +228,9 @@ class Executor:
 
     async def _in_thread(self, claimed: ClaimedJob, function: Callable[[], Any]) -> Any:
         """Wait for a handler's thread; leave it behind if its claim is lost, or if it ignores that it should stop."""
-        future = self._threads.run(function if claimed.place is None else claimed.place.in_thread(function))
+        place = claimed.place or HandlerPlace(asyncio.current_task(), asyncio.get_running_loop())
+        claimed.runs_in(place)
+        future = self._threads.run(place.in_thread(function))
         while not future.done():
             try:
                 await asyncio.wait({future})
@@ -253,8 +254,7 @@ class Executor:
         if timeout is None:
             return await call
         task = asyncio.ensure_future(_outcome(call))
-        if claimed.place is not None:
-            claimed.place.task = task
+        claimed.runs_in(HandlerPlace(task, task.get_loop()))
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
             if done:
@@ -385,10 +385,14 @@ class Executor:
 class JobTask(asyncio.Task[Outcome]):
     """The task of one attempt. It counts the cancellations that come from its own handler."""
 
-    by_itself = 0
+    __slots__ = ("_by_itself",)
+
+    @property
+    def by_itself(self) -> int:
+        return getattr(self, "_by_itself", 0)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        self.by_itself += asyncio.current_task(self.get_loop()) is self
+        self._by_itself = self.by_itself + (asyncio.current_task(self.get_loop()) is self)
         return super().cancel(msg)
 
 

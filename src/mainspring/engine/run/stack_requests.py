@@ -30,6 +30,7 @@ class StackRequests:
         self._looked_at = float("-inf")
         self._ready: deque[tuple[ClaimedJob, str]] = deque(maxlen=_READY_AT_MOST)
         self._taking: threading.Thread | None = None
+        self._loop_thread = threading.get_ident()  # the worker makes its parts on its event loop
 
     def run_once(self, renewals: Renewals) -> None:
         """Store the stacks that are ready, and look for requests once a second while there are jobs."""
@@ -51,7 +52,7 @@ class StackRequests:
     def _take(self, asked: list[ClaimedJob]) -> None:
         for claimed in asked:
             try:
-                text = claimed.stack()
+                text = claimed.stack(self._loop_thread)
             except Exception as error:
                 logger.warning("The stack of job %s could not be taken: %r", claimed.id, error)
                 continue

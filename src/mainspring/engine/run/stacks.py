@@ -32,10 +32,12 @@ class HandlerPlace:
 
     __slots__ = ("_loop", "_loop_thread", "_thread", "task")
 
-    def __init__(self, task: asyncio.Task[Any] | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, task: asyncio.Task[Any] | None, loop: asyncio.AbstractEventLoop, loop_thread: int | None = None
+    ) -> None:
         self.task = task
         self._loop = loop
-        self._loop_thread = threading.get_ident()
+        self._loop_thread = threading.get_ident() if loop_thread is None else loop_thread
         self._thread: int | None = None
 
     def in_thread(self, function: Callable[[], Any]) -> Callable[[], Any]:

@@ -24,6 +24,7 @@ from mainspring.store.jobs.leases import Rescued
 logger = logging.getLogger("mainspring")
 
 _MOST_PRINTS = 200
+_NO_END = (Lost, Released, Suspended, Continued)
 
 
 class Counting:
@@ -43,7 +44,7 @@ class Counting:
 
     def ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
         """Count the stored end of an attempt, except a lost claim: the worker that rescues the job counts that."""
-        if not isinstance(ending, Lost | Released | Suspended | Continued):
+        if not isinstance(ending, _NO_END):
             now = self._store.clock.now()
             self._tally.ended(now, claimed.job.queue, claimed.job.name, ending.outcome, claimed.took)
         if isinstance(ending, Failed):

@@ -84,7 +84,7 @@ class StoredJob:
     @property
     def timeout(self) -> float | None:
         own = self.document.get("timeout")
-        return float(own) if isinstance(own, int | float) and own > 0 else None
+        return float(own) if isinstance(own, (int, float)) and own > 0 else None
 
     @property
     def tags(self) -> tuple[str, ...]:
