@@ -25,7 +25,7 @@ from api.conftest import Api, serving
 from api.views.test_events import reading
 from harness.pausing import resume
 from harness.tenants import PAST, STATES, YEARLY, Party, documents_with, fill, party
-from mainspring import Scheduler
+from mainspring import Cron, Scheduler
 from mainspring.api.app import make_app
 from mainspring.api.middleware.parameters import taken_by
 from mainspring.api.settings import service_settings
@@ -119,6 +119,9 @@ FLOWS: list[Any] = [
     {"name": "a", "delay": "1h", "queue": "{queue}", "nodes": [OWN_NODE]},
     {"name": "a", "delay": "1h", "nodes": [OWN_NODE], "dedupeKey": "{dedupe}"},
     {"name": "a", "delay": "1h", "nodes": [{**SECRET, "name": "hook"}]},
+    {"name": "a", "schedule": YEARLY, "nodes": [OWN_NODE], "id": "{schedule}"},
+    {"name": "a", "schedule": YEARLY, "nodes": [OWN_NODE, {"name": "b", "job": "{name}", "queue": "{queue}"}]},
+    {"name": "a", "nodes": [OWN_NODE], **EXCEPT},
 ]
 OPERATIONS: list[Any] = [
     {"verb": "move", "filter": {"queue": "{own_queue}"}, "queue": "{queue}", "reason": "why"},
@@ -333,6 +336,9 @@ class World:
         theirs = flow.add(other.name, {"data": "zzforeign-text"}, queue=other.queue, name="zzforeign-node")
         flow.add(OWN["name"], queue=OWN["queue"], name="own-node", after=theirs)
         own["declared"] = (await flow.start()).id
+        mixed = self.scheduler.flow("own-flow", queue=OWN["queue"])
+        mixed.add(other.name, {"data": "zzforeign-text"}, queue=other.queue, name="zzforeign-node")
+        await self.scheduler.schedule(mixed, repeat=Cron(YEARLY), schedule_id="own-mixed")
         error = {"type": "Cancelled", "message": f"Job {other.ids['job']}, which it depends on, is failed."}
         cause = {"flow": other.ids["flow"], "node": "a", "because": other.ids["job"], "error": error}
         await jobs.update_one({"_id": ObjectId(own["cancelled"])}, {"$set": cause})

@@ -341,7 +341,7 @@ async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) 
 
 async def test_the_flow_of_the_how_to_runs(api: Api, ran: list[Any]) -> None:
     page = ROOT / "docs" / "howto" / "http-api.md"
-    (example,) = [json.loads(block.text) for block in blocks(page) if block.mark == "flow"]
+    (example,) = [json.loads(block.text) for block in blocks(page) if (block.mark, block.argument) == ("flow", "")]
     example["nodes"][0]["data"]["day"] = 3
 
     @api.scheduler.job("alarm")

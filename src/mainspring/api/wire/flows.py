@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span
-from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, Text
+from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, ScheduleId, Text, Times
 from mainspring.client.namespaces.flows import Flow
 from mainspring.model.flows.flow import FlowKind, FlowNode
 from mainspring.model.flows.graph import MOST_NODES, When
@@ -72,8 +72,8 @@ class NodeIn(Request, NodeOptions):
     fail_fast: bool | None = Field(None, description="Of a map: cancel its other jobs once too many ended badly.")
 
 
-class FlowIn(In):
-    """A flow to be started: jobs that wait for jobs. All of it is stored, or nothing."""
+class FlowIn(Times):
+    """A flow to be started, once or by a schedule: jobs that wait for jobs. All of it is stored, or nothing."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -101,14 +101,13 @@ class FlowIn(In):
         }
     )
 
+    id: ScheduleId = None
     name: Text
     nodes: Annotated[list[NodeIn], Field(min_length=1, max_length=MOST_NODES)]
     data: dict[str, JsonValue] | None = Field(None, description="Values that are kept with the flow.")
     queue: Text | None = Field(None, description="The queue of its root; by default that of the first node.")
     priority: Annotated[int, Field(ge=1, le=10)] | None = None
     tags: Annotated[list[Text], Field(max_length=50)] | None = None
-    run_at: InstantIn | None = None
-    delay: Span | None = None
     expires_at: InstantIn | None = None
     start_within: Span | None = None
     dedupe_key: Text | None = None

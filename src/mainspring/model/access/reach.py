@@ -1,4 +1,4 @@
-"""Jobs and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
+"""Jobs, schedules and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
 
 A job has fields about more than itself: the worker that ran it, the operator that paused its queue and the reason.
 These belong to the installation, which a key with a scope does not reach.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.explain.facts import (
@@ -23,7 +23,10 @@ from mainspring.model.explain.facts import (
 from mainspring.model.flows.within import CAUSED, ENDED_BADLY, data_within
 from mainspring.model.jobs.job import Job, JobError, WaitingFor
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, FLOW_NAMES, MAP
+from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.model.workers import WorkerStatus
+
+S = TypeVar("S", bound=ScheduleFacts)
 
 _NOTES = {
     "limit": "It waits for a limit, a pause or its turn.",
@@ -56,6 +59,18 @@ def _flow_within(scope: Scope, job: Job) -> Job:
     attempts = tuple(replace(attempt, error=_unnamed(attempt.error)) for attempt in job.attempts)
     error = _unnamed(job.error) if job.because is None else replace(job.error, message=CAUSED) if job.error else None
     return replace(job, data=data, error=error, attempts=attempts)
+
+
+def schedule_within(scope: Scope, schedule: S) -> S:
+    """A schedule as a key with this scope sees it: of a flow, without the nodes out of the scope."""
+    if scope.everything or schedule.name != FLOW:
+        return schedule
+    return replace(schedule, data=data_within(scope, schedule.data)[0])
+
+
+def makes_beyond(scope: Scope, schedule: ScheduleFacts) -> bool:
+    """Whether a firing of the schedule may make jobs out of the scope: a flow has nodes of any queue and name."""
+    return not scope.everything and schedule.name == FLOW and data_within(scope, schedule.data)[1]
 
 
 def _unnamed(error: JobError | None) -> JobError | None:
