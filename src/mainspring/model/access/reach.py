@@ -20,7 +20,7 @@ from mainspring.model.explain.facts import (
     RunningJob,
     WaitingFacts,
 )
-from mainspring.model.flows.within import CAUSED, ENDED_BADLY, data_within
+from mainspring.model.flows.within import CAUSED, ENDED_BADLY, callbacks_within, data_within
 from mainspring.model.jobs.job import Job, JobError, WaitingFor
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, FLOW_NAMES, MAP
 from mainspring.model.schedules.schedule import ScheduleFacts
@@ -51,7 +51,9 @@ def job_within(scope: Scope, job: Job) -> Job:
 
 def _flow_within(scope: Scope, job: Job) -> Job:
     """The root of a flow, or a map, without the nodes and errors of jobs out of the scope."""
-    data, cut = data_within(scope, job.data) if job.name == FLOW else (job.data, job.name == BATCH)
+    data, cut = data_within(scope, job.data) if job.name == FLOW else (job.data, False)
+    if job.name == BATCH:
+        data, cut = callbacks_within(scope, job.data), True
     if job.name == MAP:
         cut = not scope.allows(job.queue, str(job.data.get("job")))
     if not cut and job.because is None:
