@@ -13,12 +13,15 @@ class Spent:
     """What was examined in the database while it was looked at."""
 
     keys = 0
+    longest = 0
+    """The most keys of one statement."""
     documents = 0
     scans = 0
 
     def add(self, statement: Mapping[str, Any]) -> None:
         """Add a statement of the profiler."""
         self.keys += statement.get("keysExamined", 0)
+        self.longest = max(self.longest, statement.get("keysExamined", 0))
         self.documents += statement.get("docsExamined", 0)
         self.scans += "COLLSCAN" in statement.get("planSummary", "")
 

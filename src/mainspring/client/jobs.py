@@ -109,10 +109,10 @@ class Jobs:
         name = check_name(name, "a signal's name")
         signal_id = secrets.token_hex(12) if id is None else check_name(id, "id")
         try:
-            value, _ = encode_step(name, payload, store.connection.settings.max_result)
+            most = store.connection.settings.max_result
+            value, _ = encode_step(f"The payload of signal {name!r}", payload, most, verb="send")
         except StepError as error:
-            said = str(error).replace("The result of step", "The payload of signal")
-            raise InvalidJob(said.replace("return a ref", "send a ref")) from None
+            raise InvalidJob(str(error)) from None
         await store.signals.send(document_id(job_id), name, signal_id, value)
         job = self.decode(await store.jobs.get(document_id(job_id)))
         self._core.worker.look()

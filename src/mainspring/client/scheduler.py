@@ -403,6 +403,11 @@ def core_of(scheduler: Scheduler) -> Core:
     return scheduler._core
 
 
+def batches_of(scheduler: Scheduler) -> Batches:
+    """The batches of a Scheduler; for the service."""
+    return scheduler._batches
+
+
 def lifecycle_of(scheduler: Scheduler) -> Lifecycle:
     """The life of a Scheduler's worker; for the blocking Scheduler."""
     return scheduler._lifecycle

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from mainspring.client.flows.batches import Callback, OpenBatch
 from mainspring.client.namespaces.flows import Flow, chart_of
 from mainspring.client.namespaces.flows import page_of as flows_page_of
 from mainspring.client.namespaces.operations import Operation, page_of
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules
-from mainspring.client.scheduler import Scheduler, core_of
+from mainspring.client.scheduler import Scheduler, batches_of, core_of
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidKey
@@ -69,6 +70,7 @@ class ServiceBackend:
         self._core = core_of(scheduler)
         self._operations = scheduler.operations
         self._flows = scheduler.flows
+        self._batches = batches_of(scheduler)
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
@@ -139,6 +141,18 @@ class ServiceBackend:
     ) -> tuple[list[Flow], str | None]:
         """A page of flows, the newest first, without their nodes, and the `after` of the next one; None at the end."""
         return await flows_page_of(self._flows, limit, after, scope, name, state)
+
+    async def open_batch(
+        self,
+        name: str,
+        tolerate: float,
+        callbacks: Mapping[str, Callback],
+        options: Mapping[str, Any],
+        batch_id: str | None,
+    ) -> OpenBatch:
+        """Open a batch whose jobs are stored as the service reads them, or find the one that has this id."""
+        root_id = None if batch_id is None else document_id(batch_id)
+        return await self._batches.open(name, tolerate, callbacks, options, root_id)
 
     async def flow_timeline(self, flow_id: str, scope: Scope) -> Timeline:
         """The jobs of a flow over time, as far as they are within a scope."""

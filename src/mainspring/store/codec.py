@@ -196,22 +196,23 @@ def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
     return None, f"The result of {len(encoded):,} bytes is over the limit of {limit:,} and was not kept."
 
 
-def encode_step(name: str, result: Any, limit: int) -> tuple[Any, int]:
-    """The result of a step as it is stored and read again, and its size in bytes.
+def encode_step(what: str, result: Any, limit: int, *, verb: str = "return") -> tuple[Any, int]:
+    """The result of a step, or another value that is kept for a handler, as it is stored and read again, and its size
+    in bytes. `what` names it in errors, and `verb` is how the caller gives it.
 
-    Unlike a job's result, a result that cannot be kept is refused: the next attempt would run the step again.
+    Unlike a job's result, a value that cannot be kept is refused: the next attempt would run the step again.
     """
     try:
         encoded = _encode({"r": result})
     except InvalidJob as error:
         raise StepError(
-            f"The result of step {name!r}, of type {type(result).__name__}, cannot be kept ({error}); return plain "
-            "values, or store it elsewhere and return a reference."
+            f"{what}, of type {type(result).__name__}, cannot be kept ({error}); {verb} plain values, or store it "
+            f"elsewhere and {verb} a reference."
         ) from error
     if len(encoded) > limit:
         raise StepError(
-            f"The result of step {name!r} takes {len(encoded):,} bytes, over the limit of {limit:,}, and cannot be "
-            "kept; store it elsewhere and return a reference, or raise max_result."
+            f"{what} takes {len(encoded):,} bytes, over the limit of {limit:,}, and cannot be kept; store it elsewhere "
+            f"and {verb} a reference, or raise max_result."
         )
     return bson.decode(encoded, CODEC)["r"], len(encoded)
 

@@ -25,7 +25,7 @@ from api.conftest import Api, serving
 from api.views.test_events import reading
 from harness.pausing import resume
 from harness.tenants import PAST, STATES, YEARLY, Party, documents_with, fill, party
-from mainspring import Scheduler
+from mainspring import Cron, Scheduler
 from mainspring.api.app import make_app
 from mainspring.api.middleware.parameters import taken_by
 from mainspring.api.settings import service_settings
@@ -119,6 +119,15 @@ FLOWS: list[Any] = [
     {"name": "a", "delay": "1h", "queue": "{queue}", "nodes": [OWN_NODE]},
     {"name": "a", "delay": "1h", "nodes": [OWN_NODE], "dedupeKey": "{dedupe}"},
     {"name": "a", "delay": "1h", "nodes": [{**SECRET, "name": "hook"}]},
+    {"name": "a", "schedule": YEARLY, "nodes": [OWN_NODE], "id": "{schedule}"},
+    {"name": "a", "schedule": YEARLY, "nodes": [OWN_NODE, {"name": "b", "job": "{name}", "queue": "{queue}"}]},
+    {"name": "a", "nodes": [OWN_NODE], **EXCEPT},
+]
+BATCHES: list[Any] = [
+    [{"queue": "{queue}"}],
+    [{"queue": "{own_queue}", "onDone": {"job": "{name}", "queue": "{queue}"}}],
+    [{"queue": "{own_queue}", "onDone": SECRET}],
+    *([{"queue": "{own_queue}"}, one] for one in CREATIONS),
 ]
 OPERATIONS: list[Any] = [
     {"verb": "move", "filter": {"queue": "{own_queue}"}, "queue": "{queue}", "reason": "why"},
@@ -130,6 +139,7 @@ OPERATIONS: list[Any] = [
 BODIES: dict[str, list[Any]] = {
     "POST /api/operations": OPERATIONS,
     "POST /api/flows": FLOWS,
+    "POST /api/flows/batch": BATCHES,
     "POST /api/jobs": CREATIONS,
     "POST /api/jobs/bulk": [[one] for one in CREATIONS],
     "POST /api/jobs/{job_id}/copy": [{}, {"queue": "{queue}"}, {"dedupeKey": "{dedupe}", "delay": "1h"}],
@@ -152,7 +162,7 @@ BODIES: dict[str, list[Any]] = {
     "PUT /api/secrets/{name}": [{"value": "whsec_something", "origins": ["*"]}],
 }
 # Routes that make jobs.
-MAKING = ("POST /api/jobs", "POST /api/jobs/bulk", "POST /api/flows")
+MAKING = ("POST /api/jobs", "POST /api/jobs/bulk", "POST /api/flows", "POST /api/flows/batch")
 # Where a key with a scope of queues is refused with what is its own, and why.
 REFUSED = {
     "POST /api/v1/create-job": "it names no queue, so that the job would be in another",
@@ -333,6 +343,9 @@ class World:
         theirs = flow.add(other.name, {"data": "zzforeign-text"}, queue=other.queue, name="zzforeign-node")
         flow.add(OWN["name"], queue=OWN["queue"], name="own-node", after=theirs)
         own["declared"] = (await flow.start()).id
+        mixed = self.scheduler.flow("own-flow", queue=OWN["queue"])
+        mixed.add(other.name, {"data": "zzforeign-text"}, queue=other.queue, name="zzforeign-node")
+        await self.scheduler.schedule(mixed, repeat=Cron(YEARLY), schedule_id="own-mixed")
         error = {"type": "Cancelled", "message": f"Job {other.ids['job']}, which it depends on, is failed."}
         cause = {"flow": other.ids["flow"], "node": "a", "because": other.ids["job"], "error": error}
         await jobs.update_one({"_id": ObjectId(own["cancelled"])}, {"$set": cause})
@@ -352,7 +365,7 @@ class World:
             made = re.findall(r'"id":"([0-9a-f]{24})"', " ".join(answers))
             await self.scheduler.client.get_default_database()["jobs.operations"].delete_many({"_id": {"$in": made}})
         if request.route in MAKING:
-            for job_id in re.findall(r'"(?:jobId|data":{"id)":"([0-9a-f]{24})"', " ".join(answers)):
+            for job_id in set(re.findall(r'"(?:jobId|flowId|data":{"id)":"([0-9a-f]{24})"', " ".join(answers))):
                 await self.scheduler.delete(job_id)
 
     async def call(self, role: str, request: Request, target: Party) -> tuple[int, str]:
@@ -474,6 +487,7 @@ ABOUT_NAMES = {
     "POST /api/pauses",
     "POST /api/pauses/resume",
     "POST /api/flows",
+    "POST /api/flows/batch",
     "POST /api/jobs",
     "POST /api/schedules/preview",
     "PUT /api/jobs/{id}",

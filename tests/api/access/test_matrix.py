@@ -119,6 +119,7 @@ TABLE = {
     "GET /api/redrives/{redrive_id}": Row(VIEWER, 404),
     "POST /api/redrives/{redrive_id}/cancel": Row(OPERATOR, 404),
     "POST /api/flows": Row(OPERATOR, 403, NEW_FLOW),
+    "POST /api/flows/batch": Row(OPERATOR, 403, [{}]),
     "GET /api/flows": Row(VIEWER),
     "GET /api/flows/{flow_id}": Row(VIEWER, 404),
     "GET /api/flows/{flow_id}/timeline": Row(VIEWER, 404),

@@ -54,7 +54,7 @@ _EXAMPLES = settings(
 # Of the requests made by rule, the first of each kind is made, and of all others one in so many.
 _SAMPLED = 1 if FULL else 5
 # Streams and long polls answer when something happens; lines of JSON are tested by hand.
-_NOT_HERE = "events|wait|bulk"
+_NOT_HERE = "events|wait|bulk|batch"
 
 # The operations by their names in the committed document, which test_reference.py compares with the code: to make the
 # document and the requests takes seconds, and each of the processes of pytest would do so only to list the tests.

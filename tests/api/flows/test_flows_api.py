@@ -143,6 +143,29 @@ async def test_a_blocked_job_shows_its_waits(api: Api, ran: list[Any]) -> None:
     assert [(node["name"], node["counts"]) for node in flow["nodes"]] == [("child", {"pending": 1})]
 
 
+async def test_blocked_jobs_are_counted(api: Api, ran: list[Any]) -> None:
+    @api.scheduler.job("hold")
+    async def hold(ctx: JobContext) -> None:
+        await ctx.call("child", "nobody-handles-this")
+
+    nodes = [{"job": "nobody", "name": "first"}, {"job": "load", "data": {"rows": 1}, "after": ["first"]}]
+    flow_id = (await api.post("/api/flows", {"name": "f", "nodes": nodes})).data["id"]
+    await api.scheduler.start()
+    for _ in range(2):
+        await api.scheduler.schedule("hold")
+
+    async def counted(query: str) -> int:
+        found = (await api.get(f"/api/jobs/counts?{query}")).data
+        return int({one["state"]: one["count"] for one in found}["blocked"])
+
+    async def all_blocked() -> bool:
+        return await counted("") == 4  # two of hold, the root of the flow, and its second node
+
+    await eventually(all_blocked, SOON)
+    assert await counted("name=hold") == 2 and await counted("name=else") == 0
+    assert await counted(f"flowId={flow_id}") == 1
+
+
 async def test_a_failed_flow_is_retried_and_completed_nodes_are_not(api: Api, ran: list[Any]) -> None:
     nodes = [
         {"job": "extract"},
@@ -341,7 +364,7 @@ async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) 
 
 async def test_the_flow_of_the_how_to_runs(api: Api, ran: list[Any]) -> None:
     page = ROOT / "docs" / "howto" / "http-api.md"
-    (example,) = [json.loads(block.text) for block in blocks(page) if block.mark == "flow"]
+    (example,) = [json.loads(block.text) for block in blocks(page) if (block.mark, block.argument) == ("flow", "")]
     example["nodes"][0]["data"]["day"] = 3
 
     @api.scheduler.job("alarm")

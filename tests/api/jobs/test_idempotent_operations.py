@@ -141,7 +141,7 @@ NOT_TWICE: dict[str, list[Prepare]] = {
 }
 """What answers 200, and does something that must not be done twice."""
 NEEDS_NONE = {"/api/session", "/api/jobs/{job_id}/stack"}
-OF_FLOWS = {"/api/flows", "/api/flows/{flow_id}/retry", "/api/jobs/{job_id}/signals/{name}"}
+OF_FLOWS = {"/api/flows", "/api/flows/batch", "/api/flows/{flow_id}/retry", "/api/jobs/{job_id}/signals/{name}"}
 """Tested in tests/api/flows."""
 ALL = [one for prepared in (CREATES | NOT_TWICE).values() for one in prepared]
 ONE_ANSWER = [one for one in ALL if one is not a_bulk]

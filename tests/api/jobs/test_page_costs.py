@@ -17,7 +17,7 @@ pytestmark = pytest.mark.fresh_database
 
 MOST = 2_100
 STORED = 2_300
-STATES = ("pending", "running", "completed", "failed", "cancelled", "expired")
+STATES = ("pending", "running", "completed", "failed", "cancelled", "expired", "blocked")
 HELD = {"by": "handler", "note": "No worker has its handler.", "since": NOW}
 
 
@@ -31,6 +31,7 @@ def many() -> list[dict[str, Any]]:
             lease_until=NOW + timedelta(days=36500, seconds=number),
             run_at=NOW + timedelta(days=36500, seconds=number),
             fingerprint=f"{number % 50:016d}",
+            **({"check_at": NOW + timedelta(days=36500, seconds=number)} if state == "blocked" else {}),
         )
         for state in STATES
         for number in range(STORED)

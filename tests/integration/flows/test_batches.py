@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +12,11 @@ from harness.waiting import eventually
 from mainspring import Fail, InvalidFlow, JobContext, JobStateError, NotRepeatable, Scheduler
 from mainspring.client.flows import batches
 from mainspring.client.scheduler import core_of
+from mainspring.store.codec import document_id
 from mainspring.store.flows.batches import STREAM_LEASE
 
 SOON = 30
+Make = Callable[..., Scheduler]
 
 
 @pytest.fixture
@@ -195,6 +197,33 @@ async def test_a_process_that_was_given_up_stores_no_more_jobs(scheduler: Schedu
     with pytest.raises(JobStateError, match="given up"):
         await scheduler.batch(paused(), id="late")
     assert [job async for job in scheduler.jobs(name="work")] == []
+
+
+async def test_a_callback_has_options_and_unknown_ones_are_refused(scheduler: Scheduler, called: list[Any]) -> None:
+    batch = await scheduler.batch(items(1), on_done=("report", {}, {"queue": "reports", "priority": 2}))
+    assert batch.queue == "reports"
+    async with scheduler:
+        assert (await batch.wait(SOON)).state == "completed"
+    callback = await scheduler.get_job(f"{batch.id}.on_done")
+    assert (callback.queue, callback.priority) == ("reports", 2)
+    with pytest.raises(InvalidFlow, match=r"on_done: .*'run_at'"):
+        await scheduler.batch([], on_done=("report", {}, {"run_at": scheduler.now()}))
+
+
+async def test_the_data_of_a_callback_is_encrypted_if_its_handler_declares_it(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(keys={"k": "A" * 43 + "="})
+    got: list[str] = []
+
+    @scheduler.job("secret", encrypt=True)
+    async def secret(text: str) -> None:
+        got.append(text)
+
+    batch = await scheduler.batch([], on_done=("secret", {"text": "hunter2"}))
+    jobs = (await core_of(scheduler).store()).connection.jobs
+    assert "hunter2" not in str(await jobs.find_one({"_id": document_id(batch.id)}, hint="_id_"))
+    async with scheduler:
+        assert (await batch.wait(SOON)).state == "completed"
+    assert got == ["hunter2"]
 
 
 @pytest.mark.parametrize("wrong", ["a/b", "", "x" * 101, "0" * 24, 7])

@@ -7,12 +7,11 @@ from a list of the stored objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
 from mainspring.model.access.audit import LONGEST_VALUE
-from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 
 _FIRST = 100
@@ -44,14 +43,14 @@ class Tally:
         return {"count": self.count, "first": self._first, "digest": self._digest.hexdigest()}
 
 
-def in_short(job: Job) -> list[str | None]:
+def in_short(job_id: str, name: str, data: Mapping[str, Any]) -> list[str | None]:
     """A job in the audit row of a bulk: its id, its name, and the target or the addresses that it is sent to."""
-    return [job.id, job.name, _target(job)]
+    return [job_id, name, _target(name, data)]
 
 
-def _target(job: Job) -> str | None:
-    field = {HTTP: "target", EMAIL: "to"}.get(job.name)
-    found = None if field is None else job.data.get(field)
+def _target(name: str, data: Mapping[str, Any]) -> str | None:
+    field = {HTTP: "target", EMAIL: "to"}.get(name)
+    found = None if field is None else data.get(field)
     if isinstance(found, list):
         return ", ".join(one for one in found if isinstance(one, str))
     return found if isinstance(found, str) else None

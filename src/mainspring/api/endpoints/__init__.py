@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.endpoints import (
+    batches,
     bulk,
     calendars,
     dead_letters,
@@ -31,6 +32,7 @@ ROUTERS: list[APIRouter] = [
     jobs.router,  # after bulk, search and export: /api/jobs/{id} would match their paths
     job_actions.router,
     job_views.router,
+    batches.router,
     flows.router,
     schedules.router,
     calendars.files,  # before calendars.router, which takes the other types of bodies
@@ -54,5 +56,5 @@ ROUTERS: list[APIRouter] = [
 ]
 LIVE: frozenset[str] = frozenset({"/api/events", "/api/jobs/export"})
 """The paths whose answers last long, as streams: a bounded number of them is open at a time."""
-STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk"})
+STREAMED: frozenset[str] = frozenset({"/api/jobs/bulk", "/api/flows/batch"})
 """The paths whose bodies are read piece by piece."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -40,7 +40,8 @@ logger = logging.getLogger("mainspring.api")
 AT_ONCE = 500
 # How long a client may pause before the items that it has sent so far are stored.
 _PAUSE = 0.05
-_NDJSON = "application/x-ndjson"
+NDJSON = "application/x-ndjson"
+M = TypeVar("M", bound=BaseModel)
 _EXAMPLE = '{"name": "send-report", "data": {"to": 1}}\n{"name": "send-report", "data": {"to": 2}}\n'
 _ANSWERS = '{"line":1,"jobId":"6890b1f2c7a4e1d2f3a4b5c6"}\n{"line":2,"error":{"status":422,"detail":"…"}}\n'
 
@@ -64,12 +65,12 @@ ItemOutcome = Job | Problem
     "/bulk",
     summary="Create many jobs",
     response_class=Response,
-    responses={200: {"description": "A line for each item.", "content": {_NDJSON: {"example": _ANSWERS}}}},
+    responses={200: {"description": "A line for each item.", "content": {NDJSON: {"example": _ANSWERS}}}},
     openapi_extra={
         "requestBody": {
             "required": True,
             "content": {
-                _NDJSON: {"schema": {"type": "string"}, "example": _EXAMPLE},
+                NDJSON: {"schema": {"type": "string"}, "example": _EXAMPLE},
                 "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
             },
         }
@@ -82,12 +83,17 @@ async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Re
     Schedules cannot be created in bulk. With an `Idempotency-Key`, the same body sent again within a day creates no job
     twice: an item that was stored before is answered with `"deduplicated": true`, an item that was not is stored, and
     a different item at the place of a stored one is refused with 422."""
-    array = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-    longest = caller.service.settings.max_body
-    splitter: Splitter = Entries(longest) if array else Lines(longest)
+    splitter = splitter_of(request, caller)
     record = None if key is None else await BulkRecord.open(caller, key)
     headers = {REPLAYED: "true"} if record is not None and record.complete else None
-    return StreamedLines(Bulk(caller, splitter, record).lines(request), headers)
+    return StreamedLines(Bulk(caller, splitter, record).lines(request.stream()), headers)
+
+
+def splitter_of(request: Request, caller: Caller) -> Splitter:
+    """The splitter for the type of a request's body."""
+    array = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    longest = caller.service.settings.max_body
+    return Entries(longest) if array else Lines(longest)
 
 
 class StreamedLines(Response):
@@ -96,7 +102,7 @@ class StreamedLines(Response):
     Starlette's own streaming response receives messages to notice a disconnect, and so would consume the body.
     """
 
-    media_type = _NDJSON
+    media_type = NDJSON
 
     def __init__(self, lines: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> None:
         super().__init__(headers=headers)
@@ -123,40 +129,58 @@ class Bulk:
         self._refused = self._unknown = 0
         self._over = False
 
-    async def lines(self, request: Request) -> AsyncIterator[bytes]:
+    async def lines(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the answers, some lines at a time; write the audit entry at the end or when the client disconnects."""
         try:
             with self._caller.service.standing.stay(self._caller.principal) as stay:
-                async for piece in _pieces(request, stay):
+                async for piece in _pieces(stream, stay):
                     self._take(piece)
                     # When the client pauses or has sent all, each item that it has sent gets its answer.
                     while len(self._entries) >= AT_ONCE or (self._entries and (self._over or not piece)):
                         yield await self._flush(await stay.becomes_sure())
                     if self._over:
                         return
-            if self._record is not None:
-                await self._record.close(self._line)
+            if last := await self._end():
+                yield last
         except Problem as problem:  # the caller's key or session is no longer valid
             yield self._cut_off(problem)
         except ClientDisconnect:
             return
         finally:
-            if self._stored.count or self._unknown:
+            if self._changed:
                 await asyncio.shield(self._note())
+
+    @property
+    def _changed(self) -> bool:
+        """Whether the request has changed anything, or may have."""
+        return bool(self._stored.count or self._unknown)
+
+    async def _end(self) -> bytes:
+        """Note that the body has ended, and return the last line of the answer, if there is one."""
+        if self._record is not None:
+            await self._record.close(self._line)
+        return b""
 
     def _cut_off(self, problem: Problem) -> bytes:
         """The last line of the answer, at the first item that was not stored."""
+        self._over = True
         line = self._entries[0].line if self._entries else self._line + 1
         detail = f"{problem.detail} Nothing from this line on was stored."
-        return _as_line(_answer(line, Problem(problem.status, detail)))
+        return as_line(answer_to(line, Problem(problem.status, detail)))
 
     async def _note(self) -> None:
         """Write the audit entry. If MongoDB is unavailable, the answer, which says so, must not be cut off for it."""
         try:
-            told = {"refused": self._refused} | ({"unknown": self._unknown} if self._unknown else {})
-            await self._caller.note("job.bulk", "bulk", after={"stored": self._stored.told(), **told})
+            await self._write_note(self._told())
         except Unavailable as error:
             logger.error("A bulk request stored %d jobs without an audit entry: %s", self._stored.count, error)
+
+    def _told(self) -> dict[str, Any]:
+        told = {"refused": self._refused} | ({"unknown": self._unknown} if self._unknown else {})
+        return {"stored": self._stored.told(), **told}
+
+    async def _write_note(self, told: dict[str, Any]) -> None:
+        await self._caller.note("job.bulk", "bulk", after=told)
 
     def _take(self, piece: bytes | None) -> None:
         """Check the items of a piece; b"" is the end, and None a pause."""
@@ -167,6 +191,9 @@ class Bulk:
         except BrokenArray as error:
             items, self._over = [], True
             self._entries.append(Entry(self._line + 1, Problem(400, str(error))))
+        self._add(items)
+
+    def _add(self, items: Iterable[Item]) -> None:
         for item in items:
             self._line += 1
             if isinstance(item, TooLong) or item.strip():
@@ -195,20 +222,20 @@ class Bulk:
     async def _flush(self, sure: bool) -> bytes:
         """Store a chunk, if the caller is sure to be still valid, and return a line for each of its items."""
         entries, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
-        entries = (
-            await self._confined(entries) if sure else [replace(one, item=as_problem(unsure())) for one in entries]
-        )
+        entries = await self._judged(entries, sure)
         outcomes = await self._outcomes([one for one in entries if not isinstance(one.item, Problem)])
         answers = []
         for entry in entries:
             outcome = entry.item if isinstance(entry.item, Problem) else outcomes[entry.line]
             self._refused += isinstance(outcome, Problem)
-            answers.append(_as_line(_answer(entry.line, outcome)))
+            answers.append(as_line(answer_to(entry.line, outcome)))
         return b"".join(answers)
 
-    async def _confined(self, entries: list[Entry]) -> list[Entry]:
+    async def _judged(self, entries: list[Entry], sure: bool) -> list[Entry]:
         """The items; one that may not use the secrets that it refers to, or whose data its handler would refuse, is
-        replaced by a refusal."""
+        replaced by a refusal, and each of them if the caller may not be valid any more."""
+        if not sure:
+            return [replace(one, item=as_problem(unsure())) for one in entries]
         secrets: Known = {}
         return [await self._confined_one(one, secrets) for one in entries]
 
@@ -229,11 +256,7 @@ class Bulk:
     async def _outcomes(self, entries: list[Entry]) -> dict[int, ItemOutcome | Before]:
         """Store these items and return their outcomes by line."""
         try:
-            known = await self._known(entries)
-            new = [one for one in entries if one.line not in known]
-            stored = [self._seen(one, job) for one, job in zip(new, await self._schedule(new), strict=True)]
-            self._count(new, stored)
-            await self._keep(new, stored)
+            return await self._store(entries)
         except MainspringError as error:
             # The outcome of these items is unknown, and the rest would fail in the same way.
             self._over, self._entries = True, []
@@ -241,6 +264,13 @@ class Bulk:
             problem = as_problem(error)
             detail = f"{problem.detail} It is unknown whether this item was stored; the items after it were not read."
             return {one.line: Problem(problem.status, detail) for one in entries}
+
+    async def _store(self, entries: list[Entry]) -> dict[int, ItemOutcome | Before]:
+        known = await self._known(entries)
+        new = [one for one in entries if one.line not in known]
+        stored = [self._seen(one, job) for one, job in zip(new, await self._schedule(new), strict=True)]
+        self._count(new, stored)
+        await self._keep(new, stored)
         return {**known, **{one.line: outcome for one, outcome in zip(new, stored, strict=True)}}
 
     def _count(self, entries: list[Entry], outcomes: list[ItemOutcome]) -> None:
@@ -248,7 +278,7 @@ class Bulk:
         for entry, job in zip(entries, outcomes, strict=True):
             asked = entry.item if isinstance(entry.item, Mapping) else {}
             if isinstance(job, Job) and (not job.deduplicated or asked.get("job_id") == job.id):
-                self._stored.add(in_short(job))
+                self._stored.add(in_short(job.id, job.name, job.data))
 
     async def _schedule(self, entries: list[Entry]) -> list[ItemOutcome]:
         items = [one.item for one in entries if isinstance(one.item, dict)]
@@ -281,10 +311,9 @@ class Bulk:
         return outcome
 
 
-async def _pieces(request: Request, stay: Stay) -> AsyncIterator[bytes | None]:
+async def _pieces(stream: AsyncIterator[bytes], stay: Stay) -> AsyncIterator[bytes | None]:
     """Yield the pieces of a body as the client sends them, None when the next one is not there at once, and b"" at the
     end. Raise a Problem if the caller's key or session becomes invalid before that."""
-    stream = request.stream()
     while True:
         coming = asyncio.ensure_future(anext(stream, b""))
         try:
@@ -302,6 +331,11 @@ async def _pieces(request: Request, stay: Stay) -> AsyncIterator[bytes | None]:
 
 
 def _read(item: Item, longest: int) -> Creation:
+    return read_item(item, longest, Creation, "as the body of POST /api/jobs is")
+
+
+def read_item(item: Item, longest: int, model: type[M], what: str) -> M:
+    """An item of a body as a model. Raises a Problem that names the field."""
     if isinstance(item, TooLong):
         raise Problem(413, f"This item is larger than {longest:,} bytes; MAINSPRING_MAX_BODY sets the limit.")
     try:
@@ -309,13 +343,13 @@ def _read(item: Item, longest: int) -> Creation:
     except (ValueError, RecursionError):
         raise Problem(400, "This item is not valid JSON.") from None
     if not isinstance(value, dict):
-        raise Problem(422, "An item is a JSON object, as the body of POST /api/jobs is.")
+        raise Problem(422, f"An item is a JSON object, {what}.")
     try:
-        return Creation.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = place(first["loc"])
-        raise Problem(422, f"{where}: {cure(first, Creation)}", field=where) from None
+        raise Problem(422, f"{where}: {cure(first, model)}", field=where) from None
 
 
 def _refuse(word: str) -> None:
@@ -337,15 +371,18 @@ def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
     return asked.get("job_id") == job.id and (asked["name"], asked["data"]) != (job.name, job.data)
 
 
-def _as_line(answer: dict[str, Any]) -> bytes:
+def as_line(answer: dict[str, Any]) -> bytes:
+    """A line of an answer."""
     return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
 
 
-def _answer(line: int, outcome: ItemOutcome | Before) -> dict[str, Any]:
+def answer_to(line: int, outcome: ItemOutcome | Before) -> dict[str, Any]:
+    """The answer to a line."""
     if isinstance(outcome, Problem):
         error: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
         return {"line": line, "error": error if outcome.field is None else error | {"field": outcome.field}}
     if isinstance(outcome, Before):
-        return {"line": line, "jobId": outcome.job_id, "deduplicated": True}
+        known: dict[str, Any] = {"line": line, "jobId": outcome.job_id}
+        return known if outcome.fresh else known | {"deduplicated": True}
     answer: dict[str, Any] = {"line": line, "jobId": outcome.id}
     return answer | {"deduplicated": True} if outcome.deduplicated else answer

@@ -12,13 +12,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.endpoints.jobs import Trace
-from mainspring.api.jobs.flow_plans import build_flow
+from mainspring.api.endpoints.jobs import Trace, audited
+from mainspring.api.jobs.create import put_schedule
+from mainspring.api.jobs.flow_plans import BuiltFlow, build_flow
 from mainspring.api.jobs.flow_reach import check_cancel, check_retry_of_flow
 from mainspring.api.jobs.idempotency import Made, Once
+from mainspring.api.jobs.resources import resource_of
 from mainspring.api.jobs.visibility import seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing
+from mainspring.api.wire.compat import Resource
 from mainspring.api.wire.flows import FlowIn, FlowListed, FlowOut, FlowPage, FlowQuery, FlowTimeline, RowOut
 from mainspring.api.wire.jobs import CancelIn, shown_data
 from mainspring.client.namespaces.flows import Flow
@@ -34,7 +37,7 @@ _LIST = "flows"
     "",
     status_code=201,
     summary="Start a flow",
-    response_model=Answer[FlowOut],
+    response_model=Answer[FlowOut | Resource],
     responses={200: {"model": Answer[FlowOut], "description": "A flow with this dedupeKey existed already"}},
 )
 async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Trace = None) -> Response:
@@ -43,10 +46,15 @@ async def start_flow(body: FlowIn, caller: Operator, once: Once, traceparent: Tr
 
     A node starts when the nodes in `after` have ended as its `when` says. Values of their results are put into its data
     by `fills`. With `over`, it is a map: a job for each item of a list, given here or found in an earlier result. A
-    chain is nodes each of which names the one before it in `after`."""
+    chain is nodes each of which names the one before it in `after`.
+
+    With `schedule` (cron), `every` or `repeat` the answer is a schedule, as that of `POST /api/jobs`: each firing
+    starts the flow, and overlaps are decided about whole flows."""
 
     async def make(flow_id: str) -> Made:
         built = await build_flow(caller, body, flow_id, traceparent)
+        if built.root.rule is not None:
+            return Made(Answer(data=await _scheduled(caller, built, flow_id)))
         with built.refusing():
             flow = await built.builder.start()
         again = flow.deduplicated and flow.id != flow_id
@@ -119,6 +127,15 @@ async def retry_flow(flow_id: FlowId, caller: Operator, once: Once, body: Nothin
         return Made(Answer(data=after), 200)
 
     return await once.answer(caller, make)
+
+
+async def _scheduled(caller: Caller, built: BuiltFlow, schedule_id: str) -> Resource:
+    """Store the schedule of a flow, under this id unless the request has chosen one, and write the audit entry."""
+    with built.refusing():
+        schedule = await put_schedule(caller, built.root, schedule_id, built.builder)
+    resource = resource_of(caller, schedule)
+    await caller.note("schedule.create", schedule.id, after=audited(resource))
+    return resource
 
 
 async def _reached(caller: Caller, flow_id: str) -> Flow:

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, refusing, store_plan
+from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.update import change_schedule
-from mainspring.api.jobs.visibility import seen_job, signed, with_signed
+from mainspring.api.jobs.visibility import seen_job, shown_schedule, signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In, Nothing
 from mainspring.api.wire.job_requests import Change, Creation, Text
@@ -177,6 +178,7 @@ async def resume_schedule(
 ) -> Answer[ScheduleOut]:
     """Resume a schedule: it fires again from now on. A backfill can make the jobs of the firings during the pause."""
     before = await caller.schedule(schedule_id)
+    check_firings(caller, before)
     after = await caller.scheduler.schedules.resume(schedule_id)
     return await _changed(caller, "schedule.resume", before, after)
 
@@ -207,11 +209,12 @@ async def trigger_schedule(
     schedule_id: ScheduleId, caller: Operator, once: Once, body: TriggerIn | None = None
 ) -> Response:
     """Make a job now, beside the firings, also while the schedule is paused. If the overlap policy is "skip" and an
-    earlier job of the schedule has not ended, the answer is 409."""
+    earlier job of the schedule has not ended, the answer is 409. A schedule of a flow starts it; for a key with a scope
+    that does not include all its nodes, the answer is 403, as it is for a backfill, a resumption and a change."""
     asked = body or TriggerIn()
 
     async def make(job_id: str) -> Made:
-        await caller.schedule(schedule_id)
+        check_firings(caller, await caller.schedule(schedule_id))
         job = await caller.scheduler.schedules.trigger(
             schedule_id, overlap=asked.overlap, reason=asked.reason, actor=caller.actor, job_id=job_id
         )
@@ -249,7 +252,7 @@ async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, 
 
     async def make(_: str) -> Made:
         # The request's id is not the backfill's: another request for the same window must continue this backfill.
-        await caller.schedule(schedule_id)
+        check_firings(caller, await caller.schedule(schedule_id))
         shown = await (_previewed if body.preview else _backfilled)(caller, schedule_id, body)
         return Made(Answer(data=shown), 200)
 
@@ -353,7 +356,7 @@ async def _shown(caller: Caller, schedules: Sequence[Schedule], states: Mapping[
     """Schedules as the caller may see them, with the states of their last jobs: the reason of a pause is shown only if
     the caller may know its actor."""
     seen = await with_signed(caller, schedules, "paused")
-    return [ScheduleOut.of(caller.scheduler.privacy.shown(one), states.get(one.id)) for one in seen]
+    return [ScheduleOut.of(shown_schedule(caller, one), states.get(one.id)) for one in seen]
 
 
 async def _entries(caller: Caller, entries: Sequence[Entry]) -> list[EntryOut]:

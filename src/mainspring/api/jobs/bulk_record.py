@@ -27,9 +27,11 @@ _DONE = 200
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A line that an earlier request has stored, with the id of its job."""
+    """A line whose job is known by its id alone, mostly since an earlier request has stored it."""
 
     job_id: str
+    fresh: bool = False
+    """Whether this request has stored it."""
 
 
 Line = tuple[int, str]

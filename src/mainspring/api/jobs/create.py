@@ -23,8 +23,10 @@ from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
-from mainspring.api.wire.job_requests import Change, Creation, Request, Work
+from mainspring.api.wire.flows import FlowIn
+from mainspring.api.wire.job_requests import Change, Creation, Request, Times, Work
 from mainspring.client.builtin_jobs import smtp_settings, webhook_data
+from mainspring.client.flows.builder import FlowBuilder
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, ScheduleNotFound
 from mainspring.jobtypes.http.addresses import Allow
@@ -91,15 +93,10 @@ def _camel(word: str) -> str:
 def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | None = None) -> Plan:
     """Check the body of a request, and make the arguments for the Scheduler from it."""
     name = _name_of(creation)
-    with refusing(rule_field(creation)):
-        rule = rule_of(creation, settings.timezone)
-    if rule is None and creation.enabled is False:
-        raise Problem(422, "Only a schedule can be disabled; leave enabled out, or give a schedule.", field="enabled")
-    if rule is None and creation.id is not None:
-        raise Problem(422, "An id is chosen for schedules only; a job gets one. See Idempotency-Key.", field="id")
+    rule, times = timed(creation, settings)
     data = data_of(name, creation, settings, traceparent)
     queue = creation.queue or QUEUES.get(name)
-    options = {**run_options_of(name, creation, settings), **_times_of(creation, rule), "queue": queue}
+    options = {**run_options_of(name, creation, settings), **times, "queue": queue}
     options["version"] = _version(name, creation)
     given = {key: value for key, value in options.items() if value is not None}
     return Plan(name, data, queue, rule, given, creation.id, creation.enabled is False)
@@ -267,14 +264,21 @@ def changed_retry(change: Work, before: Retry) -> Retry:
     return Retry(before.attempts if attempts is None else attempts + 1, pause, max_delay=longest)
 
 
-def _times_of(creation: Creation, rule: Rule | None) -> dict[str, Any]:
-    if rule is None:
-        refuse_schedule_fields(creation)
-        return {key: getattr(creation, key) for key in (*_OF_JOBS, "dedupe_window")}
-    return {key: getattr(creation, key) for key in (*_OF_JOBS, *OF_SCHEDULES)}
+def timed(body: Creation | FlowIn, settings: ServiceSettings) -> tuple[Rule | None, dict[str, Any]]:
+    """The rule of a schedule, or None for a single job or flow; and its times, as arguments of `Scheduler.schedule`."""
+    with refusing(rule_field(body)):
+        rule = rule_of(body, settings.timezone)
+    if rule is not None:
+        return rule, {key: getattr(body, key) for key in (*_OF_JOBS, *OF_SCHEDULES)}
+    if body.enabled is False:
+        raise Problem(422, "Only a schedule can be disabled; leave enabled out, or give a schedule.", field="enabled")
+    if body.id is not None:
+        raise Problem(422, "An id is chosen for schedules only; a job gets one. See Idempotency-Key.", field="id")
+    refuse_schedule_fields(body)
+    return None, {key: getattr(body, key) for key in (*_OF_JOBS, "dedupe_window")}
 
 
-def refuse_schedule_fields(change: Change) -> None:
+def refuse_schedule_fields(change: Times) -> None:
     for name in (*OF_SCHEDULES, "timezone"):
         if getattr(change, name) is not None:
             raise Problem(
@@ -319,7 +323,7 @@ async def store_plan(caller: Caller, plan: Plan, job_id: str) -> Job | Schedule:
     with refusing():
         if plan.rule is None:
             return await _schedule_job(caller, plan, job_id)
-        return await _put_schedule(caller, plan, job_id)
+        return await put_schedule(caller, plan, job_id)
 
 
 async def _schedule_job(caller: Caller, plan: Plan, job_id: str) -> Job:
@@ -340,14 +344,15 @@ def check_holder(caller: Caller, item: Mapping[str, Any], job: Job) -> None:
         )
 
 
-async def _put_schedule(caller: Caller, plan: Plan, job_id: str) -> Schedule:
+async def put_schedule(caller: Caller, plan: Plan, job_id: str, flow: FlowBuilder | None = None) -> Schedule:
+    """Store the schedule of a plan, which makes jobs, or starts this flow."""
     scheduler, rule = caller.scheduler, plan.rule
     assert rule is not None
     if plan.schedule_id is not None:
         await _check_id(caller, plan, plan.schedule_id)
     identity = plan.schedule_id or job_id
     schedule = await scheduler.schedule(
-        plan.name, plan.data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
+        flow or plan.name, plan.data, repeat=rule, schedule_id=identity, paused=plan.paused, **plan.options
     )
     if plan.paused and schedule.paused is None:  # it existed already
         return await scheduler.schedules.pause(schedule.id, actor=caller.actor)

@@ -1,4 +1,4 @@
-"""Starting flows: from the body of a request to the builder of the Scheduler.
+"""Starting flows, at once or by a schedule, and batches: from the body of a request to the Scheduler.
 
 Each node is checked as a job of its own is, before anything is stored: a webhook in full, data by the schema of its
 handler, names and queues by the scope of the caller. A refusal names the node and the field, such as
@@ -8,36 +8,40 @@ handler, names and queues by the scope of the caller. A refusal names the node a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from mainspring.api.dependencies import Caller
-from mainspring.api.jobs.create import Plan, check_plan, make_plan, refusing
+from mainspring.api.jobs.create import Plan, check_calendars, check_plan, make_plan, refusing, timed
 from mainspring.api.jobs.data_check import check_data
 from mainspring.api.jobs.secret_checks import Known, check_secrets
 from mainspring.api.problems import Problem
-from mainspring.api.wire.flows import FillIn, FlowIn, NodeIn, ResultIn
+from mainspring.api.wire.flows import BatchIn, FillIn, FlowIn, NodeIn, PartIn, ResultIn
 from mainspring.api.wire.job_requests import Creation, NodeOptions, Request
 from mainspring.client.flows.builder import FlowBuilder, NodeHandle
 from mainspring.errors import InvalidFlow
 from mainspring.model.access.namespaces import namespace_of
 from mainspring.model.flows.references import Path, Reference
 from mainspring.model.jobs.job import DEFAULT_QUEUE
-from mainspring.model.jobs.reserved_names import FLOW, HTTP
+from mainspring.model.jobs.reserved_names import BATCH, FLOW, HTTP
 
 _OF_CREATION = (*Request.model_fields, *NodeOptions.model_fields, "type", "data", "data_version")
-_OF_FLOWS = ("queue", "priority", "tags", "run_at", "delay", "expires_at", "start_within", "dedupe_key")
+_OF_FLOWS = ("queue", "priority", "tags", "start_within")
+_CALLBACKS = ("on_success", "on_failure", "on_done")
 _OF_MAPS = ("item", "key", "tolerate", "fail_fast")
 _OUT_OF_SCOPE = "The queue or name is out of this key's scope; nothing was created."
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltFlow:
-    """A flow that is ready to be started, and the names of its nodes in the order of the request."""
+    """A flow that is ready to be started: its nodes by name, in the order of the request, and the plan of its root."""
 
     builder: FlowBuilder
     names: tuple[str, ...]
+    root: Plan
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -46,7 +50,7 @@ class BuiltFlow:
             with refusing():
                 yield
         except Problem as problem:
-            if problem.field is None or problem.detail.startswith("Node "):
+            if problem.field is None or problem.detail.startswith(("Node ", "The flow is too large")):
                 raise Problem(problem.status, problem.detail, field=self._field(problem.detail)) from None
             raise
 
@@ -55,69 +59,100 @@ class BuiltFlow:
         return "nodes" if place is None else f"nodes.{place}{'.after' if ' waits for ' in text else ''}"
 
 
-async def build_flow(caller: Caller, body: FlowIn, job_id: str | None, traceparent: str | None = None) -> BuiltFlow:
-    """A flow, checked node by node, whose root gets this id."""
+async def build_flow(caller: Caller, body: FlowIn, job_id: str, traceparent: str | None = None) -> BuiltFlow:
+    """A flow, checked node by node. Its root gets this id, unless a schedule makes it."""
+    rule, times = timed(body, caller.service.settings)
     plans = [_plan(caller, place, node, traceparent) for place, node in enumerate(body.nodes)]
     known: Known = {}
     for place, (node, plan) in enumerate(zip(body.nodes, plans, strict=True)):
-        with _at(place, node):
+        with _at_node(place, node):
             await check_secrets(caller, plan.name, plan.queue or DEFAULT_QUEUE, plan.data, known)
             await _check_data(caller, node, plan)
-    options = {name: value for name in (*_OF_FLOWS, "dedupe_window") if (value := getattr(body, name)) is not None}
-    builder = caller.scheduler.flow(body.name, body.data, job_id=job_id, **_checked(caller, options, plans[0]))
+    options = {name: value for name in _OF_FLOWS if (value := getattr(body, name)) is not None}
+    options |= {name: value for name, value in times.items() if value is not None}
+    queue = options.get("queue") or plans[0].options.get("queue")
+    root = _checked(caller, Plan(FLOW, {}, queue, rule, options, body.id, body.enabled is False))
+    of_flow: dict[str, Any] = {} if rule is not None else {"job_id": job_id, **root.options}
+    builder = caller.scheduler.flow(body.name, body.data, **of_flow)
     names: list[str] = []
     for place, (node, plan) in enumerate(zip(body.nodes, plans, strict=True)):
-        with _at(place, node):
+        with _at_node(place, node):
             names.append(_add(builder, node, plan).name)
-    return BuiltFlow(builder, tuple(names))
+    return BuiltFlow(builder, tuple(names), root)
+
+
+async def plan_batch(caller: Caller, body: BatchIn, traceparent: str | None = None) -> dict[str, Any]:
+    """The arguments that open a batch; its callbacks are checked as jobs of their own are."""
+    callbacks: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    for name in _CALLBACKS:
+        part: PartIn | None = getattr(body, name)
+        if part is not None:
+            with _at(to_camel(name), to_camel(name)):
+                plan = _part(caller, part, traceparent)
+                await check_secrets(caller, plan.name, plan.queue or DEFAULT_QUEUE, plan.data)
+                await check_data(caller, plan.name, plan.data, plan.options.get("version"))
+            callbacks[name] = (plan.name, plan.data, plan.options)
+    options = {name: value for name in ("queue", "priority", "tags") if (value := getattr(body, name)) is not None}
+    queue = body.queue or next((one[2].get("queue") for one in callbacks.values()), None)
+    root = _checked(caller, Plan(BATCH, {}, queue, None, options))
+    return {"name": body.name, "tolerate": body.tolerate, "callbacks": callbacks, "options": root.options}
 
 
 @contextmanager
-def _at(place: int, node: NodeIn) -> Iterator[None]:
-    """Let a refusal name the node."""
+def _at(where: str, label: str | None) -> Iterator[None]:
+    """Let a refusal name the part of the request that it is about."""
     try:
         with refusing():
             yield
     except Problem as problem:
-        named = node.name or node.job
-        text = problem.detail if named is None else f"Node {named!r}: {problem.detail}"
-        field = f"nodes.{place}" if problem.field is None else f"nodes.{place}.{problem.field}"
+        text = problem.detail if label is None else f"{label}: {problem.detail}"
+        field = where if problem.field is None else f"{where}.{problem.field}"
         raise Problem(problem.status, text, field=field) from None
+
+
+def _at_node(place: int, node: NodeIn) -> AbstractContextManager[None]:
+    named = node.name or node.job
+    return _at(f"nodes.{place}", None if named is None else f"Node {named!r}")
 
 
 def _plan(caller: Caller, place: int, node: NodeIn, traceparent: str | None) -> Plan:
     """The job of a node, checked, with null in its data where results are filled in."""
-    given = {name: getattr(node, name) for name in _OF_CREATION if name in node.model_fields_set}
-    with _at(place, node):
-        if node.fills:
-            given["data"] = _with_places(node)
+    with _at_node(place, node):
+        changes = {"data": _with_places(node)} if node.fills else {}
         if node.over is not None and (node.job is None or node.type not in (None, "job")):
             raise Problem(422, "A map makes jobs of a handler: give its name as the job.", field="over")
-        creation = Creation.model_construct({*given, "name"}, name=node.job, **given)
-        try:
-            plan = make_plan(creation, caller.service.settings, traceparent)
-        except Problem as problem:
-            field = "job" if problem.field == "name" else problem.field
-            raise Problem(problem.status, problem.detail, field=field) from None
-        return check_plan(caller, plan)
+        return _part(caller, node, traceparent, **changes)
 
 
-def _checked(caller: Caller, options: dict[str, Any], first: Plan) -> dict[str, Any]:
-    """The options of the root, within the caller's scope."""
+def _part(caller: Caller, part: PartIn, traceparent: str | None, **changes: Any) -> Plan:
+    """The job of a part of a flow, checked."""
+    given = {name: getattr(part, name) for name in _OF_CREATION if name in part.model_fields_set} | changes
+    creation = Creation.model_construct({*given, "name"}, name=part.job, **given)
+    try:
+        plan = make_plan(creation, caller.service.settings, traceparent)
+    except Problem as problem:
+        field = "job" if problem.field == "name" else problem.field
+        raise Problem(problem.status, problem.detail, field=field) from None
+    return check_plan(caller, plan)
+
+
+def _checked(caller: Caller, root: Plan) -> Plan:
+    """The plan of the root, within the caller's scope, with its queue."""
     scope = caller.scope
-    queue = options.get("queue") or first.options.get("queue")
     if scope.everything:
-        return options
-    queue = queue or DEFAULT_QUEUE
+        return root
+    queue = root.queue or DEFAULT_QUEUE
     if not scope.allows_queue(queue):
         raise Problem(403, _OUT_OF_SCOPE, field="queue")
-    if not scope.allows_name(FLOW):
-        text = f"A flow is a job of the name {FLOW}, which is out of this key's scope; nothing was created."
+    if not scope.allows_name(root.name):
+        text = f"A flow is a job of the name {root.name}, which is out of this key's scope; nothing was created."
         raise Problem(403, text, field="name")
-    options["queue"] = queue
-    if "dedupe_key" in options:
-        options["dedupe_namespace"] = namespace_of(scope, queue, FLOW)
-    return options
+    if root.rule is not None:
+        check_calendars(caller, root.rule)
+    root.options["queue"] = queue
+    if "dedupe_key" in root.options:
+        root.options["dedupe_namespace"] = namespace_of(scope, queue, root.name)
+    return root
 
 
 async def _check_data(caller: Caller, node: NodeIn, plan: Plan) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from mainspring.api.dependencies import Caller, Service
 from mainspring.api.jobs.rule_fields import cron_text, period_ms, zone_text
 from mainspring.api.jobs.visibility import shown as within_reach
+from mainspring.api.jobs.visibility import shown_schedule
 from mainspring.api.wire.base import jsonable, to_ms
 from mainspring.api.wire.compat import Execution, Resource
 from mainspring.api.wire.job_requests import ExecutionType
@@ -52,7 +53,7 @@ def _of_job(caller: Caller, job: Job) -> Resource:
 
 
 def _of_schedule(caller: Caller, schedule: Schedule) -> Resource:
-    shown = caller.scheduler.privacy.shown(schedule)
+    shown = shown_schedule(caller, schedule)
     return Resource(
         kind="schedule",
         enabled=schedule.paused is None,

@@ -22,6 +22,7 @@ from mainspring.api.jobs.create import (
     run_options_of,
 )
 from mainspring.api.jobs.data_check import check_data
+from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.hidden_values import (
     Webhook,
     recipients_of,
@@ -50,6 +51,7 @@ async def change_schedule(caller: Caller, schedule: Schedule, change: Change) ->
             raise Problem(
                 422, f"{to_camel(name)} is for a single job; a schedule has startAt and endAt.", field=to_camel(name)
             )
+    check_firings(caller, schedule)
     edits = _schedule_edits(caller, schedule, change)
     await _check_secrets(caller, schedule, edits)
     if change.enabled is False:

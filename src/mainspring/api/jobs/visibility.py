@@ -1,4 +1,4 @@
-"""Jobs, pauses and overrides as a caller may see them: without workers, operators and jobs out of its scope."""
+"""Jobs, schedules, pauses and overrides as a caller may see them: without workers, actors and jobs out of its scope."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar
 
 from mainspring.api.dependencies import Caller
+from mainspring.client.namespaces.schedules import Schedule
 from mainspring.model.access.api_keys import KEY_ACTOR
-from mainspring.model.access.reach import job_within, relatives_of, with_relatives_among
+from mainspring.model.access.reach import job_within, relatives_of, schedule_within, with_relatives_among
 from mainspring.model.jobs.job import Job
 from mainspring.model.schedules.schedule import SYSTEM
 
@@ -28,6 +29,11 @@ _SIGNATURE = {"actor": None, "reason": ""}
 def shown(caller: Caller, job: Job) -> Job:
     """A job as the caller may see it, apart from the jobs that it names, which `seen_jobs` checks."""
     return job_within(caller.scope, caller.scheduler.privacy.shown(job))
+
+
+def shown_schedule(caller: Caller, schedule: Schedule) -> Schedule:
+    """A schedule as the caller may see it, apart from the actor of its pause, which `with_signed` checks."""
+    return schedule_within(caller.scope, caller.scheduler.privacy.shown(schedule))
 
 
 async def seen_jobs(caller: Caller, jobs: Iterable[Job]) -> list[Job]:

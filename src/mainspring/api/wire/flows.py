@@ -1,4 +1,4 @@
-"""Flows on the wire: the body that starts one, flows in lists and in detail, and their timelines."""
+"""Flows on the wire: the bodies that start flows and batches, flows in lists and in detail, and their timelines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span
-from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, Text
+from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, ScheduleId, Text, Times
 from mainspring.client.namespaces.flows import Flow
 from mainspring.model.flows.flow import FlowKind, FlowNode
 from mainspring.model.flows.graph import MOST_NODES, When
@@ -18,6 +18,7 @@ Step = Annotated[str, Field(max_length=1000)] | Annotated[int, Field(ge=0, le=2*
 Path = Annotated[list[Step], Field(max_length=100, examples=[["shards"]])]
 NodeName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/]+$", examples=["extract"])]
 MOST_ITEMS = 100_000
+Tolerance = Annotated[int, Field(ge=0, le=2**31)] | Annotated[float, Field(ge=0, lt=1)]
 
 
 class ResultIn(In):
@@ -35,17 +36,22 @@ class FillIn(ResultIn):
     )
 
 
-class NodeIn(Request, NodeOptions):
+class PartIn(Request, NodeOptions):
+    """A job of a flow: it runs the handler of a `job`, calls an `endpoint`, or sends an email (`type`: "email")."""
+
+    job: Text | None = Field(None, description="The name of a handler.")
+    type: Literal["http", "email", "job"] | None = None
+    data: dict[str, JsonValue] | None = None
+    data_version: DataVersion = None
+
+
+class NodeIn(PartIn):
     """A node: a job, or with `over` a job for each item of a list.
 
     It runs the handler of a `job`, calls an `endpoint`, or sends an email (`type`: "email").
     """
 
     name: NodeName | None = Field(None, description="By default, the name of its job.")
-    job: Text | None = Field(None, description="The name of a handler.")
-    type: Literal["http", "email", "job"] | None = None
-    data: dict[str, JsonValue] | None = None
-    data_version: DataVersion = None
     fills: Annotated[list[FillIn], Field(max_length=1000)] | None = Field(
         None, description="Values of earlier results that are put into `data` when the node starts."
     )
@@ -66,14 +72,14 @@ class NodeIn(Request, NodeOptions):
     key: Text | None = Field(
         None, description="Of a map: the field of an item by which its job is known, in place of its place."
     )
-    tolerate: Annotated[int, Field(ge=0, le=2**31)] | Annotated[float, Field(ge=0, lt=1)] | None = Field(
+    tolerate: Tolerance | None = Field(
         None, description="Of a map: how many of its jobs may end badly, or which fraction of them."
     )
     fail_fast: bool | None = Field(None, description="Of a map: cancel its other jobs once too many ended badly.")
 
 
-class FlowIn(In):
-    """A flow to be started: jobs that wait for jobs. All of it is stored, or nothing."""
+class FlowIn(Times):
+    """A flow to be started, once or by a schedule: jobs that wait for jobs. All of it is stored, or nothing."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -101,18 +107,30 @@ class FlowIn(In):
         }
     )
 
+    id: ScheduleId = None
     name: Text
     nodes: Annotated[list[NodeIn], Field(min_length=1, max_length=MOST_NODES)]
     data: dict[str, JsonValue] | None = Field(None, description="Values that are kept with the flow.")
     queue: Text | None = Field(None, description="The queue of its root; by default that of the first node.")
     priority: Annotated[int, Field(ge=1, le=10)] | None = None
     tags: Annotated[list[Text], Field(max_length=50)] | None = None
-    run_at: InstantIn | None = None
-    delay: Span | None = None
     expires_at: InstantIn | None = None
     start_within: Span | None = None
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
+
+
+class BatchIn(In):
+    """The first line of a batch: its callbacks, which run when all its jobs have ended, and the options of its root."""
+
+    name: Text = "batch"
+    on_success: PartIn | None = Field(None, description="Runs if no more jobs ended badly than `tolerate`.")
+    on_failure: PartIn | None = Field(None, description="Runs otherwise, and if the upload was interrupted.")
+    on_done: PartIn | None = Field(None, description="Runs in either case.")
+    tolerate: Tolerance = Field(0, description="How many of its jobs may end badly, or which fraction of them.")
+    queue: Text | None = Field(None, description="The queue of its root; by default that of the first callback.")
+    priority: Annotated[int, Field(ge=1, le=10)] | None = None
+    tags: Annotated[list[Text], Field(max_length=50)] | None = None
 
 
 class FlowQuery(In):

@@ -37,6 +37,10 @@ DataVersion = Annotated[
     Field(ge=1, le=1_000_000, description="The payload version that the data is written for; 1 if it is not given."),
 ]
 
+ScheduleId = Annotated[
+    Text | None, Field(description="The id of a new schedule. A schedule that has it already is replaced.")
+]
+
 
 class Repeat(In):
     """The rule of a schedule: one of `cron`, `every`, `rrule` and `at`; `except` leaves out the days of calendars."""
@@ -166,9 +170,7 @@ class Creation(Change):
 
     type: Literal["http", "email", "job"] | None = None
     name: Text | None = None
-    id: Text | None = Field(
-        default=None, description="The id of a new schedule. A schedule that has it already is replaced."
-    )
+    id: ScheduleId = None
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
     data_version: DataVersion = None

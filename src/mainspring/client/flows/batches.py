@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
-from mainspring.client.flows.starts import FlowStarts, stored_options
+from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, stored_options
 from mainspring.client.jobs import Jobs
 from mainspring.client.namespaces.flows import Flow, Flows, flow_of
 from mainspring.client.scheduling import Scheduling
 from mainspring.config.settings import check_name
 from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, Unavailable
-from mainspring.model.flows.family import Family
-from mainspring.model.flows.graph import Node
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
@@ -36,8 +34,8 @@ from mainspring.store.flows.batches import family_of
 CHUNK = 1_000
 _PAUSES = (0.1, 0.5, 2.0)
 """The seconds between tries to store a chunk while MongoDB cannot be reached."""
-Callback = Named | tuple[Named, Mapping[str, Any]] | None
-"""The job that is run when a batch has ended: its name, or with its data."""
+Callback = Step | None
+"""The job that is run when a batch has ended: its name, or with its data, and with its options."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _HEX = re.compile(r"[0-9a-f]{24}")
 BATCH_OPTIONS = frozenset(BatchOptions.__annotations__)
@@ -72,72 +70,39 @@ class Batches:
         all have ended. The jobs may run while others are still being stored.
 
         `on_success` runs if no more jobs ended badly than `tolerate`, a number or a fraction of them; `on_failure`
-        otherwise; `on_done` in either case. A callback is a job, or a job with its data; its handler finds the numbers
-        in `ctx.before["items"].result`. If this process dies before the last job is stored, the batch has failed and
-        its callbacks run a minute later, once the stored jobs have ended. With `id`, a call with the same items
-        continues a batch that was interrupted, and returns one that is stored completely.
+        otherwise; `on_done` in either case. A callback is a job, or a job with its data, and with its options; its
+        handler finds the numbers in `ctx.before["items"].result`. If this process dies before the last job is stored,
+        the batch has failed and its callbacks run a minute later, once the stored jobs have ended. With `id`, a call
+        with the same items continues a batch that was interrupted, and returns one that is stored completely.
         """
-        draft = await self._root(
-            name, tolerate, {"on_success": on_success, "on_failure": on_failure, "on_done": on_done}, options
-        )
-        store = await self._core.store()
-        await self._core.live_handlers.look(store)
-        root, fresh = await store.batches.open(draft, None if id is None else _checked_id(id))
-        if not fresh and not _is_open(root):
-            return flow_of(self._flows, root)
+        callbacks = {"on_success": on_success, "on_failure": on_failure, "on_done": on_done}
+        root_id = None if id is None else _checked_id(id)
+        opened = await self.open(name, tolerate, callbacks, options, root_id)
+        if not opened.is_open:
+            return opened.flow
         try:
-            total = await self._stream(store, root["_id"], items)
+            async for chunk in _chunks(items):
+                await opened.add([opened.draft_at(place, item) for place, item in enumerate(chunk, opened.total)])
+            return await opened.seal()
         except BaseException as error:
             if id is None and not isinstance(error, JobStateError):
-                await self._give_up(str(root["_id"]), error)
+                await opened.give_up(f"Its jobs could not be stored: {type(error).__name__}")
             raise
-        if not await store.batches.seal(root["_id"], total, tolerated(tolerate, total)):
-            raise _closed(root["_id"])
-        await self._jobs.check_waits(store, [family_of(str(root["_id"])).wait])
-        return await self._flows.get(str(root["_id"]))
 
-    async def _stream(self, store: Store, root_id: DocumentId, items: Any) -> int:
-        family, total = family_of(str(root_id)), 0
-        kinds: dict[Named, BulkOf] = {}
-        async for chunk in _chunks(items):
-            drafts = [self._draft(store, item, total + place, kinds) for place, item in enumerate(chunk)]
-            self._scheduling.announce_children(await self._store(store, root_id, family, drafts, total))
-            total += len(drafts)
-        await store.spawning.check_last(family, total)
-        return total
-
-    async def _store(
-        self, store: Store, root_id: DocumentId, family: Family, drafts: list[Draft], start: int
-    ) -> list[Document]:
-        """Store a chunk. The batch is renewed under the same deadline, which is far shorter than its lease, so that no
-        job is stored after the sweep has given the batch up."""
-        ids = [family.child_id(start + place) for place in range(len(drafts))]
-        for pause in (*_PAUSES, None):
-            try:
-                with store.connection.deadline():
-                    if not await store.batches.renew(root_id):
-                        raise _closed(root_id)
-                    return await store.spawning.store(family, drafts, ids, start)
-            except Unavailable:
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
-        raise AssertionError
-
-    def _draft(self, store: Store, item: Mapping[str, Any], place: int, kinds: dict[Named, BulkOf]) -> Draft:
-        draft = self._scheduling.draft_item(item, store, kinds)
-        if isinstance(draft, Exception):
-            raise InvalidFlow(f"Item {place:,} of the batch: {draft}") from draft
-        if draft.dedupe_key is not None or draft.debounce is not None or draft.job_id is not None:
-            raise InvalidFlow(f"Item {place:,} of the batch: a job of a batch has no dedupe_key, debounce or job_id.")
-        return draft
-
-    async def _give_up(self, root_id: str, error: BaseException) -> None:
-        """Cancel a batch that cannot be continued, since its caller has given it no id."""
-        try:
-            await self._flows.cancel(root_id, f"Its jobs could not be stored: {type(error).__name__}")
-        except Exception:  # the sweep gives it up when it is not renewed
-            return
+    async def open(
+        self,
+        name: str,
+        tolerate: float,
+        callbacks: Mapping[str, Callback],
+        options: Mapping[str, Any],
+        root_id: DocumentId | None,
+    ) -> OpenBatch:
+        """Store the root of a batch, or find the one that has this id."""
+        draft = await self._root(name, tolerate, callbacks, options)
+        store = await self._core.store()
+        await self._core.live_handlers.look(store)
+        root, _ = await store.batches.open(draft, root_id)
+        return OpenBatch(store, self._jobs, self._scheduling, self._flows, root, tolerate)
 
     async def _root(
         self, name: str, tolerate: float, callbacks: Mapping[str, Callback], options: Mapping[str, Any]
@@ -147,32 +112,120 @@ class Batches:
         if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
             raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
         given: dict[str, Document] = {}
+        secret: dict[str, Any] = {}
         for key, callback in callbacks.items():
             if callback is not None:
-                given[key] = await self._callback(key, callback)
+                given[key], draft = await self._callback(key, callback)
+                secret |= {} if draft.encrypt is None else {"encrypt": ["callbacks"]}
         queue = next((one["options"]["queue"] for one in given.values()), None)
         label = check_name(name, "A batch's name")
         data = {"label": label, "tolerate": tolerate, "callbacks": given}
-        return self._drafts.draft(BATCH, data, {"queue": queue, **{k: v for k, v in options.items() if v is not None}})
+        chosen = {key: value for key, value in options.items() if value is not None}
+        return self._drafts.draft(BATCH, data, {"queue": queue, **chosen, **secret})
 
-    async def _callback(self, key: str, callback: Callback) -> Document:
-        job, data = callback if isinstance(callback, tuple) else (callback, None)
+    async def _callback(self, key: str, callback: Callback) -> tuple[Document, Draft]:
+        """A callback as the root keeps it, and the job that it becomes."""
+        job, data, options = (*callback, {}, {})[:3] if isinstance(callback, tuple) else (callback, {}, {})
         if job is None:
-            raise InvalidFlow(f"{key} is a job, or a job with its data.")
+            raise InvalidFlow(f"{key} is a job, or a job with its data, and with its options.")
         try:
-            draft = await self._drafts.informed(self._starts.named(job), data, {})
+            if unknown := sorted(options.keys() - NODE_OPTIONS):
+                raise InvalidFlow(f"A callback has no option {unknown[0]!r}.")
+            draft = await self._drafts.informed(self._starts.named(job), data, dict(options))
         except ConfigurationError as error:
             raise InvalidFlow(f"{key}: {error}") from None
-        node = Node(key, draft.name, draft.data or {})
-        return {"job": node.job, "data": dict(node.data), "options": stored_options({}, draft)}
+        kept = {"job": draft.name, "data": dict(draft.data or {}), "options": stored_options(options, draft)}
+        return kept, draft
 
 
-def _is_open(root: Document) -> bool:
-    return root.get("state") == BLOCKED and (root.get("waits") or {}).get("sealed") is False
+class OpenBatch:
+    """A batch whose jobs are being stored: `add` them in chunks, then `seal` it. Not for concurrent use."""
 
+    def __init__(
+        self, store: Store, jobs: Jobs, scheduling: Scheduling, flows: Flows, root: Document, tolerate: float
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._scheduling = scheduling
+        self._flows = flows
+        self._root = root
+        self._tolerate = tolerate
+        self._family = family_of(self.id)
+        self._kinds: dict[Named, BulkOf] = {}
+        self.total = 0
+        """The number of jobs so far."""
 
-def _closed(root_id: DocumentId) -> JobStateError:
-    return JobStateError(str(root_id), "cancelled, or given up since it was not renewed", "batch()", "open")
+    @property
+    def id(self) -> str:
+        return str(self._root["_id"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether jobs could be added when it was opened; a batch that an earlier call has sealed is not open."""
+        return self._root.get("state") == BLOCKED and (self._root.get("waits") or {}).get("sealed") is False
+
+    @property
+    def flow(self) -> Flow:
+        """The batch as it was when it was opened."""
+        return flow_of(self._flows, self._root)
+
+    def draft(self, item: Mapping[str, Any]) -> Draft:
+        """The draft of a job, from the arguments of `schedule()`. Raises InvalidFlow."""
+        draft = self._scheduling.draft_item(item, self._store, self._kinds)
+        if isinstance(draft, Exception):
+            raise InvalidFlow(str(draft)) from draft
+        if draft.dedupe_key is not None or draft.debounce is not None or draft.job_id is not None:
+            raise InvalidFlow("a job of a batch has no dedupe_key, debounce or job_id.")
+        return draft
+
+    def draft_at(self, place: int, item: Mapping[str, Any]) -> Draft:
+        """The same; the error names the place of the item."""
+        try:
+            return self.draft(item)
+        except InvalidFlow as error:
+            raise InvalidFlow(f"Item {place:,} of the batch: {error}") from error.__cause__
+
+    async def add(self, drafts: Sequence[Draft]) -> list[tuple[str, bool]]:
+        """Store the next jobs; returns the id of each, and whether it is new."""
+        ids = [self._family.child_id(self.total + place) for place in range(len(drafts))]
+        made = await self._stored(drafts, ids)
+        self.total += len(drafts)
+        self._scheduling.announce_children(made)
+        new = {document["_id"] for document in made}
+        return [(one, one in new) for one in ids]
+
+    async def _stored(self, drafts: Sequence[Draft], ids: Sequence[str]) -> list[Document]:
+        """Store a chunk. The batch is renewed under the same deadline, which is far shorter than its lease, so that no
+        job is stored after the sweep has given the batch up."""
+        for pause in (*_PAUSES, None):
+            try:
+                with self._store.connection.deadline():
+                    if not await self._store.batches.renew(self._root["_id"]):
+                        raise self._closed()
+                    return await self._store.spawning.store(self._family, drafts, ids, self.total)
+            except Unavailable:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def seal(self) -> Flow:
+        """Note that all jobs are stored, and return the batch."""
+        await self._store.spawning.check_last(self._family, self.total)
+        if not await self._store.batches.seal(self._root["_id"], self.total, tolerated(self._tolerate, self.total)):
+            raise self._closed()
+        await self._jobs.check_waits(self._store, [self._family.wait])
+        return await self._flows.get(self.id)
+
+    async def give_up(self, reason: str) -> None:
+        """Cancel a batch that cannot be continued, since its caller has given it no id."""
+        try:
+            await self._flows.cancel(self.id, reason)
+        except Exception:  # the sweep gives it up when it is not renewed
+            return
+
+    def _closed(self) -> JobStateError:
+        return JobStateError(self.id, "cancelled, or given up since it was not renewed", "batch()", "open")
 
 
 def _checked_id(value: object) -> str:

@@ -110,7 +110,7 @@ class FlowStarts:
         _, draft = await self._root(builder, {**builder.options, **own})
         check_repeated(draft, session)
         # A schedule keeps the jobs of missed firings in its document until they are made.
-        encode_data(draft.data, self._core.link.settings.max_data)
+        _check_size(draft, "The flow is too large for a schedule", self._core.link.settings.max_data)
         spec = make_spec(new_schedule_id(builder.name) if schedule_id is None else schedule_id, draft, repeat, given)
         return await self._schedules.put(spec)
 
@@ -127,7 +127,7 @@ class FlowStarts:
             options["encrypt"] = ["nodes", "data"]
         data = {"label": builder.name, "nodes": graph.to_document(), "data": builder.data}
         draft = self._drafts.draft(FLOW, data, options)
-        _check_size(draft)
+        _check_size(draft, "The flow is too large", LARGEST_FLOW)
         return graph, draft
 
     async def checked_node(self, node: Node) -> _Checked:
@@ -187,11 +187,11 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _check_size(draft: Draft) -> None:
+def _check_size(draft: Draft, what: str, limit: int) -> None:
     try:
-        encode_data(draft.data, LARGEST_FLOW)
+        encode_data(draft.data, limit)
     except InvalidJob as error:
-        raise InvalidFlow(f"The flow is too large: {error}") from None
+        raise InvalidFlow(f"{what}: {error}") from None
 
 
 def _unknown_option(option: str) -> str:

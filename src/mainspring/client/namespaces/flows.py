@@ -27,7 +27,7 @@ from mainspring.spelling import spelled_verbs
 from mainspring.store.codec import decode_job, document_id
 from mainspring.store.connection import Document
 from mainspring.store.flows.batches import SEALED
-from mainspring.store.flows.flow_reads import NodeCounts, Place, is_within
+from mainspring.store.flows.flow_reads import MOST_KEYS, NodeCounts, is_within
 from mainspring.store.views.search import packed, unpacked
 
 _CHARTED = ("label", "token", "created_at", "claimed_at", "finished_at", "waits", "attempts.started_at")
@@ -73,15 +73,16 @@ class Flows:
     async def get(self, flow_id: str, *, exact: bool = False, scope: Scope = EVERYTHING) -> Flow:
         """Return a flow with its nodes: the state of each, the number of jobs below it by state, what holds it back.
 
-        The cost is bounded: at most 2,000 jobs are counted, and a number may be a lower bound (`at_least`). With
-        `exact`, all are. Raise FlowNotFound, also if the flow is out of the `scope`.
+        The cost is bounded: at most 2,000 jobs are read or counted, and a number may be a lower bound (`at_least`).
+        With `exact`, all are counted. Raise FlowNotFound, also if the flow is out of the `scope`.
         """
         store, root = await self._core.store(), await self._root(flow_id, scope)
         flow, graph = self._read(root), self._graph(root)
+        most = MOST_KEYS - (0 if graph is None else len(graph.nodes))  # each node is read, too
         if scope.everything:
-            counts = await store.flow_reads.count(flow.id, exact=exact)
+            counts = await store.flow_reads.count(flow.id, exact=exact, most=most)
         else:  # an index cannot tell which jobs are within a scope
-            counts = (await store.flow_reads.look(flow.id)).counts(scope)
+            counts = (await store.flow_reads.look(flow.id, most=most)).counts(scope)
         if graph is None:
             capped = {node for node, _ in counts.capped}
             return replace(flow, nodes=counted_nodes(counts.counts, capped), complete=counts.complete)
@@ -89,8 +90,9 @@ class Flows:
         members = await store.flow_reads.members([child_prefix(flow.id, node.name) for node in seen.nodes])
         nodes = self._nodes(flow.id, seen, members, counts)
         if not scope.everything:
-            causes = [document_id(node.because) for node in nodes if node.because is not None]
-            reached = await store.jobs.existing_among(causes, scope)
+            causes = {document_id(node.because) for node in nodes if node.because is not None}
+            reached = {one for one in causes if one in members and is_within(members[one], scope)}
+            reached |= set(await store.jobs.existing_among(list(causes - members.keys()), scope))
             nodes = nodes_within(graph, nodes, {str(one) for one in reached})
         return replace(flow, nodes=nodes, edges=seen.edges, complete=counts.complete)
 
@@ -104,20 +106,21 @@ class Flows:
         scope: Scope = EVERYTHING,
     ) -> list[Flow]:
         """Return the latest flows, the newest first, without their nodes; with `after`, those behind that one, for the
-        next page. `name` and `state` choose among them."""
+        next page. `name` and `state` choose among them: where fewer than `limit` match, all flows are looked at, in
+        portions of a bounded cost."""
         check_whole(limit, "limit", 1, 10_000)
-        place = None if after is None else (after.created_at, document_id(after.id))
-        return (await self._page(limit, place, scope, name, state))[0]
+        place = () if after is None else (after.created_at, document_id(after.id))
+        found: list[Flow] = []
+        async for flow in self._walk(limit, place, scope, name, state):
+            found.append(flow)
+            if len(found) == limit:
+                break
+        return found
 
     async def find(self, *, name: str | None = None, state: JobState | None = None) -> AsyncIterator[Flow]:
         """Iterate over the flows that match, the newest first, without their nodes."""
-        place: Place | None = None
-        while True:
-            found, place = await self._page(100, place, EVERYTHING, name, state)
-            for flow in found:
-                yield flow
-            if place is None:
-                return
+        async for flow in self._walk(100, (), EVERYTHING, name, state):
+            yield flow
 
     async def cancel(self, flow_id: str, reason: str = "") -> Flow:
         """Cancel a flow with all its jobs, also those that are stored later: those that wait at once; those that run
@@ -166,16 +169,20 @@ class Flows:
         await self._jobs.wait(flow_id, timeout)
         return await self.get(flow_id)
 
-    async def _page(
-        self, limit: int, place: Place | None, scope: Scope, name: str | None, state: str | None
-    ) -> tuple[list[Flow], Place | None]:
-        """The flows behind a place, and the place behind them; None at the end."""
+    async def _walk(
+        self, limit: int, place: tuple[Any, ...], scope: Scope, name: str | None, state: str | None
+    ) -> AsyncIterator[Flow]:
+        """The flows behind a place that match, read in pages of up to `limit`."""
         if state is not None and state not in STATES:
             raise ConfigurationError(f"There is no state {state!r}; a flow is {', '.join(STATES)}.")
         store = await self._core.store()
-        found = await store.flow_reads.page(limit, place, scope, name, state)
-        last = (found[-1]["created_at"], found[-1]["_id"]) if len(found) == limit else None
-        return [self._read(document) for document in found], last
+        while True:
+            page = await store.flow_reads.page(limit, place, scope, name, state)
+            for document in page.documents:
+                yield self._read(document)
+            if page.rest is None:
+                return
+            place = tuple(page.rest)
 
     def _flow(self, job: Job, root: Mapping[str, Any]) -> Flow:
         graph = self._graph(root) if root else None
@@ -233,7 +240,7 @@ async def page_of(
     few match, it is short."""
     place = () if after is None else tuple(unpacked(after)["place"])
     store = await flows._core.store()
-    found = await store.flow_reads.bounded_page(limit, place, scope, name, state)
+    found = await store.flow_reads.page(limit, place, scope, name, state)
     listed = [flows._read(document) for document in found.documents]
     return listed, None if found.rest is None else packed({"place": list(found.rest)})
 

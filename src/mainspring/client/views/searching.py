@@ -68,7 +68,7 @@ class Searcher:
 
     async def count(self, *, scope: Scope | None = None, **filter: Unpack[JobFilter]) -> list[StateCount]:
         """Count the jobs that match all given filters, by state, whatever `state` is given. The cost is bounded: where
-        it is `capped`, there are at least so many. Blocked jobs are not counted."""
+        it is `capped`, there are at least so many."""
         search = self._checked(filter, scope)
         return await (await self._core.store()).counts.by_state(search)
 

@@ -191,7 +191,8 @@ class JobContext(_Facts):
 
     def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Wait[Any]:
         """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None when the time is
-        over. A signal that has arrived before counts. The handler gives its slot back while it waits.
+        over. A signal that has arrived before counts. A signal without a payload gives None, too: send one where the
+        handler has to tell them apart. The handler gives its slot back while it waits.
 
         `name` is the identity of the wait, by default the name of the signal: give each wait for the same signal a name
         of its own.

@@ -107,7 +107,7 @@ class Steps:
 
     async def keep(self, name: str, outcome: Any) -> Any:
         """Store a result, and return it as a later read will find it."""
-        result, size = encode_step(name, outcome, self._limit)
+        result, size = encode_step(f"The result of step {name!r}", outcome, self._limit)
         if self._size + size > MAX_STEPS_SIZE:
             raise StepError(
                 f"With step {name!r}, the results of this job's steps would take over {MAX_STEPS_SIZE:,} bytes; "

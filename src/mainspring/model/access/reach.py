@@ -1,4 +1,4 @@
-"""Jobs and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
+"""Jobs, schedules and explanations as a key with a scope may see them: nothing out of its scope is shown. Pure.
 
 A job has fields about more than itself: the worker that ran it, the operator that paused its queue and the reason.
 These belong to the installation, which a key with a scope does not reach.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.explain.facts import (
@@ -20,10 +20,13 @@ from mainspring.model.explain.facts import (
     RunningJob,
     WaitingFacts,
 )
-from mainspring.model.flows.within import CAUSED, ENDED_BADLY, data_within
+from mainspring.model.flows.within import CAUSED, ENDED_BADLY, callbacks_within, data_within
 from mainspring.model.jobs.job import Job, JobError, WaitingFor
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, FLOW_NAMES, MAP
+from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.model.workers import WorkerStatus
+
+S = TypeVar("S", bound=ScheduleFacts)
 
 _NOTES = {
     "limit": "It waits for a limit, a pause or its turn.",
@@ -48,7 +51,9 @@ def job_within(scope: Scope, job: Job) -> Job:
 
 def _flow_within(scope: Scope, job: Job) -> Job:
     """The root of a flow, or a map, without the nodes and errors of jobs out of the scope."""
-    data, cut = data_within(scope, job.data) if job.name == FLOW else (job.data, job.name == BATCH)
+    data, cut = data_within(scope, job.data) if job.name == FLOW else (job.data, False)
+    if job.name == BATCH:
+        data, cut = callbacks_within(scope, job.data), True
     if job.name == MAP:
         cut = not scope.allows(job.queue, str(job.data.get("job")))
     if not cut and job.because is None:
@@ -56,6 +61,18 @@ def _flow_within(scope: Scope, job: Job) -> Job:
     attempts = tuple(replace(attempt, error=_unnamed(attempt.error)) for attempt in job.attempts)
     error = _unnamed(job.error) if job.because is None else replace(job.error, message=CAUSED) if job.error else None
     return replace(job, data=data, error=error, attempts=attempts)
+
+
+def schedule_within(scope: Scope, schedule: S) -> S:
+    """A schedule as a key with this scope sees it: of a flow, without the nodes out of the scope."""
+    if scope.everything or schedule.name != FLOW:
+        return schedule
+    return replace(schedule, data=data_within(scope, schedule.data)[0])
+
+
+def makes_beyond(scope: Scope, schedule: ScheduleFacts) -> bool:
+    """Whether a firing of the schedule may make jobs out of the scope: a flow has nodes of any queue and name."""
+    return not scope.everything and schedule.name == FLOW and data_within(scope, schedule.data)[1]
 
 
 def _unnamed(error: JobError | None) -> JobError | None:

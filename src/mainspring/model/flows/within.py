@@ -61,6 +61,22 @@ def data_within(scope: Scope, data: Mapping[str, Any]) -> tuple[Mapping[str, Any
     return {**data, "nodes": [_without_others(one, names) for one in kept]}, True
 
 
+def callbacks_within(scope: Scope, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The data of the root of a batch without the callbacks out of a scope."""
+    callbacks = data.get("callbacks")
+    if not isinstance(callbacks, Mapping):
+        return data
+    kept = {key: one for key, one in callbacks.items() if _is_callback_within(scope, one)}
+    return {**data, "callbacks": kept}
+
+
+def _is_callback_within(scope: Scope, callback: Any) -> bool:
+    if not isinstance(callback, Mapping) or not isinstance(callback.get("options"), Mapping):
+        return False
+    queue, name = callback["options"].get("queue", DEFAULT_QUEUE), callback.get("job")
+    return isinstance(queue, str) and isinstance(name, str) and scope.allows(queue, name)
+
+
 def _without_others(node: Mapping[str, Any], names: Collection[Any]) -> dict[str, Any]:
     """A node of the stored graph without the nodes that are left out."""
     kept = dict(node)

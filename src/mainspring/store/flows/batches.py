@@ -45,7 +45,7 @@ class Batches:
     def _lease(self) -> float:
         return max(STREAM_LEASE, 4 * self._connection.settings.operation_timeout)
 
-    async def open(self, draft: Draft, root_id: str | None) -> tuple[Document, bool]:
+    async def open(self, draft: Draft, root_id: DocumentId | None) -> tuple[Document, bool]:
         """Store the root of a batch, blocked and not sealed; returns it, or the one that has this id, and whether it
         is new."""
         document = self._inserts.document(draft)

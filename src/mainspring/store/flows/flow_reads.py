@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from mainspring.model.access.api_keys import Scope
@@ -25,8 +24,6 @@ MOST_KEYS = 2_000
 _LOOK = 250
 _LISTED = {"result": 0, "log": 0, "attempts": 0, "data.nodes": 0}
 _BY_NODE = [("flow", 1), ("state", 1), ("node", 1), ("_id", 1)]
-
-Place = tuple[datetime, DocumentId]
 
 
 @dataclass(slots=True)
@@ -78,41 +75,20 @@ class FlowReads:
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, fields, hint=BY_ID)
 
     async def page(
-        self, limit: int, after: Place | None, scope: Scope, name: str | None, state: str | None
-    ) -> list[Document]:
-        """The roots of flows, the newest first. The name of a flow without a label, which a handler makes, is that of
-        its job."""
-        wanted: dict[str, Any] = {"root": True}
-        if name is not None:
-            wanted["$and"] = [_named(name)]
-        if state is not None:
-            wanted["state"] = state
-        if after is not None:
-            at, last = after
-            wanted["created_at"] = {"$lte": at}
-            wanted["$or"] = [{"created_at": {"$lt": at}}, {"created_at": at, "_id": {"$lt": last}}]
-        return await self._connection.jobs.find_all(
-            both(wanted, reached(scope)),
-            _LISTED,
-            sort=[("root", -1), ("created_at", -1), ("_id", -1)],
-            hint=ROOTS,
-            limit=limit,
-        )
-
-    async def bounded_page(
         self, limit: int, after: tuple[Any, ...], scope: Scope, label: str | None, state: str | None
     ) -> Stretch:
-        """The same, at a bounded cost: where few match, the page is short."""
+        """The roots of flows, the newest first, at a bounded cost: where few match, the page is short. The name of a
+        flow without a label, which a handler makes, is that of its job."""
         wanted: Document = {} if label is None else _named(label)
         if state is not None:
             wanted["state"] = state
         walk = Walk(ROOTS, {"root": True}, ("created_at", "_id"), wanted=both(wanted, reached(scope)))
         return await self._searching.read_exact(walk, after, limit, _LISTED)
 
-    async def look(self, flow_id: str, *fields: str) -> Looked:
+    async def look(self, flow_id: str, *fields: str, most: int = MOST_KEYS) -> Looked:
         """Some jobs of a flow, of all its nodes and states, with these fields beside those that scopes need. Bounded as
         `count` is."""
-        found, keys = Looked(), MOST_KEYS
+        found, keys = Looked(), most
         shown = dict.fromkeys(("state", "node", "name", "queue", *fields), 1)
         for state in STATES:
             keys = await self._look_at_state({"flow": flow_id, "state": state}, shown, found, keys)
@@ -141,14 +117,14 @@ class FlowReads:
         found.complete = False
         return 0
 
-    async def count(self, flow_id: str, *, exact: bool = False) -> NodeCounts:
-        """How many jobs of a flow are in which state, by node."""
+    async def count(self, flow_id: str, *, exact: bool = False, most: int = MOST_KEYS) -> NodeCounts:
+        """How many jobs of a flow are in which state, by node. At most so many keys are looked at, or all."""
         found = NodeCounts()
         if exact:
             for one in await self._grouped({"flow": flow_id}, None):
                 found.add(one["_id"]["node"] or "", one["_id"]["state"], one["n"])
             return found
-        keys = MOST_KEYS
+        keys = most
         for state in STATES:
             keys = await self._count_state(flow_id, state, found, keys)
         return found

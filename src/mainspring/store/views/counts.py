@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mainspring.model.jobs.job import CANCELLED, COMPLETED, EXPIRED, FAILED, PENDING, RUNNING
+from mainspring.model.jobs.job import BLOCKED, CANCELLED, COMPLETED, EXPIRED, FAILED, PENDING, RUNNING
 from mainspring.model.views.search import Search, StateCount
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.views.walks import Walk, walks_of
+from mainspring.store.reach import both
+from mainspring.store.schema import CHECK
+from mainspring.store.views.walks import Walk, walks_of, wanted_of
 
 EXAMINED = 2_000
 """How many keys are examined at most, and hence how far is counted."""
 _BY_STATE = 1_800
-# States with few jobs as a rule come first and leave what they do not use to the others. No index lists blocked jobs.
-_STATES = (RUNNING, EXPIRED, CANCELLED, FAILED, PENDING, COMPLETED)
+# States with few jobs as a rule come first and leave what they do not use to the others.
+_STATES = (RUNNING, EXPIRED, CANCELLED, BLOCKED, FAILED, PENDING, COMPLETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,16 @@ class Counted:
     capped: bool
     first: list[DocumentId]
     examined: int
+
+
+def _walks(search: Search) -> list[Walk]:
+    """The walks along which the jobs of a state are counted. Blocked jobs are in the index of the sweep, but for those
+    that are being laid out: a count has no order to keep, as a search has."""
+    if search.state != BLOCKED or search.flow_id is not None or search.schedule_id is not None:
+        return walks_of(search)
+    there: Document = {"check_at": {"$exists": True}}
+    wanted = both(wanted_of(search), {"state": BLOCKED})
+    return [Walk(CHECK, {}, ("_id",), within=there, wanted=wanted, gathered=True)]
 
 
 class Counts:
@@ -48,7 +60,7 @@ class Counts:
                 found.append(StateCount(state, 0, False))
                 continue
             share = left // (len(_STATES) - place)
-            counted = await self.along(walks_of(replace(search, state=state)), share)
+            counted = await self.along(_walks(replace(search, state=state)), share)
             found.append(StateCount(state, counted.count, counted.capped))
             left -= counted.examined
         return found

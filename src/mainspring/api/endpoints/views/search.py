@@ -46,8 +46,8 @@ async def search_jobs(caller: Viewer, in_data: InData, query: Annotated[SearchQu
 
 @router.get("/counts", summary="Count jobs by state")
 async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery, Query()]) -> CountsAnswer:
-    """Count the jobs that match all given filters, in each state but blocked; a `state` of the filter is ignored. The
-    cost is bounded: where a count is `capped`, there are at least so many."""
+    """Count the jobs that match all given filters, in each state; a `state` of the filter is ignored. The cost is
+    bounded: where a count is `capped`, there are at least so many."""
     asked = filter_of(query, in_data)
     if not await is_answerable(caller, query):
         return CountsAnswer(data=[])
