@@ -27,8 +27,7 @@ PATIENCE = 180.0
 OPTIONS: dict[str, Any] = {"lease": 3.0, "concurrency": 8, "operation_timeout": 5}
 APP = {APP_VARIABLE: "harness.apps.flows"}
 Document = Mapping[str, Any]
-_ROUNDS = re.compile(r"\.~(r\d+)\.")
-"""The rounds of the jobs above a job, as its id has them: each round makes its children anew."""
+_ROUND = re.compile(r"~r\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,18 +220,23 @@ async def steer(scheduler: Scheduler, plans: Mapping[str, Plan]) -> None:
 def judge(plans: Mapping[str, Plan], documents: Mapping[str, Document], history: History) -> Iterator[str]:
     """The promises about the outcomes: each flow ended as it must, and each of its jobs exists once and took effect."""
     effects = Counter(event["job"] for event in history.events("effect"))
-    values: Counter[tuple[str, ...]] = Counter()
+    values: Counter[tuple[int, tuple[tuple[int, str], ...]]] = Counter()
     for job, document in documents.items():
         data = document.get("data") or {}
         # A batch that failed and was retried runs its callbacks for both ends.
         if "v" in data and "grown" not in data["how"] and not job.endswith("-after-failure"):
-            values[str(data["v"]), *_ROUNDS.findall(job)] += 1
+            values[data["v"], _rounds(job)] += 1
         if document["name"] in ("leaf", "gated") and document["state"] == "completed" and not effects[job]:
             yield f"{job} is completed and had no effect"
-    yield from (f"{times} jobs have the number {v} in one round" for (v, *_), times in values.items() if times > 1)
+    yield from (f"{times} jobs have the number {v} in one round" for (v, _), times in values.items() if times > 1)
     for id, plan in plans.items():
         if plan.state is not None:
             yield from _judge_flow(id, plan, documents)
+
+
+def _rounds(job: str) -> tuple[tuple[int, str], ...]:
+    """The rounds of the jobs above a job, as its id has them: each round makes its children anew."""
+    return tuple((place, part) for place, part in enumerate(job.split(".")) if _ROUND.fullmatch(part))
 
 
 def _judge_flow(id: str, plan: Plan, documents: Mapping[str, Document]) -> Iterator[str]:
