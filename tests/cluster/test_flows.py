@@ -1,10 +1,11 @@
 """Flows of every kind while workers are killed, also in the middle of spawning and suspending, and replies are lost.
 
-Each seed starts flows made by chance: handlers that wait for calls, maps with keys and without, and gathers, several
-levels deep, with growth, tolerated failures and `fail_fast`; declared graphs, chains and batches; some are cancelled
-and some are retried. At the end every write of the database is replayed and held against the promises: no waiting job
-is released before its predecessors have ended, or twice from one wait, or never; each child exists once; each flow has
-the outcome that its plan has by rules of the test's own. `test_flow_failovers.py` does the same on three nodes.
+Each seed starts flows made by chance: handlers that wait for calls, maps with keys and without, gathers, signals that
+come early or late, and times, several levels deep, with growth, tolerated failures, `fail_fast` and further rounds
+(`Continue`); declared graphs, chains and batches; some are cancelled and some are retried. At the end every write of
+the database is replayed and held against the promises: no waiting job is released before its predecessors have ended,
+or twice from one wait, or never; each child exists once; no signal is lost or taken twice; each flow has the outcome
+that its plan has by rules of the test's own. `test_flow_failovers.py` does the same on three nodes.
 
 `MAINSPRING_FLOWS=full` runs two hundred seeds, larger ones, in both files together.
 """

@@ -89,7 +89,10 @@ class Service:
     async def _recover(self, error: Exception) -> float:
         """Report an error, and make an index again whose absence was the cause; return the pause after it."""
         self._failed(error)
-        await self._store.connection.indexes.mend(error)
+        try:
+            await self._store.connection.indexes.mend(error)
+        except Exception as another:  # the next pass that misses the index asks for it again
+            self._failed(another)
         return random.uniform(0.2, 0.6)
 
     async def _sleep(self, seconds: float) -> None:

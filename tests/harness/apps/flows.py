@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from harness.apps.recording import record, recorded, scheduler
 from harness.flows.plans import MENDED, items_of
 from harness.processes import HISTORY_VARIABLE
-from mainspring import ChildrenFailed, Fail, JobContext, Suspension
+from mainspring import ChildrenFailed, Continue, Fail, JobContext, Suspension
 
 __all__ = ["scheduler"]
 
@@ -79,6 +80,9 @@ async def run_tree(ctx: JobContext, v: int, how: Mapping[str, Any]) -> dict[str,
             raise
         except ChildrenFailed as failed:
             raise Fail(str(failed)) from None
+        done = how.get("done", 1)
+        if done < how.get("rounds", 1):
+            raise Continue(v=v, how={**how, "done": done + 1})
     return {"v": total}
 
 
@@ -87,6 +91,10 @@ async def _carry_out(ctx: JobContext, operation: Mapping[str, Any]) -> int:
     try:
         if operation["op"] == "step":
             return int(await ctx.step(operation["name"], lambda: operation["v"]))
+        if operation["op"] == "sleep":
+            return await _sleep(ctx, operation["name"], operation["seconds"])
+        if operation["op"] == "signal":
+            return sum([_payload(await one) for one in _signals(ctx, operation)])
         if operation["op"] == "gather":
             parts = operation["parts"]
             results = await ctx.gather(*(_wait(ctx, part) for part in parts))
@@ -98,7 +106,28 @@ async def _carry_out(ctx: JobContext, operation: Mapping[str, Any]) -> int:
         return 0 if operation.get("fail_fast") else sum([child.result["v"] async for child in failed.completed()])
 
 
+async def _sleep(ctx: JobContext, name: str, seconds: float) -> int:
+    began = await ctx.step(f"{name}-began", time.time)
+    await ctx.sleep(name, seconds)
+    if time.time() < began + seconds - 0.01:
+        raise Fail("it was woken early")
+    return 0
+
+
+def _signals(ctx: JobContext, operation: Mapping[str, Any]) -> list[Any]:
+    """One wait for each signal, all for the same name; or one for a signal that never comes, until its time is over."""
+    name, signal = operation["name"], operation["signal"]
+    places = range(len(operation["values"]))
+    return [ctx.wait_for(signal, name=f"{name}.{place}") for place in places] or [ctx.wait_for(signal, 0.3, name=name)]
+
+
+def _payload(payload: Any) -> int:
+    return 0 if payload is None else int(payload)
+
+
 def _wait(ctx: JobContext, operation: Mapping[str, Any]) -> Any:
+    if operation["op"] == "signal":
+        return _signals(ctx, operation)[0]
     if operation["op"] == "call":
         return ctx.call(operation["name"], operation["job"], operation["item"])
     return ctx.map(
@@ -119,6 +148,8 @@ def _items(ctx: JobContext, operation: Mapping[str, Any]) -> Iterator[Mapping[st
 
 
 async def _sum(operation: Mapping[str, Any], result: Any) -> int:
+    if operation["op"] == "signal":
+        return _payload(result)
     if operation["op"] == "call":
         return int(result["v"])
     values = [child.result["v"] async for child in result if child.state == "completed"]

@@ -91,15 +91,21 @@ class Maker:
     def tree(self, kind: str, depth: int, largest: int) -> Item:
         ops = [self._operation(kind, f"op{place}", depth, largest) for place in range(self.dice.randint(1, 4))]
         how: dict[str, Any] = {"ops": ops}
+        if self.dice.random() < 0.2:
+            how["rounds"] = 2
         if self._deaths and self.dice.random() < 0.15:
             self._deaths -= 1
             how["die"] = True
         return {"v": next(self._numbers), "how": how}
 
     def _operation(self, kind: str, name: str, depth: int, largest: int) -> dict[str, Any]:
-        chosen = self.dice.choice(["map", "map", "call", "gather", "step"])
+        chosen = self.dice.choice(["map", "map", "call", "gather", "step", "signal", "sleep"])
         if chosen == "step":
             return {"op": "step", "name": name, "v": next(self._numbers)}
+        if chosen == "signal":
+            return self._signal(name)
+        if chosen == "sleep":
+            return {"op": "sleep", "name": name, "seconds": self.dice.choice([0.05, 0.5])}
         if chosen == "call":
             return self._call(kind, name, depth)
         if chosen == "map":
@@ -110,9 +116,18 @@ class Maker:
             else self._map(kind, f"{name}-{n}", depth, 10)
             for n in range(self.dice.randint(2, 3))
         ]
+        if self.dice.random() < 0.3:
+            parts.append({**self._signal(f"{name}-s"), "values": [next(self._numbers)]})
         for part in parts:
             part["fail_fast"] = False  # a gather is not caught
         return {"op": "gather", "name": name, "parts": parts}
+
+    def _signal(self, name: str) -> dict[str, Any]:
+        """Waits for one or two signals of the same name, or for one that is never sent until its time is over."""
+        values = [next(self._numbers) for _ in range(self.dice.choice([0, 1, 2]))]
+        operation: dict[str, Any] = {"op": "signal", "name": name, "signal": f"for-{name}", "values": values}
+        operation["early"] = self.dice.random() < 0.5
+        return operation
 
     def _call(self, kind: str, name: str, depth: int) -> dict[str, Any]:
         job = kind if depth > 0 and self.dice.random() < 0.5 else self.dice.choice(_LEAVES)
@@ -189,6 +204,8 @@ def _added(operation: dict[str, Any], mended: bool) -> int | None:
     """What an operation adds; None where its job fails of it."""
     if operation["op"] == "step":
         return int(operation["v"])
+    if operation["op"] == "sleep":
+        return 0
     if operation["op"] == "gather":
         parts = [_of_wait(part, mended) for part in operation["parts"]]
         # One part that raises ends the gather, which is never caught.
@@ -202,7 +219,9 @@ def _added(operation: dict[str, Any], mended: bool) -> int | None:
 
 
 def _of_wait(operation: dict[str, Any], mended: bool) -> tuple[bool, int]:
-    """Whether a wait raises, and the sum of the children that complete."""
+    """Whether a wait raises, and the sum of the children that complete, or of the signals."""
+    if operation["op"] == "signal":
+        return False, sum(operation["values"])
     items = items_of(operation)
     ends = [outcome(operation["job"], item, mended) for item in items]
     bad = sum(state != "completed" for state, _ in ends)
@@ -218,6 +237,14 @@ def items_of(operation: Mapping[str, Any]) -> list[Item]:
     if isinstance(items, list):
         return items
     return [{"v": v, "how": {}} for v in range(items["first"], items["first"] + items["many"])]
+
+
+def signals_of(item: Item) -> Iterator[tuple[str, int, bool]]:
+    """The signals that a job waits for: their names, their payloads, and whether they come early."""
+    for operation in item["how"].get("ops") or ():
+        for one in operation.get("parts") or [operation]:
+            if one["op"] == "signal":
+                yield from ((one["signal"], value, one["early"]) for value in one["values"])
 
 
 def _tolerated(tolerate: float, total: int) -> int:

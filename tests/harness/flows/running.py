@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from harness.checker import Reasons, check_runs
-from harness.flows.plans import MENDED, Maker, Plan, after_retry
+from harness.flows.plans import MENDED, Item, Maker, Plan, after_retry, signals_of
 from harness.flows.replay import Recording, Replay
 from harness.history import History
 from harness.processes import APP_VARIABLE, Fleet, WorkerProcess
@@ -26,6 +27,7 @@ PATIENCE = 180.0
 OPTIONS: dict[str, Any] = {"lease": 3.0, "concurrency": 8, "operation_timeout": 5}
 APP = {APP_VARIABLE: "harness.apps.flows"}
 Document = Mapping[str, Any]
+_ROUND = re.compile(r"~r\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,12 @@ class Rampage:
         """Start everything, do harm, and wait until all flows have ended; those that failed for want of a file are
         retried when it is there."""
         for plan in self._planned:
-            self.plans[await start(self._scheduler, plan)] = plan
+            id = await start(self._scheduler, plan)
+            self.plans[id] = plan
+            if plan.kind in ("tree", "narrow"):
+                await send(self._scheduler, id, plan.what, early=True)
         self.crew.start()
-        keeping = asyncio.create_task(self.crew.keep())
+        tasks = [asyncio.create_task(self.crew.keep()), asyncio.create_task(self._send_late())]
         try:
             await eventually(lambda: self._fleet.history.events("start"))
             await asyncio.gather(steer(self._scheduler, self.plans), harm())
@@ -106,7 +111,19 @@ class Rampage:
             await self._retry()
             await self._all_ended()
         finally:
-            keeping.cancel()
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if not isinstance(ended, asyncio.CancelledError):
+                    raise AssertionError("the workers or the signals were given up") from ended
+
+    async def _send_late(self) -> None:
+        """Send the signals of jobs that wait for them, some of them once more."""
+        while True:
+            await asyncio.sleep(0.3)
+            with contextlib.suppress(PyMongoError):
+                for job in await asyncio.to_thread(self._recording.listening):
+                    await send(self._scheduler, str(job["_id"]), job["data"], round=job.get("round", 1))
 
     async def kill_some(self, times: int) -> None:
         for _ in range(times):
@@ -170,6 +187,15 @@ async def start(scheduler: Scheduler, plan: Plan) -> str:
     return (await flow.start()).id
 
 
+async def send(scheduler: Scheduler, job_id: str, item: Item, *, round: int = 1, early: bool = False) -> None:
+    """Send the signals that a job waits for in a round; with `early`, those that come before it waits. A signal that is
+    sent again has the same id."""
+    for name, value, comes_early in signals_of(item):
+        if comes_early or not early:
+            sent = {"payload": value, "id": f"{value}-{round}"}
+            await insist(lambda name=name, sent=sent: scheduler.signal(job_id, name, **sent))
+
+
 async def insist(verb: Any) -> bool:
     """Carry out a verb that may be repeated, however often it takes; returns False where the state forbids it."""
     while True:
@@ -194,18 +220,23 @@ async def steer(scheduler: Scheduler, plans: Mapping[str, Plan]) -> None:
 def judge(plans: Mapping[str, Plan], documents: Mapping[str, Document], history: History) -> Iterator[str]:
     """The promises about the outcomes: each flow ended as it must, and each of its jobs exists once and took effect."""
     effects = Counter(event["job"] for event in history.events("effect"))
-    values: Counter[int] = Counter()
+    values: Counter[tuple[int, tuple[tuple[int, str], ...]]] = Counter()
     for job, document in documents.items():
         data = document.get("data") or {}
         # A batch that failed and was retried runs its callbacks for both ends.
         if "v" in data and "grown" not in data["how"] and not job.endswith("-after-failure"):
-            values[data["v"]] += 1
+            values[data["v"], _rounds(job)] += 1
         if document["name"] in ("leaf", "gated") and document["state"] == "completed" and not effects[job]:
             yield f"{job} is completed and had no effect"
-    yield from (f"{times} jobs have the number {v}" for v, times in values.items() if times > 1)
+    yield from (f"{times} jobs have the number {v} in one round" for (v, _), times in values.items() if times > 1)
     for id, plan in plans.items():
         if plan.state is not None:
             yield from _judge_flow(id, plan, documents)
+
+
+def _rounds(job: str) -> tuple[tuple[int, str], ...]:
+    """The rounds of the jobs above a job, as its id has them: each round makes its children anew."""
+    return tuple((place, part) for place, part in enumerate(job.split(".")) if _ROUND.fullmatch(part))
 
 
 def _judge_flow(id: str, plan: Plan, documents: Mapping[str, Document]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from harness.inside import inside
 from harness.looking import Database
 from harness.waiters import LONG_AGO, Waiters
 from harness.waiting import eventually
-from mainspring import Fail, InvalidJob, Job, JobContext, Scheduler
+from mainspring import Continue, Fail, InvalidJob, Job, JobContext, Scheduler
 from mainspring.engine.flows.checker import Checker
 from mainspring.errors import Unavailable
 from mainspring.store.flows.retrying import FlowRetries
@@ -137,6 +137,31 @@ async def test_items_that_differ_in_the_next_run_are_told_by_their_place(
     failed = await ended(scheduler)
     assert failed.state == "failed" and failed.error is not None
     assert failed.error.type == "NotRepeatable" and said in failed.error.message
+
+
+async def test_a_spawn_is_repeated_although_a_child_has_begun_a_further_round_with_other_data(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[int] = []
+
+    @scheduler.job("child")
+    async def child(n: int) -> int:
+        rounds.append(n)
+        if n < 3:
+            raise Continue(n=n + 1)
+        return n
+
+    @scheduler.job("parent", retry=3)
+    async def parent(ctx: JobContext) -> Any:
+        if ctx.attempt == 2:
+            await eventually(lambda: len(rounds) == 4)
+        return [one.result async for one in await ctx.map("m", "child", [{"n": 1}, {"n": 3}])]
+
+    once(monkeypatch, Spawning, "store", raises=RuntimeError("crash"))
+    await scheduler.start()
+    done = await ended(scheduler)
+    assert (done.state, done.result, done.error) == ("completed", [3, 3], None)
+    assert sorted(rounds) == [1, 2, 3, 3]
 
 
 async def test_items_of_the_same_key_are_one_child(scheduler: Scheduler) -> None:

@@ -15,6 +15,8 @@ from harness.waiting import eventually
 from mainspring import AuditEntry, Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.chores.upkeep import log_audit_head
+from mainspring.errors import Unavailable
+from mainspring.store.indexes import Indexes
 
 Make = Callable[..., Scheduler]
 PROMPT = {"flush_progress", "return_unstarted", "return_unused_slots", "rescue_lost"}
@@ -70,6 +72,28 @@ async def test_a_rescue_that_takes_long_does_not_delay_the_return_of_slots(
     done.clear()
     await eventually(lambda: done["share"] >= 2)
     go_on.set()
+
+
+async def test_a_chore_is_done_again_when_the_recovery_from_its_error_fails_too(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = make_scheduler(lease=2.0)
+    await scheduler.start()
+    chores = {chore.name: chore for chore in inside(scheduler).worker._chores}
+    errors, done = [Unavailable("no index can be created now")], Counter[str]()
+
+    async def mend(*arguments: Any) -> None:
+        if errors:
+            raise errors.pop()
+
+    async def fail() -> bool:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(Indexes, "mend", mend)
+    monkeypatch.setattr(chores["rescue_lost"], "run_once", counted("rescue", done, fail))
+    await eventually(lambda: not errors)
+    await eventually(lambda: done["rescue"] >= 3, 20)
+    assert "it starts again" not in caplog.text
 
 
 async def test_a_chore_that_raises_does_not_keep_the_others_from_being_done(

@@ -17,6 +17,7 @@ from mainspring import Job, Limit, Retry, Scheduler
 from mainspring.engine.chores.chore import Chore
 from mainspring.engine.chores.limits import dissolve_wait_lists
 from mainspring.engine.peers import Peers
+from mainspring.errors import Unavailable
 from mainspring.model.limits.limits import gate_name
 from mainspring.store.codec import document_id
 from mainspring.store.jobs.stored_job import StoredJob
@@ -91,6 +92,29 @@ async def test_a_worker_without_limits_finds_lines_that_nobody_knows_of(make_sch
     await add_to_wait_lists(db, "c:name:report", [await mailer.schedule("report", {"n": 7})])
     await reporter.start()
     await eventually(lambda: ran == [7])
+
+
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": "5/second"}], ids=["a limit", "a rate"])
+async def test_a_line_whose_gate_was_marked_before_the_process_died_is_read(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
+) -> None:
+    """The gate has no document that tells of room: the last slot went back before any job waited. The process that has
+    put the job on the list, or has repaired it, dies after it has marked the gate."""
+    scheduler = make_scheduler()
+    ran = collect(scheduler, "report", **limit)
+    store = await inside(scheduler).store()
+    job = await scheduler.schedule("report", {"n": 7})
+    (gate,) = inside(scheduler).limits.gates("report", "default", {"n": 7})
+    await add_to_wait_lists(db, gate.name, [job])
+    await db["jobs.gates"].delete_many({})
+
+    async def die(*arguments: Any) -> None:
+        raise Unavailable("died")
+
+    monkeypatch.setattr(store.gates, "open", die)
+    await store.gates.mark([gate.name])
+    await scheduler.start()
+    await eventually(lambda: ran == [7], 20)
 
 
 async def test_lines_with_room_for_others_hide_no_line_from_a_worker(make_scheduler: Make, db: Database) -> None:

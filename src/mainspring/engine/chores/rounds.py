@@ -50,12 +50,19 @@ class Rounds(Service):
     async def run_once(self) -> float:
         for chore in self._listed():
             if not self._stopping and monotonic() >= self._due[chore.name]:
-                self._due[chore.name] = float("inf")  # unless run_now asks for it during the pass
-                again = await self._do(chore)
-                pause = _AGAIN if again else chore.every * random.uniform(0.9, 1.1)
-                self._due[chore.name] = min(self._due[chore.name], monotonic() + pause)
+                await self._do_in_turn(chore)
         soonest = min((self._due[chore.name] for chore in self._listed()), default=float("inf"))
         return min(max(0.0, soonest - monotonic()), _LONGEST_SLEEP)
+
+    async def _do_in_turn(self, chore: Chore) -> None:
+        """Run a chore, and note when it is due again: whatever the pass and the recovery from its error raise."""
+        self._due[chore.name] = float("inf")  # unless run_now asks for it during the pass
+        again = False
+        try:
+            again = await self._do(chore)
+        finally:
+            pause = _AGAIN if again else chore.every * random.uniform(0.9, 1.1)
+            self._due[chore.name] = min(self._due[chore.name], monotonic() + pause)
 
     async def _do(self, chore: Chore) -> bool:
         try:

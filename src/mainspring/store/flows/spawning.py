@@ -20,6 +20,8 @@ from mainspring.store.schema import BADLY_ENDED, BEFORE, BY_ID
 
 PAGE = 500
 """How many children are read at once."""
+_CHANGED = {"edited_at", "round"}
+"""The fields of a child whose data may have been replaced since it was stored."""
 
 
 class Spawning:
@@ -58,14 +60,15 @@ class Spawning:
         return document
 
     async def _compare(self, family: Family, documents: list[Document], ids: Sequence[str], start: int) -> None:
-        """Compare children with the stored ones of the same ids, unless a person has changed these since."""
-        fields = {"name": 1, "data": 1, "sealed": 1, "edited_at": 1}
+        """Compare children with the stored ones of the same ids, but for those that may have other data since: a person
+        has edited it, or the child has begun a further round with it (`Continue`)."""
+        fields = {"name": 1, "data": 1, "sealed": 1, "edited_at": 1, "round": 1}
         found = await self._connection.jobs.find_dict(
             {"_id": {"$in": [document["_id"] for document in documents]}}, fields, hint=BY_ID
         )
         for document in documents:
             stored = found.get(document["_id"])
-            if stored is not None and "edited_at" not in stored and not self._same(document, stored):
+            if stored is not None and not stored.keys() & _CHANGED and not self._same(document, stored):
                 place = start + list(ids).index(document["_id"])
                 raise NotRepeatable(_differs(family, place, "it has another name or other data than at first"))
 

@@ -21,7 +21,17 @@ from pymongo import UpdateMany, UpdateOne
 
 from mainspring.model.jobs.job import BLOCKED, FAILED, FIRST_PRIORITY, PENDING, RUNNING
 from mainspring.model.limits.controls import Probe, Target
-from mainspring.model.limits.limits import FAIR, SEQUENCE, Closed, FairGate, Gate, Limit, SequenceGate
+from mainspring.model.limits.limits import (
+    CONCURRENCY,
+    FAIR,
+    RATE,
+    SEQUENCE,
+    Closed,
+    FairGate,
+    Gate,
+    Limit,
+    SequenceGate,
+)
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER, PRIORITIES
@@ -102,7 +112,7 @@ class WaitLists:
                 "rev": {"$add": [{"$ifNull": ["$rev", 0]}, 1]},
                 "grants": {"$ifNull": ["$grants", []]},
                 "keep_until": {"$ifNull": ["$keep_until", now]},
-                "open_at": _may_open_at(now),
+                "open_at": _may_open_at(name, now),
             }
             if name in groups:
                 group, first = groups[name], firsts.get(name, FIRST_PRIORITY)
@@ -345,12 +355,14 @@ def _held(note: str, now: Any) -> Document:
     return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
 
 
-def _may_open_at(now: Any) -> Document:
+def _may_open_at(name: str, now: Any) -> Document:
     """When this gate may next have room. Slots that became free before any job waited sent no wake-up, so that it has
-    to be computed: from the clock for a rate, from the grants for a limit. Other gates send a wake-up themselves."""
-    room = {"$lt": [{"$sum": "$grants.n"}, "$limit"]}
-    known = {"$cond": [{"$and": [{"$gt": ["$limit", 0]}, room]}, now, "$$REMOVE"]}
-    return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", known]}]}
+    to be computed: from the clock for a rate, from the grants for a limit. A limit or rate that the gate's document
+    does not tell of has room: no slot is out. Other gates send a wake-up themselves."""
+    if not name.startswith((f"{CONCURRENCY}:", f"{RATE}:")):
+        return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", "$$REMOVE"]}]}
+    full = {"$and": [{"$isNumber": "$limit"}, {"$gte": [{"$sum": "$grants.n"}, "$limit"]}]}
+    return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", {"$cond": [full, "$$REMOVE", now]}]}]}
 
 
 def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Any) -> UpdateMany:
