@@ -248,3 +248,42 @@ async def test_the_memory_of_a_batch_does_not_grow_with_its_items(scheduler: Sch
     finally:
         tracemalloc.stop()
     assert large < small * 1.5
+
+
+async def test_a_batch_is_renewed_while_its_next_item_does_not_come(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "RENEW_EVERY", 0.01)
+    jobs = (await core_of(scheduler).store()).connection.jobs
+
+    async def lease() -> Any:
+        root = await jobs.find_one({"_id": "slow"}, hint="_id_")
+        assert root is not None
+        return root["check_at"]
+
+    async def slowly() -> AsyncIterator[dict[str, Any]]:
+        before = await lease()
+
+        async def renewed() -> bool:
+            return bool(await lease() > before)
+
+        await eventually(renewed, SOON)
+        for one in items(1):
+            yield one
+
+    assert (await scheduler.batch(slowly(), id="slow")).counts == {"pending": 1}
+
+
+async def test_a_chunk_that_takes_long_to_fill_is_stored_before_it_is_full(
+    scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK_AGE", 0.0)
+    stored = []
+
+    async def slowly() -> AsyncIterator[dict[str, Any]]:
+        for one in items(0, 1, 2):
+            yield one
+            stored.append(len([job async for job in scheduler.jobs(name="work")]))
+
+    await scheduler.batch(slowly())
+    assert stored == [1, 2, 3]

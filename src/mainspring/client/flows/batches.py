@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Unpack
 
 from mainspring.client.core import Core
@@ -17,9 +18,11 @@ from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, store
 from mainspring.client.jobs import Jobs
 from mainspring.client.namespaces.flows import Flow, Flows, flow_of
 from mainspring.client.scheduling import Scheduling
+from mainspring.clock import monotonic
 from mainspring.config.settings import check_name
 from mainspring.engine.handlers import Named
-from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, Unavailable
+from mainspring.engine.service import cancel_task
+from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, MainspringError, Unavailable
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
@@ -32,6 +35,10 @@ from mainspring.store.connection import Document
 from mainspring.store.flows.batches import family_of
 
 CHUNK = 1_000
+CHUNK_AGE = 10.0
+"""The seconds after which a chunk is stored although it has fewer items."""
+RENEW_EVERY = 15.0
+"""The seconds between renewals of a batch whose iterator lets the event loop wait for the next item."""
 _PAUSES = (0.1, 0.5, 2.0)
 """The seconds between tries to store a chunk while MongoDB cannot be reached."""
 Callback = Step | None
@@ -80,6 +87,7 @@ class Batches:
         opened = await self.open(name, tolerate, callbacks, options, root_id)
         if not opened.is_open:
             return opened.flow
+        keeping = asyncio.create_task(opened.keep_open())
         try:
             async for chunk in _chunks(items):
                 await opened.add([opened.draft_at(place, item) for place, item in enumerate(chunk, opened.total)])
@@ -88,6 +96,8 @@ class Batches:
             if id is None and not isinstance(error, JobStateError):
                 await opened.give_up(f"Its jobs could not be stored: {type(error).__name__}")
             raise
+        finally:
+            await cancel_task(keeping)
 
     async def open(
         self,
@@ -209,6 +219,13 @@ class OpenBatch:
                 await asyncio.sleep(pause)
         raise AssertionError
 
+    async def keep_open(self) -> None:
+        """Renew the batch until this is cancelled: the next item may come much later."""
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            with suppress(MainspringError):  # the next renewal, or the next chunk, tries again
+                await self._store.batches.renew(self._root["_id"])
+
     async def seal(self) -> Flow:
         """Note that all jobs are stored, and return the batch."""
         await self._store.spawning.check_last(self._family, self.total)
@@ -240,19 +257,22 @@ def _checked_id(value: object) -> str:
 async def _chunks(items: Any) -> AsyncIterator[list[Any]]:
     """The items in lists, never more than one list at a time."""
     chunk: list[Any] = []
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            chunk.append(item)
-            if len(chunk) == CHUNK:
-                yield chunk
-                chunk = []
-    elif isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping):
-        for item in items:
-            chunk.append(item)
-            if len(chunk) == CHUNK:
-                yield chunk
-                chunk = []
-    else:
-        raise InvalidFlow(f"The items of a batch are an iterable of mappings, not {type(items).__name__}.")
+    begun = monotonic()
+    async for item in _each(items):
+        chunk.append(item)
+        if len(chunk) == CHUNK or monotonic() - begun >= CHUNK_AGE:
+            yield chunk
+            chunk, begun = [], monotonic()
     if chunk:
         yield chunk
+
+
+async def _each(items: Any) -> AsyncIterator[Any]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    elif isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping):
+        for item in items:
+            yield item
+    else:
+        raise InvalidFlow(f"The items of a batch are an iterable of mappings, not {type(items).__name__}.")
