@@ -189,6 +189,7 @@ async def test_a_schedule_can_be_given_an_id_and_is_replaced_under_it(api: Api) 
         ({**HOOK, "every": 1000, "timezone": "UTC"}, "timezone", []),
         ({**HOOK, "maxRuns": 3}, "maxRuns", ["schedules"]),
         ({**HOOK, "enabled": False}, "enabled", ["schedule"]),
+        ({**HOOK, "schedule": "0 0 * * *", "dedupeWindow": "1h"}, "dedupeWindow", ["firings"]),
         ({**HOOK, "runAt": "2026-01-01T00:00:00"}, "runAt", ["Z"]),
         ({**HOOK, "runAt": LATER, "delay": "5ms"}, "runAt", []),
         ({**HOOK, "priority": 11}, "priority", []),

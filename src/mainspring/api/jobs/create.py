@@ -269,6 +269,9 @@ def timed(body: Creation | FlowIn, settings: ServiceSettings) -> tuple[Rule | No
     with refusing(rule_field(body)):
         rule = rule_of(body, settings.timezone)
     if rule is not None:
+        if body.dedupe_window is not None:
+            text = "A schedule has no dedupeWindow, since each of its firings makes one job; leave it out."
+            raise Problem(422, text, field="dedupeWindow")
         return rule, {key: getattr(body, key) for key in (*_OF_JOBS, *OF_SCHEDULES)}
     if body.enabled is False:
         raise Problem(422, "Only a schedule can be disabled; leave enabled out, or give a schedule.", field="enabled")
