@@ -76,6 +76,18 @@ async def test_the_callbacks_of_failure_run_if_more_jobs_ended_badly_than_are_to
     assert sorted(called) == [("complain", "failed", 4, 2, ""), ("sent", "completed", 4, 2, "")]
 
 
+async def test_a_callback_reads_the_results_of_the_jobs(scheduler: Scheduler, called: list[Any]) -> None:
+    read: list[Any] = []
+
+    @scheduler.job("collect")
+    async def collect(ctx: JobContext) -> None:
+        read.extend([job.result async for job in ctx.results("items")])
+
+    await scheduler.start()
+    await (await scheduler.batch(items(3, 1, 2), on_success="collect")).wait(SOON)
+    assert read == [3, 1, 2]
+
+
 async def test_an_empty_batch_completes(scheduler: Scheduler, called: list[Any]) -> None:
     async with scheduler:
         batch = await scheduler.batch([], on_success="sent")

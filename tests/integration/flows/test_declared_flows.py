@@ -7,12 +7,14 @@ import pytest
 from pymongo import MongoClient
 
 from harness.waiting import eventually
-from mainspring import JobContext, Scheduler
+from mainspring import ConfigurationError, JobContext, Scheduler
 from mainspring.client.scheduler import core_of
 from mainspring.errors import FlowFailed, FlowNotFound, InvalidFlow, JobNotFound
 from mainspring.model.flows.graph import LARGEST_FLOW
 from mainspring.store.codec import document_id
+from mainspring.store.flows import spawning
 from mainspring.store.flows.layout import Layouts
+from mainspring.sync import JobContext as SyncContext
 
 SOON = 20
 
@@ -87,6 +89,39 @@ async def test_a_map_fans_out_when_it_gets_there_and_the_next_node_waits_for_all
     assert ran[4] == ("load", 3)
     assert ended.node("transform").counts == {"completed": 3}
     assert ended.node("transform").is_map
+
+
+@pytest.mark.parametrize("key", [None, "n"])
+async def test_a_node_reads_the_results_of_a_map_before_it_page_by_page(
+    scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.setattr(spawning, "PAGE", 2)
+
+    @scheduler.job("sum")
+    async def total(ctx: JobContext) -> list[Any]:
+        return [(job.data["n"], job.result) async for job in ctx.results("double")]
+
+    @scheduler.job("sum-in-a-thread")
+    def total_in_a_thread(ctx: SyncContext) -> list[Any]:
+        return [(job.data["n"], job.result) for job in ctx.results("double")]
+
+    @scheduler.job("wrong")
+    async def wrong(ctx: JobContext) -> None:
+        with pytest.raises(ConfigurationError, match="comes after 'double', and not after 'doubel'"):
+            [job async for job in ctx.results("doubel")]
+
+    flow = scheduler.flow("sums")
+    double = flow.map("transform", [{"n": n} for n in range(5)], key=key, name="double")
+    for name in ("sum", "sum-in-a-thread", "wrong"):
+        flow.add(name, after=double)
+    await scheduler.start()
+    started = await flow.start()
+    ended = await started.wait(SOON)
+    assert ended.state == "completed", ended
+    for name in ("sum", "sum-in-a-thread"):
+        (result,) = [job.result async for job in scheduler.jobs(name=name)]
+        found = result if key is None else sorted(result)
+        assert found == [[n, n * 10] for n in range(5)]
 
 
 async def test_a_map_over_nothing_completes_at_once(scheduler: Scheduler, ran: list[Any]) -> None:

@@ -27,6 +27,7 @@ from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.store import Store
 from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
+from mainspring.store.flows.batches import ITEMS
 from mainspring.store.flows.checks import FAST
 from mainspring.store.flows.spawners import Spawner
 
@@ -246,6 +247,12 @@ class Children:
         family = self._family(name, digests is not None, digests is None)
         chosen = [family.child_id(0, digest) for digest in digests] if digests is not None else [family.prefix]
         return await self._read(chosen)
+
+    async def below(self, parent: str, keyed: bool, after: str | None) -> list[Job]:
+        """The next jobs of a map node, or of a batch, behind an id."""
+        family = Family(parent, ITEMS, "", "", keyed=keyed)
+        found = await self._insist(lambda: self._store.spawning.page(family, after))
+        return [self._store.cipher.decode(one) for one in found]
 
     async def _read(self, chosen: list[str]) -> list[Job]:
         found = await self._insist(lambda: self._store.spawning.get(chosen))

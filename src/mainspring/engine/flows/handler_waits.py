@@ -294,6 +294,14 @@ class HandlerWaits:
         self._steps().suspended = True
         raise Suspension
 
+    async def below(self, parent: str) -> AsyncIterator[list[Job]]:
+        """The jobs of a map node, or of a batch, a page at a time. The ids of children with keys are others."""
+        for keyed in (False, True):
+            page = await self._agent.below(parent, keyed, None)
+            while page:
+                yield page
+                page = await self._agent.below(parent, keyed, page[-1].id)
+
     async def grow(self, job: Named, data: Mapping[str, Any] | None, options: dict[str, Any]) -> str:
         self._steps().refuse_suspended()
         return await self._agent.grow(job, data, options)

@@ -97,6 +97,9 @@ class FlowAgent(Protocol):
 
     async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]: ...
 
+    async def below(self, parent: str, keyed: bool, after: str | None) -> list[Job]:
+        """The next jobs of a map node, or of a batch, that this node came after."""
+
     async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str: ...
 
     async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
@@ -112,4 +115,4 @@ class FlowAgent(Protocol):
     async def now(self) -> datetime: ...
 
 
-VERBS = ("begin", "spawn", "check_last", "settle", "page", "read", "grow", "listen", "taken", "sleep", "now")
+VERBS = ("begin", "spawn", "check_last", "settle", "page", "read", "below", "grow", "listen", "taken", "sleep", "now")

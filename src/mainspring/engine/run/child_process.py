@@ -196,6 +196,10 @@ class PipeFlows:
         jobs: list[Job] = await self._ask("flow", "read", name, digests)
         return jobs
 
+    async def below(self, parent: str, keyed: bool, after: str | None) -> list[Job]:
+        jobs: list[Job] = await self._ask("flow", "below", parent, keyed, after)
+        return jobs
+
     async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
         child_id: str = await self._ask("flow", "grow", name, data, options)
         return child_id

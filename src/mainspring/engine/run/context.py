@@ -6,7 +6,7 @@ worker itself, or, in a process of its own, the pipe to the worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -127,6 +127,14 @@ class _Facts(ContextMarker):
         `ctx.before.result` is the result of the only one. Empty in a job that is no node."""
         return Before(self._job.predecessors)
 
+    def _jobs_of(self, node: str) -> AsyncIterator[list[Job]]:
+        """The jobs of a map that this node came after, a page at a time."""
+        found = self.before.get(node)
+        if found is None:
+            known = ", ".join(map(repr, self.before)) or "no nodes"
+            raise ConfigurationError(f"This job comes after {known}, and not after {node!r}.")
+        return self._agent.waits.below(found.id)
+
     def progress(self, percent: float, note: str | None = None) -> Noted:
         """Set the progress of the job, 0 to 100. Stored within about half a second; need not be awaited."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
@@ -188,6 +196,14 @@ class JobContext(_Facts):
     async def gather(self, *waits: Wait[Any]) -> list[Any]:
         """Wait for several at once: `a, b = await ctx.gather(ctx.call(…), ctx.map(…))`."""
         return await self._agent.waits.resolve(waits)
+
+    async def results(self, node: str) -> AsyncIterator[Job]:
+        """The jobs of a map node that this node came after, each with its state and its result, in the order of the
+        items; in the callback of a batch, those of the batch, `ctx.results("items")`. They are read a page at a time.
+        Jobs with keys come in no order; deleted ones are left out."""
+        async for page in self._jobs_of(node):
+            for job in page:
+                yield job
 
     def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Wait[Any]:
         """`await` it to get the payload of a signal that `scheduler.signal` sends to this job, or None when the time is
@@ -280,6 +296,12 @@ class BlockingJobContext(_Facts):
     def gather(self, *waits: Wait[Any]) -> list[Any]:
         """Wait for several at once: `a, b = ctx.gather(ctx.waits.call(…), ctx.waits.map(…))`."""
         return self._agent.waits.resolve_blocking(waits, self._portal.call)
+
+    def results(self, node: str) -> Iterator[Job]:
+        """The jobs of a map node that this node came after. See `JobContext.results`."""
+        pages = self._jobs_of(node)
+        while (page := self._portal.call(anext(pages, None))) is not None:
+            yield from page
 
     def wait_for(self, signal: str, timeout: Seconds | None = None, *, name: str | None = None) -> Any:
         """The payload of a signal, or None when the time is over. See `JobContext.wait_for`."""

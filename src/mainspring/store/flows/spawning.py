@@ -102,6 +102,12 @@ class Spawning:
         """The children among these ids that exist."""
         return await self._connection.jobs.find_dict({"_id": {"$in": list(ids)}}, hint=BY_ID)
 
+    async def page(self, family: Family, after: str | None) -> list[Document]:
+        """The next children of a map behind an id, in the order of their ids, which is that of the items without
+        keys."""
+        behind = family.range if after is None else {**family.range, "$gt": after}
+        return await self._connection.jobs.find_all({"_id": behind}, sort=[("_id", 1)], hint=BY_ID, limit=PAGE)
+
     async def bad(self, wait: str, limit: int) -> tuple[int, list[Document]]:
         """How many predecessors of a wait ended badly, and the first of them."""
         bad = {"before": wait, "state": {"$in": list(BADLY_ENDED)}}
