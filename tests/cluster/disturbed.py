@@ -1,8 +1,8 @@
 """A small busy program under injected faults: two workers in this process with every kind of limit, sequences, fair
-keys, schedules and guarantees, and clients that schedule, cancel, pause and edit all the time.
+keys, schedules, guarantees and flows, and clients that schedule, cancel, signal, pause and edit all the time.
 
-`Disturbed.run` keeps it going while the injector is armed, `settle` waits until all that was accepted has ended, and
-`findings` tells what is not as it should be then.
+`Disturbed.run` keeps it going while the injector is armed, `settle` waits until all that was accepted has ended, as
+long as jobs move, and `findings` tells what is not as it should be then.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
 from harness.faults import CLIENT, Injector
+from harness.flows import under_faults
+from harness.flows.replay import Recording, Replay
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Breaker, Every, JobContext, Limit, Retry, Scheduler, Snooze
@@ -47,8 +50,11 @@ class Disturbed:
         self.schedulers = [Scheduler(uri, **OPTIONS) for _ in range(2)]
         for scheduler in self.schedulers:
             _register(scheduler, self)
+            under_faults.register(scheduler, PATIENT)
         _register_lonely(self.schedulers[0])
+        self._recording = Recording(uri)
         self.accepted: list[str] = []
+        self._flows: list[str] = []
         self.started: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self._schedules: set[str] = set()
@@ -65,18 +71,24 @@ class Disturbed:
             while not scheduler.running:
                 await self._attempt(scheduler.start)
 
-    async def run(self, seconds: float, enough: Callable[[], bool]) -> None:
-        """Keep clients busy for so long, or until it is enough."""
-        until = time.monotonic() + seconds
+    async def run(self, least: float, most: float, enough: Callable[[], bool]) -> None:
+        """Keep clients busy for `least` seconds, and on until it is enough, for `most` seconds at most."""
+        began = time.monotonic()
+
+        def over() -> bool:
+            lasted = time.monotonic() - began
+            return lasted >= most or (lasted >= least and enough())
+
         async with asyncio.TaskGroup() as clients:
             for number in range(4):
-                clients.create_task(self._client(until, enough), name=f"{CLIENT}-{number}")
-            while time.monotonic() < until and not enough():
+                clients.create_task(self._client(over), name=f"{CLIENT}-{number}")
+            while not over():
                 await asyncio.sleep(4)
                 await self.restart()
 
-    async def settle(self, timeout: float) -> None:
-        """With no more faults: end what was begun by hand, and wait until every job has ended."""
+    async def settle(self, patience: float) -> None:
+        """With no more faults: end what was begun by hand, and wait until every job has ended, or none has moved for so
+        long. A slow machine needs more time for all, and none for no move at all."""
         self._injector.armed = False
         for name in ("plain", "limited"):
             await self.schedulers[0].limits.resume(name)
@@ -85,9 +97,18 @@ class Disturbed:
             with contextlib.suppress(ScheduleNotFound):
                 await self.schedulers[0].schedules.delete(schedule_id)
         with contextlib.suppress(AssertionError):  # `findings` tells what has not ended
-            await eventually(self._all_ended, timeout, every=0.1)
-            await eventually(lambda: not any(map(books, self._workers)), timeout, every=0.1)
-            await eventually(self._no_grants, timeout, every=0.1)
+            while not await self._all_ended():
+                await eventually(partial(self._moved_since, await self._moves()), patience, every=0.2)
+            await eventually(lambda: not any(map(books, self._workers)), patience, every=0.1)
+            await eventually(self._no_grants, patience, every=0.1)
+
+    async def _moves(self) -> set[tuple[str, int]]:
+        """The jobs that have not ended, and how often each was changed."""
+        return {(str(document["_id"]), document.get("rev", 0)) for document in await self._unended()}
+
+    async def _moved_since(self, left: set[tuple[str, int]]) -> bool:
+        await under_faults.signal_all(self.schedulers[0], self.db)
+        return await self._moves() != left
 
     async def findings(self) -> list[str]:
         """What is not as it should be, once all has settled."""
@@ -99,7 +120,14 @@ class Disturbed:
         effects = Counter([row["job"] async for row in self.db.effects.find({}, hint="_id_")])
         for what, counts in (("at most once, started", self.started), ("exactly once, effects", effects)):
             found += [f"{what}: {n}, {job}" for job, n in counts.items() if n > 1 and job not in self._again]
-        return found
+        found += [line async for line in under_faults.wrong_ends(self.db)]
+        return found + await asyncio.to_thread(self._replayed)
+
+    def _replayed(self) -> list[str]:
+        """What the writes of the database tell of flows: early releases, second releases, and slots that were kept."""
+        replay = Replay(by_hand=True)
+        replay.run(self._recording.events())
+        return replay.broken
 
     async def restart(self) -> None:
         """Stop one worker in the middle of what it does, and start it again; a second one goes on all the while."""
@@ -110,14 +138,16 @@ class Disturbed:
     async def stop(self) -> None:
         for scheduler in self.schedulers:
             await scheduler.stop(graceful=True, timeout=5)
+        self._recording.close()
 
     # -- what clients do -------------------------------------------------------------------------------------------
 
-    async def _client(self, until: float, enough: Callable[[], bool]) -> None:
+    async def _client(self, over: Callable[[], bool]) -> None:
         acts = [self._schedule] * 6 + [
             *(self._bulk, self._change, self._edit, self._steer, self._repeat, self._redrive, self._wait),
+            *(self._ask, self._declare, self._declare, self._change_flow, self._signal),
         ]
-        while time.monotonic() < until and not enough():
+        while not over():
             await self._attempt(self._dice.choice(acts))
             await asyncio.sleep(0.01 if len(await self._attempt(self._unended) or ()) < _LIVE else 0.3)
 
@@ -187,6 +217,19 @@ class Disturbed:
     async def _redrive(self) -> None:
         await self._any().dead_letters.retry(name="flaky")
 
+    async def _ask(self) -> None:
+        self.accepted.append(await under_faults.ask(self._any(), self._dice))
+
+    async def _declare(self) -> None:
+        self._flows.append(await under_faults.start_declared(self._any(), self._dice))
+        self.accepted.append(self._flows[-1])
+
+    async def _change_flow(self) -> None:
+        await under_faults.change(self._any(), self._dice, self._dice.choice(self._flows[-20:] or [""]))
+
+    async def _signal(self) -> None:
+        await under_faults.signal_all(self._any(), self.db)
+
     # -- what is looked at -----------------------------------------------------------------------------------------
 
     @property
@@ -238,6 +281,7 @@ NAMES = [
     "stepped",
     "breaking",
     "lonely",
+    *under_faults.NAMES,
 ]
 
 

@@ -72,6 +72,8 @@ class Injector:
         self._next_at = 0.0
         self.armed = False
         self.only: Callable[[Site], bool] = lambda site: True
+        self.eager: Callable[[Site], bool] = lambda site: False
+        """The sites whose first calls meet the faults, without others between them: those that are called seldom."""
         self.injected: Counter[tuple[Site, Fault]] = Counter()
 
     @property
@@ -91,7 +93,8 @@ class Injector:
             self._left[site] = self._dice.sample(list(Fault), len(Fault)) if self.only(site) else []
         left, now = self._left[site], time.monotonic()
         fault = next((fault for fault in left if fault in kinds), None)
-        if not self.armed or fault is None or now < self._next_at or (self._calls[site] - 1) % self._gap:
+        between = not self.eager(site) and (self._calls[site] - 1) % self._gap
+        if not self.armed or fault is None or now < self._next_at or between:
             return None
         self._next_at = now + self._pause
         left.remove(fault)

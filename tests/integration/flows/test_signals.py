@@ -11,8 +11,9 @@ import pytest
 
 from harness.inside import inside
 from harness.looking import Database
+from harness.pruning import prune
 from harness.waiting import eventually
-from mainspring import Continue, Fail, InvalidJob, Job, JobContext, JobStateError, Scheduler
+from mainspring import Continue, Fail, InvalidJob, Job, JobContext, JobStateError, Keep, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.errors import JobNotFound
 from mainspring.store.codec import document_id
@@ -322,18 +323,16 @@ async def test_a_suspended_job_keeps_its_place_in_its_sequence(make_scheduler: M
     assert order == ["b2", "a1", "a2"]
 
 
-async def test_results_of_members_are_kept_until_the_root_has_ended(make_scheduler: Make) -> None:
-    scheduler = make_scheduler()
-
+async def test_results_of_members_are_kept_until_the_root_has_ended(scheduler: Scheduler, db: Database) -> None:
     @scheduler.job("double")
     async def double(n: int) -> int:
         return 2 * n
 
     @scheduler.job("root")
-    async def root(ctx: JobContext) -> int:
-        await ctx.map("all", "double", [{"n": n} for n in range(3)])
+    async def root(ctx: JobContext) -> list[int]:
+        results = await ctx.map("all", "double", [{"n": n} for n in range(3)])
         await ctx.wait_for("go")
-        return 0
+        return [child.result async for child in results]
 
     await scheduler.start()
     job = await scheduler.schedule("root")
@@ -343,12 +342,16 @@ async def test_results_of_members_are_kept_until_the_root_has_ended(make_schedul
         return bool(found["state"] == "blocked" and found["waits"].get("signals") == ["go"])
 
     await eventually(waits_for_the_signal)
-    removal = inside(scheduler).open_store.removal
-    found = await inside(scheduler).open_store.connection.jobs.find_all({"flow": job.id}, hint="flow")
-    assert len(found) == 3 and await removal.without_members(found) == []
+    rules = [Keep(name="double", count=0)]
+    assert await prune(scheduler, rules) == 0
     await job.signal("go")
-    await job.wait(30)
-    assert len(await removal.without_members(found)) == 3
+    assert (await job.wait(30)).result == [0, 2, 4]
+
+    async def none_is_left() -> bool:
+        await prune(scheduler, rules)
+        return await db.jobs.count_documents({"name": "double"}, hint="_id_") == 0
+
+    await eventually(none_is_left)
 
 
 async def test_signals_whose_names_and_ids_look_alike_are_two(scheduler: Scheduler) -> None:

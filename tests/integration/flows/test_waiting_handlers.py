@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import ChildrenFailed, Fail, Job, JobContext, Retry, Scheduler, StepError
@@ -231,6 +232,41 @@ async def test_a_suspended_job_holds_no_slot_lease_or_attempt(make_scheduler: Ma
     assert not {"claim", "worker", "lease_until", "claimed_at", "ready"} & blocked.keys()
     assert blocked["tries"] == 0
     assert (await scheduler.wait(job.id, timeout=20)).result == 2
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
+async def test_suspended_jobs_hold_no_slot_of_a_limit_and_no_thread(
+    make_scheduler: Make, db: Database, sync: bool
+) -> None:
+    scheduler = make_scheduler(concurrency=1)
+    if sync:
+
+        @scheduler.job("ask", concurrency=1)
+        def ask(ctx: BlockingJobContext) -> Any:
+            return ctx.wait_for("go")
+    else:
+
+        @scheduler.job("ask", concurrency=1)
+        async def ask_async(ctx: JobContext) -> Any:
+            return await ctx.wait_for("go")
+
+    await scheduler.start()
+    jobs = [await scheduler.schedule("ask") for _ in range(3)]
+
+    async def all_wait() -> bool:
+        return await db.jobs.count_documents({"state": "blocked"}, hint="_id_") == len(jobs)
+
+    await eventually(all_wait)  # one at a time would not get to the second
+
+    async def no_slot_is_taken() -> bool:
+        return await db["jobs.gates"].count_documents({"grants.0": {"$exists": True}}, hint="_id_") == 0
+
+    await eventually(no_slot_is_taken)
+    threads = inside(scheduler).worker._executor._threads
+    await eventually(lambda: threads._idle == threads._made == int(sync))
+    for number, job in enumerate(jobs):
+        await job.signal("go", number)
+    assert [(await job.wait(30)).result for job in jobs] == [0, 1, 2]
 
 
 async def test_a_handler_that_swallows_its_suspension_is_suspended_all_the_same(

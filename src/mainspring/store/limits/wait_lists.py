@@ -359,10 +359,10 @@ def _may_open_at(name: str, now: Any) -> Document:
     """When this gate may next have room. Slots that became free before any job waited sent no wake-up, so that it has
     to be computed: from the clock for a rate, from the grants for a limit. A limit or rate that the gate's document
     does not tell of has room: no slot is out. Other gates send a wake-up themselves."""
-    if not name.startswith((f"{CONCURRENCY}:", f"{RATE}:")):
-        return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", "$$REMOVE"]}]}
-    full = {"$and": [{"$isNumber": "$limit"}, {"$gte": [{"$sum": "$grants.n"}, "$limit"]}]}
-    return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", {"$cond": [full, "$$REMOVE", now]}]}]}
+    unknown = now if name.startswith((f"{CONCURRENCY}:", f"{RATE}:")) else "$$REMOVE"
+    room = {"$cond": [{"$lt": [{"$sum": "$grants.n"}, "$limit"]}, now, "$$REMOVE"]}
+    known = {"$cond": [{"$isNumber": "$limit"}, room, unknown]}
+    return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", known]}]}
 
 
 def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Any) -> UpdateMany:
