@@ -53,7 +53,7 @@ async def test_a_decision_whose_process_dies_before_it_made_the_jobs_is_carried_
     servers: Servers, fleet: Fleet, scheduler: Scheduler, ask: Asking
 ) -> None:
     decider = await fleet.start()
-    wanted = await _fire_at(scheduler, _soon(1), EACH)
+    wanted = await _fire_at(scheduler, _soon(3), EACH)
     with _jobs_refused(servers, ask):
         await _decided(ask, len(wanted))
         decider.kill()
@@ -87,7 +87,7 @@ async def test_a_process_that_sleeps_between_deciding_and_making_makes_no_second
 ) -> None:
     sleeper = await fleet.start()
     with _held_up(servers, ask, "insert", "jobs"):
-        wanted = await _fire_at(scheduler, _soon(1), EACH)
+        wanted = await _fire_at(scheduler, _soon(3), EACH)
         await eventually(lambda: _under_way(servers, ask, "insert", "jobs"))
         sleeper.pause()
         await fleet.start()
@@ -106,7 +106,7 @@ async def test_a_process_that_wakes_long_after_its_decision_was_carried_out_make
     """Not even when the jobs are gone, as they may be by then."""
     sleeper = await fleet.start(operation_timeout=60)
     with _held_up(servers, ask, "update", "jobs.schedules"):
-        wanted = await _fire_at(scheduler, _soon(1), EACH)
+        wanted = await _fire_at(scheduler, _soon(3), EACH)
         await eventually(lambda: _under_way(servers, ask, "update", "jobs.schedules"))
         sleeper.pause()
     await fleet.start()

@@ -108,6 +108,7 @@ async def test_the_library_lists_by_the_same_filter(api: Api, known: dict[str, s
 async def test_counts_leave_the_state_of_the_filter_out(api: Api, known: dict[str, str]) -> None:
     counted = (await api.get(COUNTS, params={"state": "failed"})).data
     assert {one["state"]: (one["count"], one["capped"]) for one in counted} == {
+        "blocked": (0, False),
         "running": (1, False),
         "expired": (0, False),
         "cancelled": (0, False),

@@ -320,8 +320,9 @@ async def test_an_ended_job_runs_again_as_a_new_round_of_attempts(scheduler: Sch
     job = await scheduler.schedule(name, expires_at=datetime.now(UTC) + timedelta(hours=1))
     first = await scheduler.wait(job.id, 10)
     again = await scheduler.retry(job.id)
-    assert again.state in ("pending", "running") and again.tries in (0, 1)
-    assert again.expires_at is None and again.finished_at is None and again.result is None
+    assert again.tries in (0, 1) and again.expires_at is None
+    if again.state != first.state:  # the worker may have ended it again before it was read
+        assert again.state in ("pending", "running") and again.finished_at is None and again.result is None
     second = await eventually(lambda: ended_with(scheduler, job.id, 2))
     assert (second.state, second.token, second.tries) == (first.state, 2, 1)
     assert [(attempt.number, attempt.token) for attempt in second.attempts] == [(1, 1), (1, 2)]

@@ -300,7 +300,8 @@ async def test_a_claim_whose_outcome_was_not_heard_is_settled_and_its_slots_are_
     Fault(store.claims, "claim", error, after=after)
     with pytest.raises(error):
         await producer._take("default", list(admitted), 1)
-    await producer._settle_unclear()
+    producer.wake()  # it settles them itself, before it looks for jobs
+    await eventually(lambda: not producer._unclear)
     if after:
         assert (await scheduler.wait(str(found[0].id), timeout=20)).state == "completed"
     assert producer._limiter._admitted == {}
