@@ -99,7 +99,7 @@ async def test_the_last_firings_of_a_page_examine_so_many_keys(full: Scheduler, 
 
 
 async def test_counting_what_is_to_come_examines_so_many_keys_and_ends(full: Scheduler, db: Database) -> None:
-    for _ in range(40):
+    for _ in range(100):
         async with profiled(db) as spent:
             coming = await full.schedules.coming()
         check(spent)

@@ -34,7 +34,7 @@ from mainspring.store.shapes import LEDGER_ROW, SCHEDULE
 
 SCANNED, SCANNED_WITH_JOBS = 1500, 700
 """How many schedules are looked at for a page; the second where the job of each is read, too."""
-WINDOW = 400
+WINDOW = 200
 """How many schedules are read at once for counting what is to come; each may need a calendar, too."""
 _FIRST_BATCH = 100
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
