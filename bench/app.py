@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainspring import JobContext, Limit, Scheduler
-from mainspring.cli.support.worker_process import spare_collector
+from mainspring.cli.support.collector import spare_collector
 
 LIMITED = "BENCH_LIMITED"
 WEBHOOKS = "BENCH_WEBHOOKS"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.support.builtin_jobs import read_settings
+from mainspring.cli.support.collector import spare_collector
 from mainspring.cli.support.either_scheduler import Face, when_built
 from mainspring.cli.support.first_key import FirstKey
 from mainspring.cli.support.logs import set_up_logs
@@ -67,6 +68,7 @@ async def _serve(face: Face, server: Server) -> None:
     on_signals(told, server.stop_now)
     try:
         await when_built(lambda: face.run(lambda: server.start(lambda: first_key.make(face.inner))))
+        spare_collector()
         access = (*describe(server), *first_key.describe())
         for line in (title("serves"), *access, *describe_place(given, face.inner.uri), "  stop      Ctrl-C"):
             print(line, flush=True)

@@ -7,7 +7,6 @@ nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAI
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -17,6 +16,7 @@ import time
 
 from mainspring.cli.support.builtin_jobs import open_target
 from mainspring.cli.support.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
+from mainspring.cli.support.collector import spare_collector
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, debugging, exit_code, report
 from mainspring.cli.support.logs import set_up_logs
@@ -50,15 +50,6 @@ def main(target: str, options: str) -> int:
         wire.failed(f"{type(error).__name__}: {error}")
         return RUNTIME_FAILURE
     return 0
-
-
-def spare_collector() -> None:
-    """Let the garbage collector of a worker's process walk less: not over the modules, which live as long as the
-    process, and not after every 700 new objects, which a worker makes for about ten jobs. That took about a tenth of
-    the CPU of a worker that runs short jobs."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 25, 25)
 
 
 async def _serve(face: Face, wire: WorkerEnd) -> None:
