@@ -105,10 +105,10 @@ async def _runs(stage: Stage, job: str) -> bool:
 
 @probe("tenancy", "A tenant changes no job of another tenant through a flow that has jobs of both", fast=True)
 async def shared_flows(stage: Stage, row: Row) -> None:
-    own = await _delegated(stage, "qa")
+    own = await _delegated(stage, abroad=False)
     allowed = await stage.client.post(f"/api/flows/{own}/cancel", "tenant", {})
     row.control(allowed.ok and await _state(stage, f"{own}.part", "cancelled"), allowed)
-    root = await _delegated(stage, FOREIGN_QUEUE)
+    root = await _delegated(stage, abroad=True)
     order = {"verb": "cancel", "ids": [root], "reason": "tidy", "startAfter": "0s"}
     for path, body in (
         (f"/api/flows/{root}/retry", None),
@@ -124,9 +124,9 @@ async def shared_flows(stage: Stage, row: Row) -> None:
     await stage.client.post(f"/api/jobs/{root}/cancel", "admin", {})
 
 
-async def _delegated(stage: Stage, queue: str) -> str:
-    """A job of the tenant that waits for a job of this queue."""
-    job = await stage.made("admin", name="delegate", queue="qa", data={"queue": queue})
+async def _delegated(stage: Stage, *, abroad: bool) -> str:
+    """A job of the tenant that waits for a job of its own queue, or of another tenant's."""
+    job = await stage.made("admin", name="delegate", queue="qa", data={"abroad": abroad})
     await eventually(lambda: _state(stage, job, "blocked"))
     return job
 
