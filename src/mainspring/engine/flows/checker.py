@@ -1,7 +1,8 @@
 """Checks waits after jobs have ended: a service of each worker.
 
-Ends come in batches, and many of one batch hold back the same wait: a wait is checked at most once in 20 ms, and always
-once more after the last end. What a worker that dies has not checked is found by the sweep (`check_waiting`).
+Ends come in batches, and many of one batch hold back the same wait: a wait that was checked a few times is checked at
+most once in 20 ms, and always once more after the last end. What a worker that dies has not checked is found by the
+sweep (`check_waiting`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from mainspring.store.flows.checks import Checked
 from mainspring.store.flows.tree import WITH_PARENT, CancelledTree
 
 _APART = 0.02
+_AT_ONCE = 4
+"""How often a wait is checked without a pause: the wait for a few jobs is over without one."""
 _BATCH = 1000
 _IDLE = 60.0
 _MOST_REMEMBERED = 10_000
@@ -37,7 +40,8 @@ class Checker(Service):
         self._noted: set[str] = set()
         self._parents: list[tuple[Document, str]] = []
         self._listening: dict[DocumentId, tuple[str, ...]] = {}
-        self._checked: dict[str, float] = {}
+        self._checked: dict[str, tuple[float, int]] = {}
+        """When a wait was checked last, and how often so far."""
         self._ended: list[DocumentId] = []
         """The jobs that checks have ended, to be announced."""
 
@@ -66,14 +70,18 @@ class Checker(Service):
         await self._announce()
         await self._look_for_signals()
         now = monotonic()
-        due = [one for one in self._noted if self._checked.get(one, 0.0) + _APART <= now][:_BATCH]
+        due = [one for one in self._noted if self._due_at(one) <= now][:_BATCH]
         if due:
             await self._check(due)
         self._forget_old()
         if not self._noted:
             return _IDLE
-        soonest = min(self._checked.get(one, 0.0) for one in self._noted) + _APART
-        return max(0.0, soonest - monotonic())
+        return max(0.0, min(map(self._due_at, self._noted)) - monotonic())
+
+    def _due_at(self, wait: str) -> float:
+        """From when on a wait may be checked."""
+        at, times = self._checked.get(wait, (0.0, 0))
+        return at if times < _AT_ONCE else at + _APART
 
     async def _look_for_signals(self) -> None:
         waiting = dict(self._listening)
@@ -98,7 +106,7 @@ class Checker(Service):
     async def _check(self, due: list[str]) -> None:
         now = monotonic()
         self._noted.difference_update(due)
-        self._checked.update(dict.fromkeys(due, now))
+        self._checked.update({one: (now, self._checked.get(one, (now, 0))[1] + 1) for one in due})
         try:
             self.settle(await self._store.checks.check(due))
         except BaseException:
@@ -138,4 +146,4 @@ class Checker(Service):
     def _forget_old(self) -> None:
         if len(self._checked) > _MOST_REMEMBERED:
             limit = monotonic() - _APART
-            self._checked = {one: at for one, at in self._checked.items() if at > limit}
+            self._checked = {one: (at, times) for one, (at, times) in self._checked.items() if at > limit}
