@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from api.conftest import Api
+from api.flows.test_flows_api import ended
 from harness.api_keys import actions
 from harness.pages import ROOT, blocks
 from harness.waiting import eventually
@@ -63,15 +64,6 @@ def called(api: Api) -> list[Any]:
             noted.append((ctx.name, summary["total"], summary["failed"], note))
 
     return noted
-
-
-async def ended(api: Api, flow_id: str) -> dict[str, Any]:
-    async def flow() -> dict[str, Any] | None:
-        found: dict[str, Any] = (await api.get(f"/api/flows/{flow_id}")).data
-        return found if found["finishedAt"] is not None else None
-
-    found: dict[str, Any] = await eventually(flow, SOON)
-    return found
 
 
 async def lapse(api: Api, flow_id: str) -> None:

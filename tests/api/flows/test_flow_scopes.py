@@ -21,7 +21,7 @@ async def admin(api: Api) -> Api:
 
 @pytest.fixture
 async def tenant(api: Api, admin: Api) -> Api:
-    """The service, asked with the key of a tenant who has the queue `acme`."""
+    """The service, asked with the key of a tenant that has the queue `acme`."""
     return api.with_key((await api.scheduler.api_keys.create("ops", "operator", queues=["acme"])).text)
 
 
