@@ -15,7 +15,7 @@ from bench.ground import CHUNK, Document, Place
 from mainspring.model.jobs.job import DEFAULT_QUEUE, RUNNING
 from mainspring.model.jobs.outcome import Completed
 from mainspring.store.jobs.claim import ORDER, UNREAD, taking_stage
-from mainspring.store.jobs.finish import Finish, finish_stage
+from mainspring.store.jobs.end_fields import Finish, finish_stage
 from mainspring.store.schema import CLAIM
 
 NOW = "$$NOW"

@@ -18,7 +18,7 @@ from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Lost, Ou
 from mainspring.store import Store
 from mainspring.store.connection import Connection
 from mainspring.store.jobs.claim import Batch
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.leases import ProgressUpdate
 
 LEASE = 10.0

@@ -16,7 +16,7 @@ from mainspring.config.settings import make_settings
 from mainspring.model.jobs.outcome import Completed, Lost, Outcome
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 
 ROUNDS = 8
 JOBS = 100

@@ -372,7 +372,15 @@ DEAD, GROUPED, UNDER_WAY, STARTED = "dead", "grouped", "under_way", "started"
 OPEN_OPERATIONS = "open"
 SEALED = "sealed"
 FAILURES = "failures"
-BEFORE, CHECK, FLOW, ROOTS, SIGNALS, SENT = "before", "check", "flow", "roots", "signals", "sent"
+BEFORE, BEFORE_BADLY, CHECK, FLOW, ROOTS, SIGNALS, SENT = (
+    "before",
+    "before_badly",
+    "check",
+    "flow",
+    "roots",
+    "signals",
+    "sent",
+)
 COUNTED = "counted"
 PAUSED_SCHEDULES, BROKEN = "paused", "broken"
 BEAT_AT, HANDLERS = "beat_at", "handlers"
@@ -404,13 +412,15 @@ JOB_INDEXES = [
     _partial(GROUPED, {"state": FAILED}, "state", "fingerprint", "finished_at", "_id"),
     _partial(SEALED, {"sealed": {"$exists": True}}, "sealed", "_id"),
     _partial(FAILURES, {"last_failure_at": {"$exists": True}}, "last_failure_at", "_id"),
-    # Completed predecessors are not in it. Jobs are claimed oldest first, so that live ones are at the end: with the
-    # ids descending, a look for one does not step over the entries of those that have just ended.
+    # Live predecessors; the state is not in the key, so that a claim does not write it. Jobs are claimed oldest first,
+    # so that live ones are at the end: with the ids descending, a look for one does not step over the entries of those
+    # that have just ended.
     IndexModel(
-        [("before", ASCENDING), ("state", ASCENDING), ("_id", DESCENDING)],
+        [("before", ASCENDING), ("_id", DESCENDING)],
         name=BEFORE,
-        partialFilterExpression={"before": {"$exists": True}, "state": {"$in": [*NOT_ENDED, *BADLY_ENDED]}},
+        partialFilterExpression={"before": {"$exists": True}, "state": {"$in": list(NOT_ENDED)}},
     ),
+    _partial(BEFORE_BADLY, {"before": {"$exists": True}, "state": {"$in": list(BADLY_ENDED)}}, "before", "_id"),
     _partial(CHECK, {"check_at": {"$exists": True}}, "check_at"),
     _partial(FLOW, {"flow": {"$exists": True}}, "flow", "state", "node", "_id"),
     _partial(ROOTS, {"root": True}, "root", "created_at", "_id"),

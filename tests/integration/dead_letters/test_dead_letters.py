@@ -18,7 +18,7 @@ from mainspring import ConfigurationError, Fail, Job, JobError, Retry, Scheduler
 from mainspring.model.jobs.outcome import Failed
 from mainspring.store import Store
 from mainspring.store.codec import fingerprint_of
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 
 Make = Callable[..., Scheduler]
 

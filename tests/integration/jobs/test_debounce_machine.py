@@ -35,7 +35,7 @@ from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Released, Retried, Snoozed
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 
 T = TypeVar("T")
 ERROR = JobError("ValueError", "no")

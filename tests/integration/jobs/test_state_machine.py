@@ -30,7 +30,7 @@ from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome,
 from mainspring.store import Store
 from mainspring.store.codec import document_id
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.leases import Renewals
 from mainspring.store.jobs.stored_job import StoredJob
 

@@ -29,7 +29,7 @@ from mainspring.model.jobs.retention import Retention, Share
 from mainspring.model.views.search import Search
 from mainspring.store import Store
 from mainspring.store.jobs.claim import Batch
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import stored_jobs
 from mainspring.store.schema import JOB_INDEXES
 from mainspring.store.views import search

@@ -22,7 +22,7 @@ from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome,
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.views import search
 
 LEASE = 60.0

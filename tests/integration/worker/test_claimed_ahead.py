@@ -17,7 +17,7 @@ from mainspring.model.jobs.draft import make_draft
 from mainspring.model.jobs.outcome import Completed
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 
 LEASE = 60.0
 

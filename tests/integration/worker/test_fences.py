@@ -31,7 +31,7 @@ from mainspring.model.jobs.outcome import (
 )
 from mainspring.store import Store
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.leases import ProgressUpdate
 
 LEASE = 60.0

@@ -1,8 +1,8 @@
 """Checks waits after jobs have ended: a service of each worker.
 
 Ends come in batches, and many of one batch hold back the same wait: a wait that was checked a few times is checked at
-most once in 20 ms, and always once more after the last end. What a worker that dies has not checked is found by the
-sweep (`check_waiting`).
+most once in 20 ms, or in 80 ms while hundreds of jobs hold it back, and always once more after the last end. What a
+worker that dies has not checked is found by the sweep (`check_waiting`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.store.connection import Document
 from mainspring.store.flows.checks import Checked
 from mainspring.store.flows.tree import WITH_PARENT, CancelledTree
 
-_APART = 0.02
+_APART, _FAR_APART = 0.02, 0.08
 _AT_ONCE = 4
 """How often a wait is checked without a pause: the wait for a few jobs is over without one."""
 _BATCH = 1000
@@ -41,7 +41,7 @@ class Checker(Service):
         self._parents: list[tuple[Document, str]] = []
         self._listening: dict[DocumentId, tuple[str, ...]] = {}
         self._checked: dict[str, tuple[float, int]] = {}
-        """When a wait was checked last, and how often so far."""
+        """From when on a wait may be checked again, and how often it was checked."""
         self._ended: list[DocumentId] = []
         """The jobs that checks have ended, to be announced."""
 
@@ -80,8 +80,7 @@ class Checker(Service):
 
     def _due_at(self, wait: str) -> float:
         """From when on a wait may be checked."""
-        at, times = self._checked.get(wait, (0.0, 0))
-        return at if times < _AT_ONCE else at + _APART
+        return self._checked.get(wait, (0.0, 0))[0]
 
     async def _look_for_signals(self) -> None:
         waiting = dict(self._listening)
@@ -104,14 +103,18 @@ class Checker(Service):
             await self._check(list(self._noted)[:_BATCH])
 
     async def _check(self, due: list[str]) -> None:
-        now = monotonic()
         self._noted.difference_update(due)
-        self._checked.update({one: (now, self._checked.get(one, (now, 0))[1] + 1) for one in due})
+        began = monotonic()
         try:
-            self.settle(await self._store.checks.check(due))
+            checked = await self._store.checks.check(due)
         except BaseException:
             self._noted.update(due)
             raise
+        for one in due:
+            times = self._checked.get(one, (0.0, 0))[1] + 1
+            pause = _FAR_APART if one in checked.far else _APART if times >= _AT_ONCE else 0.0
+            self._checked[one] = began + pause, times
+        self.settle(checked)
 
     def settle(self, checked: Checked) -> None:
         """Do what follows from a check."""
@@ -145,5 +148,5 @@ class Checker(Service):
 
     def _forget_old(self) -> None:
         if len(self._checked) > _MOST_REMEMBERED:
-            limit = monotonic() - _APART
-            self._checked = {one: (at, times) for one, (at, times) in self._checked.items() if at > limit}
+            now = monotonic()
+            self._checked = {one: (at, times) for one, (at, times) in self._checked.items() if at > now}

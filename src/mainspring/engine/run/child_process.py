@@ -42,7 +42,7 @@ from mainspring.model.privacy.redaction import NO_REDACTION, Redactor
 from mainspring.store import Store
 from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result, new_job
 from mainspring.store.connection import Connection
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.jobs.transactions import Transaction
 from mainspring.store.privacy.cipher import RESULT, Cipher

@@ -33,7 +33,7 @@ from mainspring.model.limits.limits import Gate, SequenceGate
 from mainspring.model.privacy.redaction import NO_REDACTION, Redactor
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.privacy.cipher import Cipher
 

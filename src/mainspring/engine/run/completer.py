@@ -36,7 +36,7 @@ from mainspring.model.jobs.outcome import (
 from mainspring.model.limits.limits import Gate
 from mainspring.store import Store
 from mainspring.store.codec import decode_job
-from mainspring.store.jobs.finish import Finish, as_finished
+from mainspring.store.jobs.end_fields import Finish, as_finished
 from mainspring.store.refusals import brief
 
 logger = logging.getLogger("mainspring")

@@ -27,7 +27,7 @@ from mainspring.model.jobs.outcome import Completed
 from mainspring.store import Store
 from mainspring.store.codec import MAX_LOG_LINE, cut, encode_progress, encode_result
 from mainspring.store.connection import Document
-from mainspring.store.jobs.finish import Finish
+from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.transactions import Transaction
 
 # The pause between two tries to store the result of a step, in seconds.

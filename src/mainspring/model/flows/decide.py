@@ -49,6 +49,8 @@ class Ends:
     """How many ended badly, counted up to one more than are tolerated; skipped ones are not among them."""
     first_failed: BadEnd | None = None
     first_skipped: BadEnd | None = None
+    many: bool = False
+    """Whether hundreds are live, so that the wait is not over in a moment."""
 
 
 class Move(Enum):

@@ -17,7 +17,7 @@ from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import CHECK_FIRST
+from mainspring.store.jobs.end_fields import CHECK_FIRST
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.schema import BUMP, BY_ID
 

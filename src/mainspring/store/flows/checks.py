@@ -28,13 +28,14 @@ from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.tree import Trees
 from mainspring.store.flows.waiters import held_back_by
-from mainspring.store.jobs.finish import CHECK_FIRST, start_by_of
-from mainspring.store.schema import BADLY_ENDED, BEFORE, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
+from mainspring.store.jobs.end_fields import CHECK_FIRST, start_by_of
+from mainspring.store.schema import BADLY_ENDED, BEFORE, BEFORE_BADLY, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
 
 _NEEDED = {"waits": 1, "rev": 1, "before": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
 _SWEPT = {**_NEEDED, "state": 1, "flow": 1, "cancel_tree": 1, "retry_tree": 1}
 _LONGEST_PAUSE = 60.0
+_MANY = 400
 FAST = "Too many of the other children failed."
 
 
@@ -48,6 +49,8 @@ class Checked:
     """The jobs that were cancelled or skipped."""
     again: set[str] = field(default_factory=set)
     """The waits to be checked next: those that the ended jobs held back, and those whose job has changed meanwhile."""
+    far: set[str] = field(default_factory=set)
+    """The waits with so many live predecessors that another check in the next moment would be in vain."""
     marked: list[Document] = field(default_factory=list)
     """Of a sweep: the jobs with a cancellation, or a retry, of the jobs below them that is to be carried on."""
 
@@ -152,6 +155,7 @@ class Checks:
             one.id for one in on if one.fail_fast
         }
         ends = await self._ends(on, judged, session)
+        checked.far = {wait for wait, one in ends.items() if one.many}
         now = self._connection.clock.now()
         groups: dict[tuple[int, Decision], list[_Waiter]] = defaultdict(list)
         for waiter in waiters:
@@ -192,19 +196,20 @@ class Checks:
         small = [one for one in on if one.total <= SMALL]
         large = [one for one in on if one.total > SMALL]
         live = await self._live(small, large, session)
+        many = {wait for wait, is_many in live.items() if is_many}
         read = [one for one in on if one.id in judged and (one.id not in live or one.fail_fast)]
         bad = await self._bad([one for one in read if one.total <= SMALL], session)
         for one in read:
             if one.total > SMALL:
                 bad[one.id] = await self._bad_of(one, session)
-        return {one.id: _ends_of(one.id in live, bad.get(one.id, ())) for one in on}
+        return {one.id: replace(_ends_of(one.id in live, bad.get(one.id, ())), many=one.id in many) for one in on}
 
     async def _live(
         self, small: list[Predecessors], large: list[Predecessors], session: AsyncClientSession | None
-    ) -> set[str]:
-        """The waits that have a live predecessor."""
+    ) -> dict[str, bool]:
+        """The waits that have a live predecessor, and whether they have many."""
         jobs, live = self._connection.jobs, {"$in": list(NOT_ENDED)}
-        held: set[str] = set()
+        held: dict[str, bool] = {}
         if small:
             wanted = [one.id for one in small]
             most = SMALL * len(small)
@@ -215,14 +220,17 @@ class Checks:
                 limit=most,
                 snapshot=session,
             )
-            held |= {one for document in found for one in document["before"]} & set(wanted)
+            held |= dict.fromkeys({one for document in found for one in document["before"]} & set(wanted), False)
             if len(found) == most:  # some have grown
                 large = [*large, *(one for one in small if one.id not in held)]
         for one in large:
-            found = await jobs.find_all(
-                {"before": one.id, "state": live}, {"_id": 1}, hint=BEFORE, limit=1, snapshot=session
-            )
-            held |= {one.id} if found else set()
+            for skip in (_MANY, 0):
+                found = await jobs.find_all(
+                    {"before": one.id, "state": live}, {"_id": 1}, hint=BEFORE, skip=skip, limit=1, snapshot=session
+                )
+                if found:
+                    held[one.id] = skip > 0
+                    break
         return held
 
     async def _bad(self, small: list[Predecessors], session: AsyncClientSession | None) -> dict[str, list[Document]]:
@@ -231,7 +239,7 @@ class Checks:
             found = await self._connection.jobs.find_all(
                 {"before": {"$in": [one.id for one in small]}, "state": {"$in": list(BADLY_ENDED)}},
                 _BAD,
-                hint=BEFORE,
+                hint=BEFORE_BADLY,
                 snapshot=session,
             )
             for document in found:
@@ -243,7 +251,7 @@ class Checks:
         return await self._connection.jobs.find_all(
             {"before": one.id, "state": {"$in": list(BADLY_ENDED)}},
             _BAD,
-            hint=BEFORE,
+            hint=BEFORE_BADLY,
             limit=one.tolerate + 1,
             snapshot=session,
         )

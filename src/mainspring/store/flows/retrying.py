@@ -21,7 +21,7 @@ from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.waiters import predecessors_again
 from mainspring.store.jobs.edit import Jobs, again_stages
-from mainspring.store.jobs.finish import CHECK_FIRST
+from mainspring.store.jobs.end_fields import CHECK_FIRST
 from mainspring.store.schema import BUMP, BY_ID, FLOW
 
 _BATCH = 1000

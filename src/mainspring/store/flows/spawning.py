@@ -16,7 +16,7 @@ from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.privacy.cipher import Cipher, KeyMissing, Undecryptable, read_back
-from mainspring.store.schema import BADLY_ENDED, BEFORE, BY_ID
+from mainspring.store.schema import BADLY_ENDED, BEFORE_BADLY, BY_ID
 
 PAGE = 500
 """How many children are read at once."""
@@ -111,10 +111,10 @@ class Spawning:
     async def bad(self, wait: str, limit: int) -> tuple[int, list[Document]]:
         """How many predecessors of a wait ended badly, and the first of them."""
         bad = {"before": wait, "state": {"$in": list(BADLY_ENDED)}}
-        found = await self._connection.jobs.find_all(bad, hint=BEFORE, limit=limit)
+        found = await self._connection.jobs.find_all(bad, hint=BEFORE_BADLY, limit=limit)
         if len(found) < limit:
             return len(found), found
-        return await self._connection.jobs.count(bad, hint=BEFORE), found
+        return await self._connection.jobs.count(bad, hint=BEFORE_BADLY), found
 
 
 def _differs(family: Family, place: int, why: str) -> str:

@@ -21,7 +21,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.foreign.mirror import Stage
 from mainspring.store.foreign.translation import adopted_note, as_read, locked
 from mainspring.store.jobs.edit import again_stages
-from mainspring.store.jobs.finish import CLAIM_FIELDS, start_by_of
+from mainspring.store.jobs.end_fields import CLAIM_FIELDS, start_by_of
 from mainspring.store.schema import BUMP, BY_ID, mapped_index
 
 logger = logging.getLogger("mainspring")

@@ -27,7 +27,7 @@ from mainspring.errors import Unavailable
 from mainspring.model.jobs.job import FAILED, FIRST_PRIORITY, LAST_PRIORITY, PENDING, RUNNING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import undecodable_fields
+from mainspring.store.jobs.end_fields import undecodable_fields
 from mainspring.store.jobs.stored_job import StoredJob, stored_jobs
 from mainspring.store.locks import Locks
 from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document, split_refused

@@ -29,7 +29,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.waiters import look_soon, note_deleted, predecessors_again
 from mainspring.store.jobs.aging import ASKED, NOT_AGED
 from mainspring.store.jobs.dedupe import DedupeKeys
-from mainspring.store.jobs.finish import CLAIM_FIELDS, again_at, cancelled_fields, start_by_of
+from mainspring.store.jobs.end_fields import CLAIM_FIELDS, again_at, cancelled_fields, start_by_of
 from mainspring.store.jobs.upkeep import NO_KEY, TOO_NEW
 from mainspring.store.reach import reached
 from mainspring.store.schema import BUMP, BY_ID, CLAIM, WAITING_BY_QUEUE

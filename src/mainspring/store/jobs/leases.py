@@ -22,7 +22,7 @@ from mainspring.store.codec import DocumentId, cancel_reason, encode_error, fing
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
-from mainspring.store.jobs.finish import (
+from mainspring.store.jobs.end_fields import (
     CLAIM_FIELDS,
     STARTED_ONCE,
     appended_attempt,

@@ -13,7 +13,7 @@ from mainspring.errors import StepError
 from mainspring.model.jobs.job import RUNNING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.finish import with_key
+from mainspring.store.jobs.end_fields import with_key
 from mainspring.store.refusals import REFUSED, brief, is_about_document
 from mainspring.store.schema import BY_ID
 

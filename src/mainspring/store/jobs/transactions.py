@@ -23,7 +23,7 @@ from mainspring.errors import ClaimLost, ConfigurationError, Unavailable, Unsupp
 from mainspring.model.jobs.job import COMPLETED, RUNNING
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.store.connection import DURABLE, Connection, Document
-from mainspring.store.jobs.finish import Finish, finish_stage
+from mainspring.store.jobs.end_fields import Finish, finish_stage
 
 _UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 _TRANSIENT = "TransientTransactionError"

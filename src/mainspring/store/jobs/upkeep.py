@@ -29,7 +29,7 @@ from mainspring.store.flows.waiters import look_soon
 from mainspring.store.foreign.foreign import RAW_JOBS
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.foreign.translation import as_read, mapped_inserts, translated
-from mainspring.store.jobs.finish import start_by_of, undecodable_fields
+from mainspring.store.jobs.end_fields import start_by_of, undecodable_fields
 from mainspring.store.refusals import REFUSED, Refused, brief, split_refused
 from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_FOR, mapped_inserts_index
 

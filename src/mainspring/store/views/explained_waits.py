@@ -14,7 +14,7 @@ from mainspring.model.flows.waits import Predecessors, read_waits
 from mainspring.model.jobs.job import BLOCKED, RUNNING
 from mainspring.store.codec import document_id
 from mainspring.store.connection import Connection, Document
-from mainspring.store.schema import BADLY_ENDED, BEFORE, BY_ID, NOT_ENDED
+from mainspring.store.schema import BADLY_ENDED, BEFORE, BEFORE_BADLY, BY_ID, NOT_ENDED
 
 _COUNTED = 10_000
 _RUNNING_READ = 200
@@ -71,13 +71,13 @@ class ExplainedWaits:
         return WaitFacts(
             name,
             one.total,
-            await self._count(one.id, NOT_ENDED),
-            await self._count(one.id, BADLY_ENDED),
+            await self._count(one.id, NOT_ENDED, BEFORE),
+            await self._count(one.id, BADLY_ENDED, BEFORE_BADLY),
             len(running),
             min(since, default=None),
         )
 
-    async def _count(self, wait: str, states: Sequence[str]) -> Count:
+    async def _count(self, wait: str, states: Sequence[str], index: str) -> Count:
         filter: dict[str, Any] = {"before": wait, "state": {"$in": list(states)}}
-        number = await self._connection.jobs.count(filter, hint=BEFORE, limit=_COUNTED + 1)
+        number = await self._connection.jobs.count(filter, hint=index, limit=_COUNTED + 1)
         return Count(min(number, _COUNTED), over=number > _COUNTED)
