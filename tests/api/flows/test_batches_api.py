@@ -133,6 +133,29 @@ async def test_lines_are_answered_and_run_while_the_client_still_sends(api: Api,
     assert (await ended(api, flow_id))["state"] == "completed"
 
 
+async def test_a_batch_whose_client_pauses_is_renewed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.client.flows.batches.RENEW_EVERY", 0.02)
+    go_on = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield ndjson(HEAD, *work(1))
+        await go_on.wait()
+        yield ndjson(*work(2))
+
+    async with api.session.post(api.url + BATCH, data=body(), headers=NDJSON) as answer:
+        flow_id = json.loads(await answer.content.readline())["flowId"]
+        assert "jobId" in json.loads(await answer.content.readline())
+        jobs = (await core_of(api.scheduler).store()).connection.jobs
+        before = await jobs.find_one({"_id": document_id(flow_id)}, ["check_at"])
+
+        async def renewed() -> bool:
+            return await jobs.find_one({"_id": document_id(flow_id)}, ["check_at"]) != before
+
+        await eventually(renewed, SOON)
+        go_on.set()
+        assert json.loads((await answer.content.read()).splitlines()[-1])["sealed"] is True
+
+
 @pytest.mark.parametrize(
     ("wrong", "status", "field"),
     [

@@ -1,8 +1,9 @@
 """Starts a batch with one request: its callbacks first, then its jobs, stored while the client still sends the rest.
 
 The body is read, and its lines are answered, as those of a bulk are (`api/endpoints/bulk.py`). The first refused line
-ends the batch: its callbacks may rely on all lines. A batch whose body ends early is not sealed, so that the sweep of
-a worker finds it a minute later and lets it fail, as that of a Python process that died.
+ends the batch: its callbacks may rely on all lines. The service renews a batch whose client pauses. A batch whose body
+ends early is not sealed, so that the sweep of a worker finds it a minute later and lets it fail, as that of a Python
+process that died.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from mainspring.api.jobs.idempotency import NAME, REPLAYED, Key, open_record, re
 from mainspring.api.problems import Problem, as_problem
 from mainspring.api.wire.flows import BatchIn
 from mainspring.client.flows.batches import OpenBatch
+from mainspring.clock import monotonic
 from mainspring.errors import MainspringError, NotRepeatable
 from mainspring.model.access.idempotency import Reply
 from mainspring.model.jobs.draft import Draft
@@ -50,6 +52,8 @@ _ANSWERS = (
     '{"line":1,"flowId":"6890b1f2c7a4e1d2f3a4b5c6"}\n{"line":2,"jobId":"6890b1f2c7a4e1d2f3a4b5c6.items.00000000"}\n'
     '{"flowId":"6890b1f2c7a4e1d2f3a4b5c6","sealed":true,"jobs":1}\n'
 )
+_LONGEST_PAUSE = 600.0
+"""The seconds for which a batch is renewed although its client sends nothing: the client may be gone unnoticed."""
 _GIVEN_UP = "The batch was given up: its jobs that wait are cancelled, and no callback runs."
 _LEFT_OPEN = (
     "Send the whole body again with the same Idempotency-Key within a minute to continue the batch; otherwise it fails."
@@ -165,18 +169,27 @@ class Batch(Bulk):
         self._drafts: dict[int, Draft] = {}
         self._sealed = False
         self._line = head.line
+        self._heard_at = monotonic()
         self._add(head.others)
 
     async def lines(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the answers, some lines at a time. A client that disconnects leaves the batch open."""
+        keeping = asyncio.create_task(self._batch.keep_open(lambda: monotonic() - self._heard_at < _LONGEST_PAUSE))
         try:
             yield as_line({"line": self._head.line, "flowId": self._batch.id})
-            async for lines in super().lines(stream):
+            async for lines in super().lines(self._heard(stream)):
                 yield lines
             if self._over:
                 yield await self._give_up()
         finally:
+            keeping.cancel()
             await asyncio.shield(self._note())
+
+    async def _heard(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of the body; notes when the client sent the last one."""
+        async for piece in stream:
+            self._heard_at = monotonic()
+            yield piece
 
     async def _judged(self, entries: list[Entry], sure: bool) -> list[Entry]:
         """The items up to the first refused one, which ends the batch."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Unpack
 
@@ -219,9 +219,9 @@ class OpenBatch:
                 await asyncio.sleep(pause)
         raise AssertionError
 
-    async def keep_open(self) -> None:
-        """Renew the batch until this is cancelled: the next item may come much later."""
-        while True:
+    async def keep_open(self, wanted: Callable[[], bool] = lambda: True) -> None:
+        """Renew the batch while it is wanted, until this is cancelled: the next item may come much later."""
+        while wanted():
             await asyncio.sleep(RENEW_EVERY)
             with suppress(MainspringError):  # the next renewal, or the next chunk, tries again
                 await self._store.batches.renew(self._root["_id"])
