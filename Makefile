@@ -43,9 +43,14 @@ up: $(READY) $(DASHBOARD) ## run the product on the embedded MongoDB and watch i
 
 # Hundreds of processes are started; none of them needs to compile what another has compiled. So the tests are collected
 # once before the processes of pytest do it, beside the checks.
-test: $(READY) $(DASHBOARD) ## check the code and run all tests (about fifteen minutes on two cores)
+test: $(READY) $(DASHBOARD) ## check the code, and test it on a real MongoDB (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory --jobs 2 check-python check-dashboard compile-tests
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal -m "not system"
+
+test-system: $(READY) $(DASHBOARD) ## test the whole product: kills, failovers, browsers, attacks, model checking (about fifteen minutes)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal -m system
+
+test-all: test test-system ## all tests
 
 retest: $(READY) ## run the tests that failed last once more, one after another
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --last-failed --last-failed-no-failures=none
@@ -107,4 +112,4 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test retest compile-tests check check-python check-dashboard fix docs screenshots bench chaos attack specs dist sbom lock clean
+.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs screenshots bench chaos attack specs dist sbom lock clean

@@ -12,13 +12,19 @@ from pymongo import AsyncMongoClient
 
 from harness.databases import Databases
 from harness.fuzzing import FULL
-from harness.ordering import in_shares
+from harness.ordering import in_shares, is_of_the_system
 from harness.servers import Servers
 from mainspring import Scheduler
 
 # The same examples in every run, so that a change is judged by what it changes; MAINSPRING_FUZZ=full tries others.
 settings.register_profile("steady", derandomize=not FULL, print_blob=True, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """`make test` runs the tests without the mark `system`, `make test-system` those with it."""
+    if is_of_the_system(item) and item.get_closest_marker("core") is None:
+        item.add_marker("system")
 
 
 @pytest.hookimpl(trylast=True)

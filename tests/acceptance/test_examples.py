@@ -71,6 +71,7 @@ PYTHON = (sys.executable, "-X", "dev", "-W", "error")
         ),
     ],
 )
+@pytest.mark.core
 def test_an_example_runs(start: Start, uri: str, name: str, lines: list[str], tmp_path: Path) -> None:
     example = start(str(ROOT / "examples" / f"{name}.py"), command=PYTHON, cwd=tmp_path, MAINSPRING_URI=uri)
     assert example.wait() == 0, example.output

@@ -25,6 +25,8 @@ from harness.waiting import eventually
 from mainspring import Job, Scheduler
 from mainspring.cli.app import app
 
+pytestmark = pytest.mark.core
+
 NO_WORKER = "No live worker has a handler for 'send-email'"
 REFERENCE = ROOT / "docs" / "reference" / "documents.md"
 

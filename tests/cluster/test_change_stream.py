@@ -15,6 +15,8 @@ from harness.servers import Servers
 from harness.waiting import eventually
 from mainspring import Scheduler
 
+pytestmark = pytest.mark.core
+
 NEVER = 60.0
 """A poll interval so long that only a hint can wake a worker in this test."""
 READING = ["aggregate", "getMore"]

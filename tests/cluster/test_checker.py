@@ -13,6 +13,8 @@ from harness.changes import Change
 from harness.checker import Reasons, check
 from harness.history import History, Recorder
 
+pytestmark = pytest.mark.core
+
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import Reasons, check
@@ -14,6 +16,7 @@ from mainspring import Retry, Scheduler
 LEASE = 2.0
 
 
+@pytest.mark.core
 async def test_jobs_of_a_killed_worker_are_rescued_counted_and_run_again(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, changes: Changes
 ) -> None:

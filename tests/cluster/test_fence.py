@@ -21,6 +21,8 @@ from mainspring.store.jobs.claim import Batch
 from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.leases import ProgressUpdate
 
+pytestmark = pytest.mark.core
+
 LEASE = 10.0
 ENDINGS: list[Outcome] = [
     Completed("stale"),

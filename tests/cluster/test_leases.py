@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import Reasons, check
@@ -13,6 +15,7 @@ from harness.waiting import eventually
 from mainspring import Scheduler
 
 
+@pytest.mark.core
 async def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_claim(
     fleet: Fleet, scheduler: Scheduler, ask: Asking
 ) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cluster.asking import Asking
 from harness.changes import Changes
 from harness.checker import Reasons, check
@@ -87,6 +89,7 @@ def _judge(running: dict[str, Any], ended: dict[str, Any], rescuer: WorkerProces
     assert ended["progress"] == {"percent": 2.0, "note": "token 2"}
 
 
+@pytest.mark.core
 async def test_a_zombie_that_comes_back_after_the_job_has_ended_changes_nothing(
     fleet: Fleet, scheduler: Scheduler, ask: Asking, tmp_path: Path
 ) -> None:

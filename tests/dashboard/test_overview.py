@@ -78,6 +78,7 @@ async def test_without_a_problem_the_page_proves_that_all_is_well(board: Board) 
     await board.check_accessibility()
 
 
+@pytest.mark.core
 async def test_problems_lead_to_their_proof_and_are_ended_by_their_cures(board: Board) -> None:
     await trouble(board.scheduler)
     page = await board.open()

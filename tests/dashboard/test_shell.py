@@ -17,6 +17,7 @@ Make = Callable[..., Scheduler]
 PAGES = ["Overview", "Jobs", "Schedules", "Queues and limits", "Dead letters", "Workers", "Operations", "Audit"]
 
 
+@pytest.mark.core
 async def test_the_navigation_leads_to_every_page(board: Board) -> None:
     page = await board.open()
     for title in PAGES:

@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 _STARTS_PROCESSES = ("cluster", "acceptance", "attack", "mongod", "dashboard")
+_SYSTEM = (*_STARTS_PROCESSES, "specs")
 _THREE_NODES = "three_nodes"
+
+
+def is_of_the_system(item: Any) -> bool:
+    """Whether a test is of the product as a whole: processes that are killed, browsers, attacks, model checking."""
+    return _folder(item) in _SYSTEM
 
 
 def in_shares(items: Sequence[Any], processes: int) -> list[Any]:
