@@ -7,7 +7,8 @@ on which clocks change. Then it runs one report of each by hand.
 """
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from mainspring import Cron, JobContext, Schedule, Scheduler
 
@@ -18,9 +19,11 @@ SATURDAY = datetime(2026, 3, 28, tzinfo=UTC)  # clocks go forward in Berlin on t
 
 @scheduler.job("nightly-report")
 async def nightly_report(ctx: JobContext, office: str) -> str:
-    """The report of the day that has ended in the office."""
-    zone = "by hand" if ctx.scheduled_for is None else f"for {ctx.scheduled_for:%H:%M} UTC"
-    return f"the report of {office}, {zone}"
+    """The report of the day that has ended in the office. The day follows from the firing's own instant, not from the
+    clock: it is the same when the job runs late, or again."""
+    assert ctx.scheduled_for is not None  # None only in a job that no schedule made
+    day = ctx.scheduled_for.astimezone(ZoneInfo(OFFICES[office])).date() - timedelta(days=1)
+    return f"the report of {office} for {day}"
 
 
 async def declare(office: str, zone: str) -> Schedule:

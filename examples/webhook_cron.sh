@@ -11,15 +11,18 @@ HOOK=${1:?the address to call}
 RULE=${2:-0 */5 * * * *}
 SERVICE=${3:-http://localhost:3000}
 
-ID=$(curl -fsS -X POST "$SERVICE/api/jobs" -H "Authorization: Bearer ${KEY:-}" -H 'Content-Type: application/json' -d "{
+call() { curl -fsS ${KEY:+-H "Authorization: Bearer $KEY"} -H 'Content-Type: application/json' "$@"; }
+
+ANSWER=$(call -X POST "$SERVICE/api/jobs" -d "{
   \"schedule\": \"$RULE\", \"timezone\": \"Europe/Berlin\",
   \"endpoint\": \"$HOOK\", \"body\": {\"at\": \"{{timestamp}}\"}, \"retryAttempts\": 3
-}" | sed 's/.*"jobId" *: *"\([^"]*\)".*/\1/')
+}")
+ID=$(echo "$ANSWER" | sed 's/.*"jobId" *: *"\([^"]*\)".*/\1/')
 echo "scheduled $ID"
 
-until curl -fsS "$SERVICE/api/jobs/$ID/executions?limit=5" -H "Authorization: Bearer ${KEY:-}" | grep -o '"status" *: *"success"'; do
+until call "$SERVICE/api/jobs/$ID/executions?limit=1" | grep -o '"status" *: *"success"'; do
   sleep 1
 done
 
-curl -fsS -X DELETE "$SERVICE/api/jobs/$ID" -H "Authorization: Bearer ${KEY:-}" > /dev/null
+call -X DELETE "$SERVICE/api/jobs/$ID" > /dev/null
 echo "deleted $ID"

@@ -244,7 +244,7 @@ def _written(parameters: list[inspect.Parameter]) -> list[str]:
 
 
 def _parameter(one: inspect.Parameter) -> str:
-    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     hint = "" if one.annotation is one.empty else f": {_plain(one.annotation)}"
     default = "" if one.default is one.empty else f" = {_default(one.default)}"
     return f"{stars}{one.name}{hint}{default}"
