@@ -34,6 +34,7 @@ NOT_RUN = {
     r"python examples/\w+\.py": "tests/acceptance/test_examples.py and others run the examples",
     r"sh examples/\w+\.sh": "tests/acceptance/test_more_examples.py runs it",
     r"(pytest|uvicorn|gunicorn|celery|python manage\.py|npm|promtool|openssl)\b": "a program of the reader's project",
+    r"openapi-python-client\b": "a generator of the reader's project",
 }
 
 
