@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mainspring import Job, JobContext, Scheduler
 
-scheduler = Scheduler(poll_interval=0.2, concurrency=5)
+scheduler = Scheduler(poll_interval=0.2, concurrency=2)
 HERE = Path(__file__).resolve().parent
 
 

@@ -66,11 +66,11 @@ async def test_an_example_does_what_it_says(
 async def test_workers_are_killed_and_nothing_is_lost(
     example: Callable[[str], Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    await example("kill_workers").main(jobs=60, kills=2)
+    await example("kill_workers").main(jobs=30, kills=2)
     lines = capfd.readouterr().out.splitlines()
     assert sum(line.startswith("killed the worker of job ") for line in lines) == 2
     (ended,) = [line for line in lines if "jobs completed" in line]
-    assert (found := re.fullmatch(r"60 of 60 jobs completed, (\d+) attempts were lost", ended)) and int(found[1]) > 0
+    assert (found := re.fullmatch(r"30 of 30 jobs completed, (\d+) attempts were lost", ended)) and int(found[1]) > 0
     assert lines[-1] == "nothing was lost, nothing was booked twice"
 
 
