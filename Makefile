@@ -76,10 +76,16 @@ fix: $(READY) $(PACKAGES) ## format and repair what can be repaired by itself
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/python hatch_build.py run fix --silent
 
-docs: $(READY) ## write what is generated: the list of modules, the diagram of packages, the HTTP reference, sync.pyi
+docs: generated site ## write what is generated, and build the site
+
+generated: $(READY) ## write what is generated: the modules, the references of Python and HTTP, the diagram of packages, sync.pyi
 	@PYTHONPATH=tests $(BIN)/python -m harness.sync_stub
 	@$(BIN)/python -m supply.modules
+	@$(BIN)/python -m supply.python_reference
 	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md dashboard/openapi.json
+
+site: $(READY) ## build the documentation as a site with a search into build/site/html, and check its links
+	@$(BIN)/python -m supply.site
 
 screenshots: $(READY) $(DASHBOARD) ## take the pictures of the documentation from the demonstration
 	@PYTHONPATH=tests $(BIN)/python -m dashboard.screenshots
@@ -112,4 +118,4 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs screenshots bench chaos attack specs dist sbom lock clean
+.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs generated site screenshots bench chaos attack specs dist sbom lock clean

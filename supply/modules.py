@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "reference" / "modules.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 _HEAD = """# The modules
 
-Every module with the first sentence of its docstring, by folder; made from the code by `make docs`. [ARCHITECTURE.md](
-../../ARCHITECTURE.md) explains how they work together.
+Every module with the first sentence of its docstring, by folder; made from the code by `make docs`.
+[ARCHITECTURE.md](../../ARCHITECTURE.md) explains how they work together.
 """
 _BLOCK = re.compile(r"(?<=<!-- packages -->\n).*?(?=<!-- end of packages -->)", re.S)
 

@@ -1,4 +1,4 @@
-"""The README works as it is written: its programs, snippets and commands are run, its outputs compared."""
+"""The README and the tour work as they are written: programs, snippets and commands are run, outputs compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ import pytest
 import typer.main
 
 from harness.commands import Command, clean_environment
-from harness.pages import README, ROOT, Block, blocks
+from harness.pages import README, ROOT, Block
+from harness.pages import blocks as blocks_of
 from harness.waiting import eventually
 from mainspring import Job, Scheduler
 from mainspring.cli.app import app
@@ -29,12 +30,19 @@ pytestmark = pytest.mark.core
 
 NO_WORKER = "No live worker has a handler for 'send-email'"
 REFERENCE = ROOT / "docs" / "reference" / "documents.md"
+TOUR = ROOT / "docs" / "tutorial" / "tour.md"
+TEXT = README.read_text("utf-8") + TOUR.read_text("utf-8")
+
+
+def blocks() -> list[Block]:
+    """The blocks of the README, and then those of the tour."""
+    return [*blocks_of(README), *blocks_of(TOUR)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the files that the README says to save."""
-    for block in blocks(README):
+    """A folder with the files that the README and the tour say to save."""
+    for block in blocks():
         if block.mark == "file":
             (tmp_path / block.argument).write_text(block.text, "utf-8")
     return tmp_path
@@ -67,34 +75,34 @@ def run(command: str, folder: Path, uri: str) -> str:
 
 async def run_snippet(block: Block, names: dict[str, Any]) -> None:
     """Run a snippet, which may await at its top level."""
-    code = compile(block.text, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(block.text, str(TOUR), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     outcome = types.FunctionType(code, names)()
     if inspect.isawaitable(outcome):
         await outcome
 
 
 def commands() -> list[list[str]]:
-    """The commands in the README's shell blocks, as words."""
-    return [shlex.split(line) for block in blocks(README) if block.language == "sh" for line in block.text.splitlines()]
+    """The commands in the shell blocks, as words."""
+    return [shlex.split(line) for block in blocks() if block.language == "sh" for line in block.text.splitlines()]
 
 
 def test_the_programs_of_the_readme_print_what_it_says(folder: Path, uri: str) -> None:
     printed, compared = "", 0
-    for block in blocks(README):
+    for block in blocks():
         if block.mark == "run":
             printed = run(block.text, folder, uri)
         elif block.mark == "output":
             assert printed == block.text
             compared += 1
     assert compared >= 2
-    assert NO_WORKER in README.read_text("utf-8")
+    assert NO_WORKER in TEXT
 
 
 async def test_the_snippets_of_the_readme_run_in_their_order(
     importable: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"__name__": "readme"}
-    for block in blocks(README):
+    for block in blocks():
         if block.mark == "snippet":
             await run_snippet(block, names)
     printed = capsys.readouterr().out
@@ -147,7 +155,7 @@ async def test_the_worker_command_of_the_readme_runs_its_handlers(
 def test_the_commands_that_the_readme_names_exist() -> None:
     targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.M)
     group: Any = typer.main.get_command(app)
-    named = [*commands(), *map(str.split, re.findall(r"`((?:make|mainspring) [a-z][^`]*)`", README.read_text("utf-8")))]
+    named = [*commands(), *map(str.split, re.findall(r"`((?:make|mainspring) [a-z][^`]*)`", TEXT))]
     for program, *words in named:
         if program == "make":
             assert words[0] in targets
@@ -159,14 +167,14 @@ def test_the_commands_that_the_readme_names_exist() -> None:
 def test_the_options_that_the_readme_explains_exist() -> None:
     group: Any = typer.main.get_command(app)
     known = {option for command in group.commands.values() for parameter in command.params for option in parameter.opts}
-    assert set(re.findall(r"`(--[a-z]+)`", README.read_text("utf-8"))) <= known
+    assert set(re.findall(r"`(--[a-z]+)`", TEXT)) <= known
 
 
 async def test_the_insert_of_the_reference_makes_a_job(importable: Path, uri: str) -> None:
     from tasks import scheduler
 
     names: dict[str, Any] = {"uri": uri}
-    (insert,) = (block for block in blocks(REFERENCE) if block.mark == "insert")
+    (insert,) = (block for block in blocks_of(REFERENCE) if block.mark == "insert")
     exec(insert.text, names)
     async with scheduler:
         done = await scheduler.wait(names["job_id"], timeout=30)

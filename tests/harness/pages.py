@@ -7,6 +7,8 @@ it.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,26 @@ def blocks(page: Path) -> list[Block]:
         Block(found["language"], found["text"], found["mark"] or "", found["argument"] or "")
         for found in _BLOCK.finditer(page.read_text("utf-8"))
     ]
+
+
+def commands(block: Block) -> Iterator[str]:
+    """The commands of a block for the shell, each with the lines that belong to it, without remarks."""
+    written = ""
+    for line in block.text.splitlines():
+        written = f"{written}\n{line}" if written else line.strip()
+        if written and not written.endswith("\\") and _is_whole(written):
+            if not written.startswith("#"):
+                yield written
+            written = ""
+    assert not written, written
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:  # a quotation is open
+        return False
+    return True
 
 
 def inline_code(page: Path) -> list[str]:
