@@ -11,6 +11,7 @@ import typer
 
 from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
+from mainspring.cli.bench import bench
 from mainspring.cli.doctor import doctor
 from mainspring.cli.encryption_keys import keys
 from mainspring.cli.flows import flows
@@ -55,6 +56,7 @@ app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
 app.command()(logged(version))
+app.command()(logged(bench))
 app.command()(logged(doctor))
 app.command("import")(logged(import_jobs))
 app.command()(logged(migrate))

@@ -1,5 +1,5 @@
 """Databases of schema version 1. `schema_1.json` has the documents and indexes as the library of commit 3a9848a left
-them while it ran: jobs that wait for a limit, a sequence or a handler, an at-most-once job, schedules, a live worker."""
+them while it ran: jobs that wait for a limit, a sequence or a handler, an at-most-once job, schedules, a worker."""
 
 from __future__ import annotations
 
