@@ -80,7 +80,9 @@ def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
             "overview", "skipped", f"The service refuses the overview ({status}).", "Give a key that may read it."
         )
         return
-    problems = [one for one in overview.get("problems", ()) if isinstance(one, dict)]
+    told = overview.get("data")
+    found = told.get("problems", ()) if isinstance(told, dict) else ()
+    problems = [one for one in found if isinstance(one, dict)]
     words = {"critical": "problem", "warning": "warning"}
     for one in problems:
         if one.get("severity") in words:
