@@ -15,9 +15,11 @@ from typing import Any
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mainspring.clock import truncate
+from mainspring.model.jobs.job import PENDING
 from mainspring.model.schema_versions import CURRENT, FIRST, OLDEST_READER, SchemaStatus
 from mainspring.store.collection import Collection
 from mainspring.store.connection import Connection, Document
+from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.schema import BUMP, BY_ID, EARLIER_INDEXES, SCHEMA
 
 _HELD = "held"
@@ -25,11 +27,14 @@ _BATCH = 1000
 _GONE = (26, 27)  # no such collection, no such index
 _OF_JOBS: Document = {"$or": [{"held": {"$exists": True}}, {"executes": {"$exists": True}}]}
 _OF_SCHEDULES: Document = {"job.executes": {"$exists": True}}
+# A job that waited for an able worker is made ready: the next worker that finds it judges anew.
+_JUDGED_ANEW: Document = {"$in": ["$held.by", [NO_HANDLER, TOO_NEW, NO_KEY]]}
 _JOB_STAGES: list[Document] = [
     {
         "$set": {
             **BUMP,
-            "waiting_for": {"$ifNull": ["$waiting_for", "$held"]},
+            "waiting_for": {"$cond": [_JUDGED_ANEW, "$$REMOVE", {"$ifNull": ["$waiting_for", "$held"]}]},
+            "ready": {"$cond": [{"$and": [_JUDGED_ANEW, {"$eq": ["$state", PENDING]}]}, True, "$ready"]},
             "guarantee": {"$ifNull": ["$guarantee", "$executes"]},
         }
     },

@@ -16,7 +16,6 @@ from apscheduler.jobstores.mongodb import MongoDBJobStore  # type: ignore[import
 from apscheduler.schedulers.background import BackgroundScheduler  # type: ignore[import-untyped]
 from apscheduler.triggers.combining import AndTrigger, OrTrigger  # type: ignore[import-untyped]
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
-from apscheduler.triggers.interval import IntervalTrigger  # type: ignore[import-untyped]
 from bson import ObjectId
 from pymongo import MongoClient
 from pymongo.asynchronous.database import AsyncDatabase
@@ -66,7 +65,7 @@ def stored(uri: str) -> str:
         add("second", "cron", day="2nd mon, last fri", hour=6)
         add("last", CronTrigger(day="last", timezone="Asia/Tokyo", end_date=LATER))
         add("or", OrTrigger([CronTrigger(hour=1, timezone=BERLIN), CronTrigger(hour=5, timezone=BERLIN)]))
-        add("and", AndTrigger([IntervalTrigger(hours=1), CronTrigger(hour=5)]))
+        add("and", AndTrigger([CronTrigger(hour="4-6", timezone=BERLIN), CronTrigger(hour=5, timezone=BERLIN)]))
         add("year", "cron", year=2030)
         add("both", "cron", day=13, day_of_week="fri")
         add("args", "interval", hours=1, args=[1], kwargs={})

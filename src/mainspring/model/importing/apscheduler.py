@@ -12,7 +12,7 @@ from typing import Any
 
 from mainspring.errors import ConfigurationError
 from mainspring.model.importing.apscheduler_cron import read_cron
-from mainspring.model.importing.pickled import Recorded, plain, unpickled
+from mainspring.model.importing.pickled import Recorded, plain, recorded, unpickled
 from mainspring.model.importing.plan import (
     CannotImport,
     Choices,
@@ -92,13 +92,11 @@ def _rule(trigger: Recorded, choices: Choices) -> Rule:
 
 
 def _part(one: Any) -> Recorded:
-    """A trigger of a combination, which is kept as its class and its state."""
-    kind, state = one
-    if not isinstance(kind, type) or not issubclass(kind, Recorded):
+    """A trigger of a combination, which is kept as a reference to its class, and its state."""
+    reference, state = one
+    if not isinstance(reference, str):
         raise CannotImport("A trigger of its combination cannot be read.")
-    part = kind()
-    part.state = state
-    return part
+    return recorded(reference.replace(":", "."), state)
 
 
 def _misfires(state: Mapping[str, Any]) -> dict[str, Any]:

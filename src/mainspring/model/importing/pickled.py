@@ -55,6 +55,17 @@ class Recorded:
         return state if isinstance(state, Mapping) else {}
 
 
+def recorded(place: str, state: Any) -> Recorded:
+    """A record of an object whose class and state are known."""
+    made = _class_of(place)()
+    made.state = state
+    return made
+
+
+def _class_of(place: str) -> type[Recorded]:
+    return type("Recorded", (Recorded,), {"place": place})
+
+
 def unpickled(content: bytes) -> Any:
     """The content as values and records. Nothing of another program is imported or called."""
     if len(content) > _LONGEST:
@@ -96,7 +107,7 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get((module, name))
-        return known if known is not None else type("Recorded", (Recorded,), {"place": f"{module}.{name}"})
+        return known if known is not None else _class_of(f"{module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
         raise CannotImport("Its pickled state refers to objects outside of it.")

@@ -35,4 +35,7 @@ class ConvertEarlierDocuments(Chore):
         self._current = not status.pending
         if self._current:
             return False
-        return await migrations.follow() > 0
+        changed = await migrations.follow()
+        if changed:
+            self._context.poll_all()
+        return changed > 0
