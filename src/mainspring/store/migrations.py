@@ -60,8 +60,8 @@ class Migrations:
         """The version of the database, and how far an unfinished migration is."""
         record = await self._record()
         if record is None:
-            found = await self._has_earlier()
-            return await self._counted(SchemaStatus(FIRST if found else CURRENT))
+            earlier = await self._has_earlier()
+            return await self._counted(SchemaStatus(FIRST if earlier else CURRENT))
         walk = record.get("walk") or {}
         found = SchemaStatus(
             int(record.get("version", FIRST)),
