@@ -67,6 +67,7 @@ from mainspring.model.access.audit import Row as AuditRow
 from mainspring.model.access.audit_chain import Link as AuditLink
 from mainspring.model.access.audit_chain import Verdict as AuditVerdict
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
+from mainspring.model.doctor.findings import DoctorReport, Finding
 from mainspring.model.explain.explanation import ExplainedGate, Explanation
 from mainspring.model.flows.before import Before, Predecessor
 from mainspring.model.flows.flow import FlowNode
@@ -149,6 +150,7 @@ __all__ = [
     "Cure",
     "DeadLetterGroup",
     "Deploy",
+    "DoctorReport",
     "EmbeddedError",
     "EncryptedValue",
     "Every",
@@ -157,6 +159,7 @@ __all__ = [
     "Explanation",
     "Fail",
     "FieldMap",
+    "Finding",
     "Firing",
     "Flow",
     "FlowBuilder",

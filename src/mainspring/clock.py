@@ -29,6 +29,11 @@ def monotonic() -> float:
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
+def wall() -> datetime:
+    """This machine's own wall clock, only to be compared with the server's."""
+    return datetime.now(UTC)
+
+
 def truncate(instant: datetime) -> datetime:
     """The instant as BSON keeps it: in whole milliseconds, rounded down, in UTC."""
     if instant.tzinfo is not UTC:

@@ -54,6 +54,7 @@ from mainspring.model.access.audit_filter import AuditPage as AuditPage
 from mainspring.model.dead_letters.dead_letters import DeadLetterFilter as DeadLetterFilter
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup as DeadLetterGroup
 from mainspring.model.dead_letters.dead_letters import RedriveFacts as RedriveFacts
+from mainspring.model.doctor.findings import DoctorReport as DoctorReport
 from mainspring.model.explain.explanation import Explanation as Explanation
 from mainspring.model.flows.flow import FlowFacts as FlowFacts
 from mainspring.model.flows.flow import FlowNode as FlowNode
@@ -445,6 +446,7 @@ class Workers:
     def rescue(self, worker_id: str) -> list[Job]: ...
 
 class Monitor:
+    def doctor(self) -> DoctorReport: ...
     def failures(self, limit: int = ..., *, scope: Scope = ...) -> list[Job]: ...
     def follow(
         self,

@@ -11,8 +11,12 @@ import typer
 
 from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
+from mainspring.cli.bench import bench
+from mainspring.cli.doctor import doctor
 from mainspring.cli.encryption_keys import keys
 from mainspring.cli.flows import flows
+from mainspring.cli.import_jobs import import_jobs
+from mainspring.cli.migrate import migrate
 from mainspring.cli.serve import serve
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
@@ -52,6 +56,10 @@ app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
 app.command()(logged(version))
+app.command()(logged(bench))
+app.command()(logged(doctor))
+app.command("import")(logged(import_jobs))
+app.command()(logged(migrate))
 app.add_typer(api_key, name="api-key")
 app.add_typer(audit, name="audit")
 app.add_typer(flows, name="flows")

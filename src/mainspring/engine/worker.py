@@ -37,6 +37,7 @@ from mainspring.engine.chores.limits.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.limits.repair_wait_lists import RepairWaitLists
 from mainspring.engine.chores.limits.return_unused_slots import ReturnUnusedSlots
 from mainspring.engine.chores.rounds import Rounds
+from mainspring.engine.chores.upkeep.convert_earlier_documents import ConvertEarlierDocuments
 from mainspring.engine.chores.upkeep.flush_progress import FlushProgress
 from mainspring.engine.chores.upkeep.flush_statistics import FlushStatistics
 from mainspring.engine.chores.upkeep.log_audit_head import LogAuditHead
@@ -75,6 +76,7 @@ from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.outcome import Outcome, Released
 from mainspring.model.jobs.retention import Retention
 from mainspring.model.limits.limits import Gate
+from mainspring.model.schema_versions import CURRENT
 from mainspring.store import Store
 from mainspring.store.jobs.hints import Hint
 from mainspring.store.refusals import brief
@@ -246,6 +248,7 @@ class Worker:
             FlushStatistics,
             RollUpStatistics,
             LogAuditHead,
+            ConvertEarlierDocuments,
         ]
         self._chores = [kind(context) for kind in kinds]
         lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))
@@ -424,6 +427,7 @@ class Worker:
             "memory": memory_in_use(),
             "started_at": self._started_at,
             "version": self._version,
+            "schema": CURRENT,
             "release": self._settings.release,
             **self._handlers.told,
             **self._descriptions.facts(),

@@ -14,6 +14,8 @@ from mainspring.store.dead_letters.dead_letters import DeadLetters
 from mainspring.store.dead_letters.groups import Groups
 from mainspring.store.dead_letters.recent_failures import RecentFailures
 from mainspring.store.dead_letters.redrives import Redrives
+from mainspring.store.doctor.schedules import ScheduleReads
+from mainspring.store.doctor.server import ServerReads
 from mainspring.store.flows.batches import Batches
 from mainspring.store.flows.beyond import FlowsBeyond
 from mainspring.store.flows.checks import Checks
@@ -26,6 +28,7 @@ from mainspring.store.flows.spawning import Spawning
 from mainspring.store.flows.tree import Trees
 from mainspring.store.foreign.foreign import Foreign
 from mainspring.store.foreign.mapped import Mapped
+from mainspring.store.importing.source import Imported
 from mainspring.store.jobs.aging import Aging
 from mainspring.store.jobs.claim import Claims
 from mainspring.store.jobs.dedupe import DedupeKeys
@@ -44,6 +47,7 @@ from mainspring.store.limits.gate_uses import GateUses
 from mainspring.store.limits.gates import Gates
 from mainspring.store.limits.repair import WaitListRepair
 from mainspring.store.limits.wait_on_insert import WaitOnInsert
+from mainspring.store.migrations import Migrations
 from mainspring.store.operations.operations import Operations
 from mainspring.store.privacy.cipher import Cipher
 from mainspring.store.privacy.keyring import Keyring
@@ -100,6 +104,8 @@ class Store:
         self.flow_retries = FlowRetries(connection, self.jobs)
         self.finishing = Finishing(connection)
         self.rescues = Rescues(connection)
+        self.migrations = Migrations(connection)
+        self.imported = Imported(connection)
         self.progress_updates = ProgressUpdates(connection)
         self.steps = StoredSteps(connection)
         self.stacks = Stacks(connection)
@@ -143,6 +149,8 @@ class Store:
         self.queues = Queues(connection, self.claims, self.workers, self.statistics)
         self.health = Progress(connection, self.claims)
         self.problems = ProblemReads(connection)
+        self.doctor_server = ServerReads(connection)
+        self.doctor_schedules = ScheduleReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())
 
     def renewals(self) -> Renewals:

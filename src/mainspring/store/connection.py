@@ -35,6 +35,7 @@ from mainspring import clock as clocks
 from mainspring.clock import Clock, ServerClock
 from mainspring.config.settings import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
+from mainspring.model.schema_versions import refusal
 from mainspring.store.collection import Collection
 from mainspring.store.collection import Document as Document
 from mainspring.store.deadlines import UNAUTHORIZED, deadline
@@ -52,6 +53,7 @@ from mainspring.store.schema import (
     REDRIVE_INDEXES,
     REPLY_INDEXES,
     SCHEDULE_INDEXES,
+    SCHEMA,
     SESSION_INDEXES,
     SIGNAL_INDEXES,
     STAT_INDEXES,
@@ -165,6 +167,7 @@ class Connection:
         try:
             with deadline(settings.operation_timeout):
                 await self._check_server()
+                await self._check_schema()
             await self.indexes.ensure()
         except PyMongoError as error:
             await self.close()
@@ -259,6 +262,13 @@ class Connection:
                 f"MongoDB {info['version']} is too old; Mainspring needs 6.0 or newer. Upgrade the server, "
                 "or leave the URI out to use the embedded one."
             )
+
+    async def _check_schema(self) -> None:
+        """Refuse a database that only newer libraries may use."""
+        record = await self.locks.find_one({"_id": SCHEMA}, {"minimum": 1})
+        reason = None if record is None else refusal(record.get("minimum"))
+        if reason is not None:
+            raise ConfigurationError(reason)
 
     def _learn(self, hello: Mapping[str, Any], sent: float) -> None:
         local_time: datetime = hello["localTime"]

@@ -25,6 +25,7 @@ from mainspring.errors import ConfigurationError, MainspringError, Unavailable
 from mainspring.store.collection import Collection
 from mainspring.store.deadlines import NO_SUCH_INDEX, deadline
 from mainspring.store.locks import Locks
+from mainspring.store.schema import EARLIER_FILTERS
 
 Wanted = Sequence[tuple[Collection, Sequence[IndexModel]]]
 logger = logging.getLogger("mainspring")
@@ -60,6 +61,11 @@ class Indexes:
         missing = set(_names(await self._look(self._wanted)))
         wanted = [(collection.name, index.document["name"]) for collection, some in self._wanted for index in some]
         return [(*one, ".".join(one) not in missing) for one in wanted]
+
+    async def names(self, collection: Collection) -> set[str]:
+        """The names of all indexes of a collection that can be used now."""
+        with deadline(self._timeout):
+            return set(await _present(collection))
 
     async def ensure(self) -> None:
         """Create missing indexes. Returns when all exist, or after a while: then a task goes on building."""
@@ -154,6 +160,7 @@ class Indexes:
     async def _send(self, collection: Collection, indexes: Sequence[IndexModel]) -> None:
         try:
             with deadline(_UNBOUNDED):
+                await _drop_earlier(collection, indexes)
                 await collection.raw.create_indexes(list(indexes))
         except ConfigurationError as error:
             raise ConfigurationError(
@@ -194,6 +201,15 @@ def _is_same(index: IndexModel, present: Mapping[str, Mapping[str, Any]]) -> boo
     if found is None or list(found["key"].items()) != list(asked["key"].items()):
         return False
     return all(found.get(option) == asked.get(option) for option in ("partialFilterExpression", "expireAfterSeconds"))
+
+
+async def _drop_earlier(collection: Collection, indexes: Sequence[IndexModel]) -> None:
+    """Drop an index that an earlier version of Mainspring has made under the same name, with another filter."""
+    present = await _present(collection)
+    for name in [index.document["name"] for index in indexes]:
+        if name in present and present[name].get("partialFilterExpression") in EARLIER_FILTERS.get(name, ()):
+            logger.info("Replacing the index %s.%s of an earlier version", collection.name, name)
+            await collection.raw.drop_index(name)
 
 
 def _names(wanted: Wanted) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ maker died), retried (it was put back by the retry of its flow, and is not seale
 ## jobs.workers: one document per live worker process
 
 | _id, host, pid, queues, handlers, concurrency, running, started_at, beat_at, lease_until, version |
+| schema | the version of the documents that it writes (model/schema_versions.py); 1 when missing |
 | release | the name of the release of the program whose handlers it has, where that is set |
 | limits, breakers | declared in its code: scope, target and the rules; explanations of other processes use them |
 | memory, lag_ms | bytes in use by its process; the longest wait of a callback for its event loop since the last beat |
@@ -115,10 +116,11 @@ maker died), retried (it was put back by the retry of its flow, and is not seale
 | _id | "chores", "aging", "lines" (dissolving them), "prune" (finished jobs), "zones" (following them), "indexes"
 (making them; only while it lasts), or "head:" and the queue | owner | until |
 
-A lock only saves work: everything is safe when several processes do it. Two documents are exceptions: "archive" tells
-until when finished jobs are deleted only by processes that have an archive hook, and "audit" is the ticket line of
+A lock only saves work: everything is safe when several processes do it. Three documents are exceptions: "archive"
+tells until when finished jobs are deleted only by processes that have an archive hook; "audit" is the ticket line of
 processes that append to the audit log at the same time: last, the last number that was taken, and done, the last number
-whose turn is over.
+whose turn is over; and "schema" is the version of all documents: version, minimum (the oldest version of a library that
+may use the database), at, and walk, how far a migration is: step, after (an id), seen, changed.
 
 ## jobs.gates: one document per gate in use; a job has to pass its gates before it runs
 
@@ -337,6 +339,8 @@ from mainspring.config.field_map import FieldMap
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, EXPIRED, FAILED, FINISHED, PENDING, RUNNING
 
 LAYOUT = 1
+SCHEMA = "schema"
+"""The document of `jobs.locks` that has the version of the database."""
 # Part of every update that changes what a claim would read.
 BUMP = {"rev": {"$add": ["$rev", 1]}}
 LIVE = (PENDING, RUNNING)
@@ -429,6 +433,12 @@ SIGNAL_INDEXES = [
     IndexModel([("job", ASCENDING), ("name", ASCENDING), ("at", ASCENDING)], name=SIGNALS),
     IndexModel([("at", ASCENDING)], name=SENT),
 ]
+# The filter of the index `seq` in schema version 1: it lacked blocked jobs. Such an index is replaced.
+EARLIER_FILTERS: dict[str, list[dict[str, object]]] = {
+    SEQ: [{"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}]
+}
+# The indexes that only workers of schema version 1 need, of jobs and of gates: a migration drops them at its end.
+EARLIER_INDEXES = {"": ("held", "waiting", "raw"), "gates": ("open",)}
 REDRIVE_INDEXES = [
     _partial(UNDER_WAY, {"state": "running"}, "state", "started_at"),
     IndexModel([("started_at", ASCENDING)], name=STARTED),

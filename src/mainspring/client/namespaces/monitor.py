@@ -9,11 +9,14 @@ from datetime import datetime
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
 from mainspring.client.per_store import PerStore
+from mainspring.client.views.doctor_facts import read_doctor_facts
 from mainspring.client.views.problem_facts import read_facts
 from mainspring.engine.limits.controls import read_view
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import Unavailable
 from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.doctor.findings import DoctorReport
+from mainspring.model.doctor.work_checks import make_findings
 from mainspring.model.jobs.foreign import ForeignDocuments
 from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.jobs.retry import Seconds, seconds
@@ -107,6 +110,13 @@ class Monitor:
         store = await self._core.store()
         await store.connection.keep_clock(max_age=5.0)
         return make_report(await read_facts(store, scope))
+
+    async def doctor(self) -> DoctorReport:
+        """Check the installation: the server's version and nodes, clocks, indexes, oplog, TLS, users and keys, and
+        workers, leases, jobs and schedules. Each finding says what was looked at, how it is, and what to do."""
+        store = await self._core.store()
+        await store.connection.keep_clock(max_age=5.0)
+        return make_findings(await read_doctor_facts(store, embedded=self._core.link.embedded))
 
     async def health(self) -> Health:
         """Check whether due jobs are run, and if not, why. If MongoDB is unavailable, the answer says so."""

@@ -74,7 +74,7 @@ class StoredJob:
 
     @property
     def guarantee(self) -> str | None:
-        return self.document.get("guarantee")
+        return self.document.get("guarantee") or self.document.get("executes")  # its name in schema version 1
 
     @property
     def retry(self) -> Mapping[str, Any] | None:

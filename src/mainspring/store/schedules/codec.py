@@ -155,7 +155,7 @@ def decode_schedule(document: Document) -> dict[str, Any]:
         "pause_after": document.get("pause_after"),
         "tags": tuple(job.get("tags") or ()),
         "retry_policy": decode_retry(job.get("retry")),
-        "guarantee": job.get("guarantee"),
+        "guarantee": job.get("guarantee") or job.get("executes"),  # its name in schema version 1
         "timeout": _duration(job.get("timeout")),
         "start_within": _duration(job.get("start_within")),
         "declared_by": declared.get("app"),
@@ -267,6 +267,7 @@ def draft_of(document: Document) -> Draft:
     """The job that a stored schedule makes, as a draft."""
     job = document["job"]
     options = {key: job.get(key) for key in ("start_within", "timeout", "retry", "guarantee", "tags", "data_v")}
+    options["guarantee"] = options["guarantee"] or job.get("executes")
     sealed = AsStored(tuple(job["sealed"])) if job.get("sealed") else None
     return Draft(job["name"], job.get("data"), job["queue"], job["priority"], encrypt=sealed, **options)
 

@@ -1,0 +1,111 @@
+"""`mainspring import`: brings jobs and schedules of other schedulers over; a dry run, unless `--apply` is given."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.support.database import on_database
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
+from mainspring.cli.support.progress import Progress
+from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.client.importing import FATES, SOURCES, Outcome, outcomes
+from mainspring.client.scheduler import Scheduler
+from mainspring.errors import ConfigurationError
+from mainspring.model.importing.plan import Choices
+from mainspring.model.printable import printable
+
+_WORDS = {
+    "new": "to be created",
+    "created": "created",
+    "exists": "there already",
+    "finished": "finished there",
+    "refused": "cannot be imported",
+}
+
+
+def import_jobs(
+    source: Annotated[str, typer.Argument(help=f"{', '.join(SOURCES)}.")],
+    origin: Annotated[
+        str,
+        typer.Option("--from", metavar="URI|FILE", help="The collection, mongodb://host/db.collection, or the dump."),
+    ],
+    apply: Annotated[bool, typer.Option("--apply", help="Create them; without it, they are only shown.")] = False,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="The beginning of ids (default: the source).")] = None,
+    timezone: Annotated[str, typer.Option("--timezone", help="The zone of cron expressions that name none.")] = "UTC",
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="The handler's name for a name there.")
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option("--arguments", metavar="NAME=A,B", help="The names of the positional arguments of a task."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="The most lines of each kind; sums count all.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, the sums last.")] = False,
+    data: Data = None,
+    uri: Uri = None,
+) -> None:
+    """Import jobs and schedules of another scheduler. Nothing is changed there; importing twice is importing once.
+
+    Exit code 1: some could not be imported.
+    """
+    if source not in SOURCES:
+        raise ConfigurationError(f"There is no source {source!r}; the sources are {', '.join(SOURCES)}.")
+    named = {name: _names(value) for name, value in _pairs(arguments, "--arguments")}
+    choices = Choices(prefix or source, timezone, dict(_pairs(rename, "--rename")), named)
+    counts: Counter[str] = Counter()
+    progress = Progress("records", quiet=as_json)
+
+    async def work(scheduler: Scheduler) -> None:
+        async with aclosing(outcomes(scheduler, source, origin, choices, apply=apply, tell=progress.show)) as found:
+            async for batch in found:
+                progress.end()
+                for outcome in batch:
+                    counts[outcome.fate] += 1
+                    _print(outcome, counts[outcome.fate] <= limit, as_json=as_json)
+
+    try:
+        on_database(place(data, uri), work)
+    finally:
+        progress.end()
+        _sum_up(counts, apply=apply, as_json=as_json)
+    if counts["refused"]:
+        raise typer.Exit(RUNTIME_FAILURE)
+
+
+def _print(outcome: Outcome, shown: bool, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(outcome)))
+    elif shown:
+        what = "" if outcome.kind == "nothing" else f"{outcome.kind} "
+        print(f"{_WORDS[outcome.fate]:18}  {what}{printable(outcome.name)} ({printable(outcome.source_id)}): ", end="")
+        print(printable(outcome.text))
+        for note in outcome.notes:
+            print(f"{'':20}note: {printable(note)}")
+
+
+def _sum_up(counts: Counter[str], *, apply: bool, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"counts": {fate: counts[fate] for fate in FATES}, "applied": apply}))
+        return
+    told = [f"{counts[fate]:,} {_WORDS[fate]}" for fate in FATES if counts[fate]]
+    print(f"{', '.join(told) or 'Nothing was found'}.")
+    if counts["new"]:
+        say("Nothing has been stored. Run it again with --apply.")
+
+
+def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    pairs = [one.partition("=") for one in given or ()]
+    if wrong := [left for left, sign, right in pairs if not (left and sign and right)]:
+        raise ConfigurationError(f"{option} takes NAME=VALUE, not {wrong[0]!r}.")
+    return [(left, right) for left, _, right in pairs]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]

@@ -1,0 +1,62 @@
+"""`mainspring migrate`: shows the schema version of a database, and raises it, beside the workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli.support.database import on_database
+from mainspring.cli.support.exit_codes import say
+from mainspring.cli.support.progress import Progress
+from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.client.migrating import migrate as run
+from mainspring.client.migrating import schema_status
+from mainspring.client.scheduler import Scheduler
+from mainspring.model.printable import printable
+from mainspring.model.schema_versions import CURRENT, SchemaStatus
+
+
+def migrate(
+    only_status: Annotated[bool, typer.Option("--status", help="Show what is pending, and change nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: Data = None,
+    uri: Uri = None,
+) -> None:
+    """Raise the schema version of the database, beside the workers. It can be interrupted, and run again."""
+    progress = Progress("documents", quiet=as_json)
+
+    async def work(scheduler: Scheduler) -> SchemaStatus:
+        if only_status:
+            return await schema_status(scheduler)
+        return await run(scheduler, lambda status: progress.show(status.seen, status.total))
+
+    status = on_database(place(data, uri), work)
+    progress.end()
+    if as_json:
+        print(json.dumps(_facts(status)))
+    else:
+        _print(status)
+
+
+def _print(status: SchemaStatus) -> None:
+    print(f"The database has schema version {status.version}; this Mainspring writes {CURRENT}.")
+    for change in status.pending:
+        print(f"  pending: {change.version}, {change.text}")
+    if status.pending and (status.seen or status.walked):
+        print(f"  {status.seen:,} documents were looked at, {status.changed:,} changed.")
+    if status.waits:
+        workers = ", ".join(map(printable, status.earlier_workers))
+        say(
+            f"All documents are changed. Workers of an earlier version are alive: {workers}. Run it again at their end."
+        )
+    elif not status.pending:
+        print("Nothing is pending.")
+    sys.stdout.flush()
+
+
+def _facts(status: SchemaStatus) -> dict[str, Any]:
+    return {**asdict(status), "current": CURRENT, "pending": [asdict(change) for change in status.pending]}

@@ -1,0 +1,122 @@
+"""The doctor's checks of a running HTTP service: what it tells over HTTP, and which checks need the database itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from mainspring.errors import ConfigurationError
+from mainspring.model.doctor.findings import Finding
+
+_TIMEOUT = 10.0
+_MOST = 4 * 1024 * 1024
+_NEED_THE_DATABASE = (
+    "server version, topology, write concern, clock skew, oplog, indexes, schema, TLS and authentication of MongoDB"
+)
+
+
+def check_service(url: str, key: str | None) -> Iterator[Finding]:
+    """The findings about the service at an address."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"--url is an address such as http://127.0.0.1:3000, not {url!r}.")
+    base = url.rstrip("/")
+    try:
+        status, _ = _get(f"{base}/api/observability/health", None)
+    except (URLError, OSError, ValueError) as error:
+        yield Finding(
+            "service", "problem", f"The service does not answer at {base}: {error}", "Start it: mainspring serve"
+        )
+        return
+    yield from _check_way(parts.scheme, parts.hostname)
+    yield from _check_key(status)
+    status, health = _get(f"{base}/api/observability/health", key)
+    if status == 401:
+        yield Finding("health", "skipped", "The health needs a key.", "Give --key, or set MAINSPRING_API_KEY.")
+    else:
+        yield from _check_health(health)
+        yield from _check_overview(*_get(f"{base}/api/overview", key))
+    text = f"These checks need the database: {_NEED_THE_DATABASE}."
+    yield Finding("database", "skipped", text, "Run it beside the database: mainspring doctor --uri URI")
+
+
+def _check_way(scheme: str, host: str) -> Iterator[Finding]:
+    if scheme == "https":
+        yield Finding("TLS of the service", "ok", "The service is reached over TLS.")
+    elif _is_loopback(host):
+        yield Finding("TLS of the service", "ok", "The service is reached without TLS, on this machine.")
+    else:
+        cure = "Put a proxy with TLS before it: docs/howto/run-the-service.md."
+        yield Finding(
+            "TLS of the service", "problem", "The service is reached without TLS: keys can be read on the way.", cure
+        )
+
+
+def _check_key(status: int) -> Iterator[Finding]:
+    if status == 401:
+        yield Finding("service keys", "ok", "The service asks for a key.")
+    else:
+        text = "The service answers this user without a key, since there is none."
+        yield Finding("service keys", "warning", text, "Make the first key: mainspring api-key create NAME")
+
+
+def _check_health(health: Any) -> Iterator[Finding]:
+    state = str(health.get("status", "")) if isinstance(health, dict) else ""
+    reasons = [str(one) for one in health.get("reasons", ())] if isinstance(health, dict) else []
+    told = {"healthy": "ok", "degraded": "warning"}.get(state, "problem")
+    text = " ".join(reasons) or f"The service says that it is {state or 'in an unknown state'}."
+    cure = "" if told == "ok" else "See the overview below, or docs/howto/why-is-it-not-running.md."
+    yield Finding("health", told, text, cure)  # type: ignore[arg-type]
+
+
+def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
+    if status != 200 or not isinstance(overview, dict):
+        yield Finding(
+            "overview", "skipped", f"The service refuses the overview ({status}).", "Give a key that may read it."
+        )
+        return
+    told = overview.get("data")
+    found = told.get("problems", ()) if isinstance(told, dict) else ()
+    problems = [one for one in found if isinstance(one, dict)]
+    words = {"critical": "problem", "warning": "warning"}
+    for one in problems:
+        if one.get("severity") in words:
+            finding = words[str(one["severity"])]
+            yield Finding("overview", finding, str(one.get("text", "")), "See the dashboard.")  # type: ignore[arg-type]
+    if not any(one.get("severity") in words for one in problems):
+        yield Finding("overview", "ok", "Nothing fails, is late, stuck or without a worker.")
+
+
+def _get(url: str, key: str | None) -> tuple[int, Any]:
+    """The status and the JSON of an answer. Redirects are not followed: a key goes nowhere else."""
+    headers = {"Accept": "application/json"} | ({} if key is None else {"Authorization": f"Bearer {key}"})
+    try:
+        with build_opener(_NoRedirects).open(Request(url, headers=headers), timeout=_TIMEOUT) as answer:
+            return answer.status, _read(answer.read(_MOST))
+    except HTTPError as error:
+        with error:
+            return error.code, _read(error.read(_MOST))
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,158 @@
+"""Reading what the doctor judges about the server: its version, nodes, clock, users, oplog and indexes.
+
+Each read is one command or one seek. What the user of the URI may not read is None; nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+from pymongo.errors import OperationFailure
+from pymongo.uri_parser import parse_uri
+
+from mainspring import clock as clocks
+from mainspring.errors import ConfigurationError
+from mainspring.model.doctor.facts import IndexFact, OplogFacts, ServerFacts, Topology
+from mainspring.store.connection import Connection, Document
+
+T = TypeVar("T")
+_ALMOST = 0.9
+"""The share of its size from which an oplog counts as full: MongoDB drops whole parts of it."""
+_BY_ID = "_id_"
+
+
+class ServerReads:
+    """The store's verbs for the doctor's checks of the server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def look(self, *, embedded: bool) -> ServerFacts:
+        """The facts about the server."""
+        admin = self._connection.client.admin
+        with self._connection.deadline():
+            before, sent = clocks.wall(), clocks.monotonic()
+            hello = await admin.command("hello", compression=["zlib"])
+            trip = timedelta(seconds=clocks.monotonic() - sent)
+            login = await _allowed(admin.command("connectionStatus"))
+            oplog = await _allowed(self._oplog()) if hello.get("setName") else None
+        auth = (login or {}).get("authInfo") or {}
+        return ServerFacts(
+            version=self._connection.version,
+            topology=self._topology(),
+            data_members=len(hello.get("hosts", ())) + len(hello.get("passives", ())) or 1,
+            arbiters=len(hello.get("arbiters", ())),
+            majority_lag=_lag(hello.get("lastWrite") or {}),
+            skew=before + trip / 2 - _aware(hello["localTime"]),
+            uncertainty=trip / 2,
+            write_concern=_words(self._connection.client.write_concern.document),
+            tls=self._tls(),
+            loopback=all(map(_is_loopback, self._hosts(hello))),
+            users=None if login is None else tuple(str(one.get("user")) for one in auth.get("authenticatedUsers", ())),
+            roles=tuple(str(one.get("role")) for one in auth.get("authenticatedUserRoles", ())),
+            zlib="zlib" in hello.get("compression", ()),
+            embedded=embedded,
+            oplog=oplog,
+        )
+
+    async def indexes(self) -> list[IndexFact]:
+        """The indexes that Mainspring needs, and others on its collections, with the number of their uses."""
+        standing = await self._connection.indexes.standing()
+        found: list[IndexFact] = []
+        for collection in dict.fromkeys(name for name, _, _ in standing):
+            uses = await self._uses(collection)
+            needed = {index: there for name, index, there in standing if name == collection}
+            for index, there in needed.items():
+                found.append(IndexFact(collection, index, True, there, *_use(uses, index)))
+            others = [index for index in uses or () if index not in needed and index != _BY_ID]
+            found += [IndexFact(collection, index, False, True, *_use(uses, index)) for index in others]
+        return found
+
+    async def _uses(self, collection: str) -> dict[str, tuple[int, datetime]] | None:
+        """The number of uses of each index, and since when they are counted, summed over the shards."""
+        raw = self._connection.db[collection]
+        with self._connection.deadline():
+            rows = await _allowed(_listed(raw.aggregate([{"$indexStats": {}}])))
+        if rows is None:
+            return None
+        found: dict[str, tuple[int, datetime]] = {}
+        for row in rows:
+            uses, since = int(row["accesses"]["ops"]), _aware(row["accesses"]["since"])
+            other = found.get(row["name"])
+            found[row["name"]] = (uses, since) if other is None else (uses + other[0], max(since, other[1]))
+        return found
+
+    async def _oplog(self) -> OplogFacts | None:
+        """The span of the oplog, and whether it is full."""
+        local = self._connection.client.local
+        oplog = local["oplog.rs"]
+        ends = [await oplog.find_one({}, {"ts": 1}, sort=[("$natural", order)]) for order in (1, -1)]
+        if ends[0] is None or ends[1] is None:
+            return None
+        sizes = await local.command("collStats", "oplog.rs", scale=1)
+        window = ends[1]["ts"].as_datetime() - ends[0]["ts"].as_datetime()
+        return OplogFacts(window, sizes["size"] >= _ALMOST * sizes.get("maxSize", float("inf")))
+
+    def _topology(self) -> Topology:
+        if self._connection.sharded:
+            return "sharded cluster"
+        return "replica set" if self._connection.replica_set else "standalone"
+
+    def _hosts(self, hello: Mapping[str, Any]) -> list[str]:
+        """The hosts of the server: those of the replica set, or the one that is connected."""
+        told = [str(one).rpartition(":")[0] for one in hello.get("hosts", ())]
+        return told or [str(host) for host, _ in self._connection.client.nodes] or [""]
+
+    def _tls(self) -> bool | None:
+        """Whether the URI asks for TLS; None where a client was given instead."""
+        uri = self._connection.uri
+        if uri is None:
+            return None
+        if uri.startswith("mongodb+srv://"):
+            return "tls=false" not in uri.lower() and "ssl=false" not in uri.lower()
+        return bool(parse_uri(uri)["options"].get("tls", False))
+
+
+async def _allowed(reading: Awaitable[T]) -> T | None:
+    """The outcome of a read; None where this user may not read it."""
+    try:
+        return await reading
+    except (ConfigurationError, OperationFailure):
+        return None
+
+
+async def _listed(cursor: Awaitable[Any]) -> list[Document]:
+    rows: list[Document] = await (await cursor).to_list()
+    return rows
+
+
+def _use(uses: Mapping[str, tuple[int, datetime]] | None, index: str) -> tuple[int | None, datetime | None]:
+    return (None, None) if uses is None else uses.get(index, (None, None))
+
+
+def _lag(last_write: Mapping[str, Any]) -> timedelta | None:
+    newest, confirmed = last_write.get("lastWriteDate"), last_write.get("majorityWriteDate")
+    return newest - confirmed if isinstance(newest, datetime) and isinstance(confirmed, datetime) else None
+
+
+def _aware(instant: datetime) -> datetime:
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+def _words(concern: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in concern.items()
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    host = host.strip("[]")
+    if host == "localhost" or host.startswith("/"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,176 @@
+"""The version of the database's documents, and the changes that raise it, while old and new workers run.
+
+The chore `convert_earlier_documents` follows workers of an earlier version: what they write is found along the indexes
+that they need. `mainspring migrate` walks over all documents, in batches by `_id`, notes how far it is, and ends when
+no earlier worker is alive: then the earlier indexes go and the version is raised. Keeps true: a document is changed
+only if it still has an earlier field; doing it twice, or in two processes at once, is doing it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from mainspring.clock import truncate
+from mainspring.model.jobs.job import PENDING
+from mainspring.model.schema_versions import CURRENT, FIRST, OLDEST_READER, SchemaStatus
+from mainspring.store.collection import Collection
+from mainspring.store.connection import Connection, Document
+from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
+from mainspring.store.schema import BUMP, BY_ID, EARLIER_INDEXES, SCHEMA
+
+_HELD = "held"
+_BATCH = 1000
+_GONE = (26, 27)  # no such collection, no such index
+_OF_JOBS: Document = {"$or": [{"held": {"$exists": True}}, {"executes": {"$exists": True}}]}
+_OF_SCHEDULES: Document = {"job.executes": {"$exists": True}}
+# A job that waited for an able worker is made ready: the next worker that finds it judges anew.
+_JUDGED_ANEW: Document = {"$in": ["$held.by", [NO_HANDLER, TOO_NEW, NO_KEY]]}
+_JOB_STAGES: list[Document] = [
+    {
+        "$set": {
+            **BUMP,
+            "waiting_for": {"$cond": [_JUDGED_ANEW, "$$REMOVE", {"$ifNull": ["$waiting_for", "$held"]}]},
+            "ready": {"$cond": [{"$and": [_JUDGED_ANEW, {"$eq": ["$state", PENDING]}]}, True, "$ready"]},
+            "guarantee": {"$ifNull": ["$guarantee", "$executes"]},
+        }
+    },
+    {"$unset": ["held", "executes"]},
+]
+_SCHEDULE_STAGES: list[Document] = [
+    {"$set": {**BUMP, "job.guarantee": {"$ifNull": ["$job.guarantee", "$job.executes"]}}},
+    {"$unset": "job.executes"},
+]
+
+
+class Migrations:
+    """The store's verbs for the version of the documents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._steps: Sequence[tuple[Collection, Document, list[Document]]] = (
+            (connection.schedules, _OF_SCHEDULES, _SCHEDULE_STAGES),
+            (connection.jobs, _OF_JOBS, _JOB_STAGES),
+        )
+
+    async def status(self) -> SchemaStatus:
+        """The version of the database, and how far an unfinished migration is."""
+        record = await self._record()
+        if record is None:
+            earlier = await self._has_earlier()
+            return await self._counted(SchemaStatus(FIRST if earlier else CURRENT))
+        walk = record.get("walk") or {}
+        found = SchemaStatus(
+            int(record.get("version", FIRST)),
+            int(record.get("minimum", FIRST)),
+            True,
+            int(walk.get("seen", 0)),
+            0,
+            int(walk.get("changed", 0)),
+            int(walk.get("step", 0)) >= len(self._steps),
+        )
+        return await self._counted(found)
+
+    async def record(self) -> SchemaStatus:
+        """Record the version of a database that has no record: the current one, unless earlier indexes show that a
+        library of the first version has used it."""
+        status = await self.status()
+        if not status.recorded:
+            minimum = OLDEST_READER if status.version == CURRENT else FIRST
+            document = {"_id": SCHEMA, "version": status.version, "minimum": minimum, "at": self._now()}
+            try:
+                await self._connection.locks.insert_one(document)
+            except DuplicateKeyError:
+                return await self.status()
+        return replace(status, recorded=True)
+
+    async def follow(self) -> int:
+        """Change what workers of an earlier version have written since; returns how many documents were changed."""
+        changed = 0
+        for collection, filter, stages in self._steps:
+            held = collection is self._connection.jobs
+            wanted, hint = ({"held.by": {"$exists": True}}, _HELD) if held else (filter, BY_ID)
+            try:
+                ids = await collection.find_ids(wanted, hint=hint, limit=_BATCH)
+            except OperationFailure:  # the index is gone: a migration has ended meanwhile
+                return changed
+            changed += await self._change(collection, ids, filter, stages)
+        return changed
+
+    async def step(self) -> SchemaStatus:
+        """Look at the next batch of documents of a pending migration, and note how far it is."""
+        status = await self.record()
+        record = await self._record() or {}
+        walk = record.get("walk") or {}
+        at, after = int(walk.get("step", 0)), walk.get("after")
+        if not status.pending or at >= len(self._steps):
+            return await self._end(status)
+        collection, filter, stages = self._steps[at]
+        beyond: Document = {} if after is None else {"$expr": {"$gt": ["$_id", {"$literal": after}]}}
+        ids = await collection.find_ids(beyond, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH)
+        changed = await self._change(collection, ids, filter, stages) if ids else 0
+        noted = {
+            "step": at if ids else at + 1,
+            "after": ids[-1] if ids else None,
+            "seen": int(walk.get("seen", 0)) + len(ids),
+            "changed": int(walk.get("changed", 0)) + changed,
+        }
+        await self._connection.locks.update_one({"_id": SCHEMA}, {"$set": {"walk": noted}})
+        return await self.status()
+
+    async def _end(self, status: SchemaStatus) -> SchemaStatus:
+        """Raise the version when no earlier worker is alive; then the earlier indexes are dropped, too."""
+        if not status.pending or status.earlier_workers:
+            return status
+        await self.follow()
+        for suffix, names in EARLIER_INDEXES.items():
+            await self._drop(self._connection.jobs if not suffix else self._connection.gates, names)
+        raised = {"version": CURRENT, "minimum": OLDEST_READER, "at": self._now()}
+        await self._connection.locks.update_one({"_id": SCHEMA}, {"$set": raised})
+        return await self.status()
+
+    async def _change(self, collection: Collection, ids: Sequence[Any], filter: Document, stages: Any) -> int:
+        if not ids:
+            return 0
+        changed = await collection.update_many({**filter, "_id": {"$in": list(ids)}}, stages, hint=BY_ID)
+        return changed.modified_count
+
+    async def _record(self) -> Document | None:
+        return await self._connection.locks.find_one({"_id": SCHEMA})
+
+    async def _counted(self, status: SchemaStatus) -> SchemaStatus:
+        """The status with the number of documents and the earlier workers, where something is pending."""
+        if not status.pending:
+            return status
+        with self._connection.deadline():
+            total = sum([await step[0].raw.estimated_document_count() for step in self._steps])
+        return replace(status, total=max(total, status.seen), earlier_workers=tuple(await self._earlier_workers()))
+
+    async def _earlier_workers(self) -> list[str]:
+        found = await self._connection.workers.find_all(
+            {"lease_until": {"$gt": self._now()}, "schema": {"$not": {"$gte": CURRENT}}},
+            {"_id": 1},
+            hint=BY_ID,
+            limit=_BATCH,
+        )
+        return sorted(str(one["_id"]) for one in found)
+
+    async def _has_earlier(self) -> bool:
+        """Whether the collection has an index that only the first version needs."""
+        present = await self._connection.indexes.names(self._connection.jobs)
+        return _HELD in present
+
+    async def _drop(self, collection: Collection, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                with collection.deadline():
+                    await collection.raw.drop_index(name)
+            except OperationFailure as error:
+                if error.code not in _GONE:
+                    raise
+
+    def _now(self) -> Any:
+        return truncate(self._connection.clock.now())

@@ -1,0 +1,42 @@
+"""The doctor on a running service: what it tells over HTTP, with and without a key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from api.conftest import Api, serving
+from mainspring import Finding, Scheduler
+from mainspring.cli.support.service_checks import check_service
+
+Make = Callable[..., Scheduler]
+
+
+async def look(api: Api, key: str | None = None) -> dict[str, Finding]:
+    found = await asyncio.to_thread(lambda: list(check_service(api.url, key)))
+    return {finding.check: finding for finding in found}
+
+
+async def test_a_service_without_keys_is_told_with_its_problems(make_scheduler: Make) -> None:
+    async with serving(make_scheduler()) as api:
+        found = await look(api)
+    assert found["service keys"].status == "warning" and "api-key create" in found["service keys"].cure
+    assert found["TLS of the service"].status == "ok"
+    assert found["health"].status == "warning" and "No worker is alive" in found["health"].text
+    assert found["overview"].status == "warning" and "No worker is alive" in found["overview"].text
+    assert found["database"].status == "skipped" and "indexes" in found["database"].text
+
+
+async def test_a_service_with_keys_tells_more_to_a_caller_with_one(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("work")
+    async def work() -> None: ...
+
+    made = await scheduler.api_keys.create("ops", "admin")
+    async with scheduler, serving(scheduler) as api:
+        without, wrong = await look(api), await look(api, "nonsense")
+        found = await look(api, made.text)
+    assert without["service keys"].status == "ok" and without["health"].status == "skipped"
+    assert "overview" not in without and wrong["health"].status == "skipped"
+    assert found["health"].status == found["overview"].status == "ok"

@@ -1,0 +1,94 @@
+"""The doctor on a real server: what it reads, and the command that prints it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.database import AsyncDatabase
+from typer.testing import CliRunner
+
+from harness.servers import Servers
+from mainspring import At, DoctorReport, Every, Scheduler
+from mainspring.cli.app import app
+
+Make = Callable[..., Scheduler]
+Database = AsyncDatabase[dict[str, Any]]
+
+
+def told(report: DoctorReport, check: str) -> list[tuple[str, str]]:
+    return [(finding.status, finding.text) for finding in report.findings if finding.check == check]
+
+
+async def test_the_doctor_looks_at_a_replica_set_and_its_work(make_scheduler: Make, db: Database) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("known")
+    async def known() -> None: ...
+
+    await db.jobs.create_index("mine", name="mine")
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    await scheduler.schedule("known", repeat=At([tomorrow]), schedule_id="past")
+    await scheduler.schedules.skip_next("past")
+    await scheduler.schedule("stranger", repeat=Every("1h"), schedule_id="strange")
+    await scheduler.start()
+    report = await scheduler.monitor.doctor()
+    assert ("warning", "The schedule 'past' has never fired, and no firing is to come.") in told(report, "schedules")
+    assert any("'strange' makes jobs of 'stranger'" in text for _, text in told(report, "schedules"))
+    assert told(report, "workers") == [("ok", "One worker is alive.")]
+    assert told(report, "topology")[0][0] == "warning" and "one node" in told(report, "topology")[0][1]
+    assert told(report, "clock skew")[0][0] == "ok" and told(report, "oplog")[0][0] == "ok"
+    assert told(report, "authentication")[0][0] == "warning" and told(report, "TLS")[0][0] == "ok"
+    assert told(report, "write concern")[0][0] == "ok" and told(report, "schema")[0][0] == "ok"
+    assert any("July 2025" in text for _, text in told(report, "server version"))
+    assert told(report, "indexes")[0][0] == "ok" and "used since the server started" in told(report, "indexes")[0][1]
+    assert {finding.status for finding in report.findings} <= {"ok", "warning"}
+
+
+async def test_a_missing_index_and_a_lost_job_are_problems(make_scheduler: Make, db: Database) -> None:
+    scheduler = await make_scheduler().connect()
+    await db.jobs.drop_index("lease")
+    report = await scheduler.monitor.doctor()
+    assert told(report, "indexes")[0][0] == "problem" and "jobs.lease" in told(report, "indexes")[0][1]
+    assert told(report, "work")[0][0] == "skipped"
+    await db.jobs.create_index(
+        [("state", 1), ("lease_until", 1)], name="lease", partialFilterExpression={"state": "running"}
+    )
+    job = await scheduler.schedule("known")
+    past = datetime.now(UTC) - timedelta(minutes=5)
+    lost = {"state": "running", "lease_until": past, "worker": "gone", "claim": "x"}
+    await db.jobs.update_one({"name": "known", "ready": True}, {"$set": lost, "$unset": {"ready": ""}}, hint="_id_")
+    report = await scheduler.monitor.doctor()
+    assert told(report, "leases")[0][0] == "problem" and job.queue in told(report, "leases")[0][1]
+    assert told(report, "workers")[0][0] == "warning"
+
+
+async def test_a_standalone_server_is_told(make_scheduler: Make, standalone: Servers) -> None:
+    scheduler = make_scheduler(standalone.uri("doctor"))
+    report = await scheduler.monitor.doctor()
+    assert told(report, "topology")[0][0] == "warning" and told(report, "oplog")[0][0] == "skipped"
+
+
+def test_the_command_prints_findings_and_exits_with_1_where_there_are_problems(uri: str) -> None:
+    shown = CliRunner().invoke(app, ["doctor", "--uri", uri])
+    assert (
+        shown.exit_code == 0 and "No problems, " in shown.stdout and "-> Start one: mainspring worker" in shown.stdout
+    )
+    facts = json.loads(CliRunner().invoke(app, ["doctor", "--json", "--uri", uri]).stdout)
+    assert facts["status"] == "warning"
+    assert {"check", "status", "text", "cure"} == set(facts["findings"][0])
+
+
+def test_the_command_tells_of_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.cli.support.database.Scheduler", partial(Scheduler, operation_timeout=0.2))
+    shown = CliRunner().invoke(app, ["doctor", "--uri", "mongodb://127.0.0.1:1/x"])
+    assert shown.exit_code == 1 and "PROBLEM  connection:" in shown.stdout
+
+
+def test_the_command_tells_of_a_service_that_is_not_there() -> None:
+    shown = CliRunner().invoke(app, ["doctor", "--url", "http://127.0.0.1:1"])
+    assert shown.exit_code == 1 and "does not answer" in shown.stdout
