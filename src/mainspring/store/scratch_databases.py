@@ -56,7 +56,7 @@ class ScratchDatabases:
             self._used.discard(name)
             return
         for collection in found:
-            self._client[name][collection].delete_many({})
+            self._client[name][collection].delete_many({}, hint="_id_")
         self._rested.append((name, found))
 
     def close(self) -> None:
