@@ -82,6 +82,8 @@ from mainspring.store.refusals import brief
 logger = logging.getLogger("mainspring")
 
 _LAST_WRITES = 10.0
+# The seconds in which the handlers of an abandoned worker end by themselves.
+_DEATH = 0.5
 
 
 def new_worker_id() -> str:
@@ -335,7 +337,7 @@ class Worker:
         """End as a killed process does: no claimed job is finished or given back; the leases run out. Tests use it."""
         for claimed in self.claimed_jobs.all():
             claimed.ask_to_stop(StopReason.LOST)
-        await self.stop(0.0)
+        await self.stop(_DEATH)
 
     async def start(self) -> None:
         """Register this worker, read the peers and the controls, and start the heartbeat and the services."""

@@ -20,13 +20,15 @@ from mainspring.mongod.server import open_server
 
 # A server with its journal and its oplog takes about a hundred megabytes.
 _ROOM = 2 * 1024**3
+PREFIX = "mainspring-pytest-"
+"""How the names of the folders begin."""
 
 
 class TemporaryServer:
     """One use of a temporary server. It runs from the construction on, until the last use of its key is closed."""
 
     def __init__(self, key: str) -> None:
-        self._folder = Folder(_place() / f"mainspring-test-{os.getuid() if hasattr(os, 'getuid') else 0}-{key}")
+        self._folder = Folder(temporary_place() / f"{PREFIX}{key}")
         self._server = open_server(self._folder.path)
 
     @property
@@ -57,7 +59,7 @@ class TemporaryServer:
         self.close()
 
 
-def _place() -> Path:
+def temporary_place() -> Path:
     """A folder in memory, if there is one with room, so that no write waits for a disk; otherwise the usual one."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM

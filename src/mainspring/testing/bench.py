@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -164,7 +164,8 @@ class Bench:
         instants = [job.run_at async for job in self.scheduler.jobs(state="pending")]
         waits = [job.waits async for job in self.scheduler.jobs(state="blocked")]
         instants += [one.until for one in waits if one is not None and one.until is not None]
-        instants += [job.lease_until async for job in self.scheduler.jobs(state="running") if job.lease_until]
+        grace = timedelta(seconds=self.scheduler.settings.rescue_grace)
+        instants += [job.lease_until + grace async for job in self.scheduler.jobs(state="running") if job.lease_until]
         return min((one for one in instants if one > now), default=None)
 
     async def next_firing_at(self, now: datetime) -> datetime | None:
@@ -193,4 +194,4 @@ async def at_work(scheduler: Scheduler, most: int, timeout: float) -> AsyncItera
         for event, callback in callbacks:
             scheduler.off(event, callback)
         if not running:
-            await lifecycle_of(scheduler).stop_worker(0.0 if bench.crashed else scheduler.settings.grace)
+            await lifecycle_of(scheduler).stop_worker(0.0)  # nothing runs, unless it hangs

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, Unpack
 
-from mainspring.client.blocking import Scheduler as BlockingScheduler
 from mainspring.client.link import Target
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.clock import Clock
 from mainspring.config.settings import SchedulerOptions
 from mainspring.errors import ConfigurationError
+from mainspring.sync import Scheduler as BlockingScheduler
 from mainspring.testing.either import AnyScheduler, inner_of
 from mainspring.testing.probe import probe_of
 
@@ -33,9 +33,10 @@ class Bound:
         """Let a scheduler use the test's database until the end of the test, with this clock and these settings."""
         inner = inner_of(scheduler, "bind()")
         link = core_of(inner).link
-        if not any(one is scheduler for one, _ in self._bound):
-            self._bound.append((scheduler, link.target))
+        before = link.target
         inner.configure(self._uri, clock=clock, **options)
+        if not any(one is scheduler for one, _ in self._bound):
+            self._bound.append((scheduler, before))
         if not inner.running:
             probe_of(inner)
         return scheduler

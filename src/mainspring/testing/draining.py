@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, overload
 
-from mainspring.client.blocking import Scheduler as BlockingScheduler
-from mainspring.client.blocking import blocking_form
 from mainspring.client.scheduler import Scheduler
+from mainspring.sync import Scheduler as BlockingScheduler
 from mainspring.testing.bench import Bench, at_work
-from mainspring.testing.either import AnyScheduler, either, manual_clock
+from mainspring.testing.either import AnyScheduler, blocking, either, manual_clock
 from mainspring.testing.runs import AttemptRaised, Runs, first_raised
 
 MOST, TIMEOUT = 1000, 30.0
@@ -115,5 +114,5 @@ def _shown(scheduler: AnyScheduler, outcome: Any) -> Any:
     """The attempts with jobs whose verbs block, for a blocking scheduler."""
     if isinstance(scheduler, BlockingScheduler):
         runs: Runs = outcome
-        return runs.with_jobs(lambda job: blocking_form(scheduler, job))
+        return runs.with_jobs(lambda job: blocking(scheduler, job))
     return outcome

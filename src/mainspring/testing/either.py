@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from mainspring.client.blocking import Scheduler as BlockingScheduler
-from mainspring.client.blocking import wait_for
+from mainspring.client.blocking import Scheduler as Plain
+from mainspring.client.blocking import blocking_form, wait_for
 from mainspring.client.core import Core
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.clock import ManualClock
 from mainspring.errors import ConfigurationError
+from mainspring.sync import Scheduler as BlockingScheduler
 
 AnyScheduler = Scheduler | BlockingScheduler
 T = TypeVar("T")
@@ -28,7 +29,17 @@ def inner_of(scheduler: object, helper: str) -> Scheduler:
 def either(scheduler: AnyScheduler, helper: str, verb: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> Any:
     """Carry out a helper on the event loop of a scheduler: the result of a blocking one, otherwise an awaitable."""
     inner = inner_of(scheduler, helper)
-    return wait_for(scheduler, verb(inner)) if isinstance(scheduler, BlockingScheduler) else verb(inner)
+    return wait_for(_plain(scheduler), verb(inner)) if isinstance(scheduler, BlockingScheduler) else verb(inner)
+
+
+def blocking(scheduler: BlockingScheduler, value: Any) -> Any:
+    """The blocking form of a job, or of a list of jobs."""
+    return blocking_form(_plain(scheduler), value)
+
+
+def _plain(scheduler: BlockingScheduler) -> Plain:
+    """The class behind the types of `mainspring.sync`."""
+    return cast("Plain", scheduler)
 
 
 def manual_clock(scheduler: Scheduler, helper: str) -> ManualClock:

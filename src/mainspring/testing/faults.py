@@ -132,7 +132,7 @@ def crash_worker(
     (`at="end"`), before the handler is called (`at="start"`), or when the step of this name is stored.
 
     `drain()` inside the block returns when the worker is dead. Its jobs stay running until their leases run out: move
-    the ManualClock on by `scheduler.settings.lease`, with `travel()`, and another worker rescues them.
+    the ManualClock on by more than `scheduler.settings.lease`, with `travel()`, and another worker rescues them.
     """
     name = _name(scheduler, job, "crash_worker()")
     if at not in ("start", "end"):
@@ -221,7 +221,8 @@ def _replaced(
 
 
 def _part_of(link: Link, part: Callable[[Store], object]) -> object:
-    return part(link.open_store())
+    """That part of the store of a link, if it is connected."""
+    return None if link.loop is None else part(link.open_store())
 
 
 def _for_one(

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, cast, get_args, overload
 
-from mainspring.client.blocking import Scheduler as BlockingScheduler
-from mainspring.client.blocking import blocking_form
 from mainspring.client.job_functions import name_of
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import truncate
@@ -20,9 +18,10 @@ from mainspring.errors import ConfigurationError
 from mainspring.model.jobs.job import PENDING, STATES, Job, JobState
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.spelling import suggestion
+from mainspring.sync import Scheduler as BlockingScheduler
 from mainspring.testing.contexts import BlockingRecordingContext, RecordingContext
 from mainspring.testing.eager import Eager
-from mainspring.testing.either import AnyScheduler, either
+from mainspring.testing.either import AnyScheduler, blocking, either
 from mainspring.testing.nearest import Expected, nearest
 from mainspring.testing.recording import Scheduled
 
@@ -154,7 +153,7 @@ def _judged(where: Any, helper: str, judge: Callable[[list[Job]], Any]) -> Any:
         return judge(await _stored(inner))
 
     outcome = either(where, helper, verb)
-    return blocking_form(where, outcome) if isinstance(where, BlockingScheduler) else outcome
+    return blocking(where, outcome) if isinstance(where, BlockingScheduler) else outcome
 
 
 async def _stored(scheduler: Scheduler) -> list[Job]:

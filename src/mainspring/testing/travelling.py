@@ -7,15 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from mainspring.client.blocking import Scheduler as BlockingScheduler
-from mainspring.client.blocking import blocking_form
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import ManualClock, truncate
 from mainspring.errors import ConfigurationError
 from mainspring.model.jobs.retry import Seconds, seconds
+from mainspring.sync import Scheduler as BlockingScheduler
 from mainspring.testing.bench import Bench, at_work
 from mainspring.testing.draining import TIMEOUT, checked
-from mainspring.testing.either import AnyScheduler, either, manual_clock
+from mainspring.testing.either import AnyScheduler, blocking, either, manual_clock
 from mainspring.testing.runs import Journey
 
 _MOST = 10_000
@@ -112,5 +111,5 @@ async def _pass_through(bench: Bench, clock: ManualClock, target: datetime, most
 
 def _shown(scheduler: BlockingScheduler, journey: Journey) -> Journey:
     """The journey with jobs whose verbs block."""
-    firings = tuple(blocking_form(scheduler, job) for job in journey.firings)
-    return replace(journey, firings=firings, runs=journey.runs.with_jobs(lambda job: blocking_form(scheduler, job)))
+    firings = tuple(blocking(scheduler, job) for job in journey.firings)
+    return replace(journey, firings=firings, runs=journey.runs.with_jobs(lambda job: blocking(scheduler, job)))

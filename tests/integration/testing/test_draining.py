@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -92,6 +93,17 @@ async def test_a_job_that_schedules_itself_at_once_ends_the_drain_with_an_error_
     with pytest.raises(AssertionError, match=r"10 attempts have ended and jobs are still due; .* 'again'"):
         await drain(timed, most=10)
     await timed.delete((await anext(timed.jobs(state="pending"))).id)
+
+
+async def test_a_job_that_does_not_end_ends_the_drain_with_an_error_that_names_it(timed: Scheduler) -> None:
+    @timed.job("hang")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    job = await timed.schedule("hang")
+    with pytest.raises(AssertionError, match=rf"did not end within 0\.1 s; still running: 'hang' \({job.id}\)\."):
+        await drain(timed, timeout=0.1)
+    assert (await job.refresh()).state == "pending"
 
 
 async def test_run_until_idle_moves_the_clock_to_each_retry_and_each_delayed_job(

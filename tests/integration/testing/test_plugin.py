@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,9 +22,6 @@ scheduler = Scheduler("mongodb://127.0.0.1:1/production")
 async def double(number: int) -> int:
     return 2 * number
 """
-SYNC_APP = (
-    "from mainspring.sync import Scheduler\nscheduler = Scheduler()\nscheduler.job('double')(lambda number: 2 * number)"
-)
 
 
 class Inner:
@@ -49,22 +47,25 @@ def run(tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Ca
     monkeypatch.setenv("MAINSPRING_TEST_URI", servers.uri("admin"))
 
     def run(tests: str, *settings: str, app: str = APP, plugins: tuple[str, ...] = ()) -> Inner:
-        name = f"app_{tmp_path.name}"
-        (tmp_path / f"{name}.py").write_text(app)
-        (tmp_path / "test_it.py").write_text(f"from {name} import scheduler\n{dedent(tests)}")
+        name = f"app_{secrets.token_hex(4)}"
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"{name}.py").write_text(app)
+        (folder / f"test_{name}.py").write_text(f"from {name} import scheduler\n{dedent(tests)}")
         lines = [
             "[pytest]",
             "addopts = --import-mode=importlib",
             "pythonpath = .",
             f"mainspring_scheduler = {name}:scheduler",
         ]
-        lines += ["asyncio_mode = auto", "filterwarnings = error", *settings]
-        (tmp_path / "pytest.ini").write_text("\n".join(lines))
+        if "asyncio" not in plugins:
+            lines += ["asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function"]
+        lines += ["filterwarnings = error", *settings]
+        (folder / "pytest.ini").write_text("\n".join(lines))
         inner = Inner()
         off = ("timeout", "faulthandler", "cacheprovider", "xdist", *plugins)
-        pytest.main(
-            [str(tmp_path), "-c", str(tmp_path / "pytest.ini"), *(f"-pno:{one}" for one in off)], plugins=[inner]
-        )
+        arguments = [str(folder), "-c", str(folder / "pytest.ini"), *(f"-pno:{one}" for one in off)]
+        pytest.main(arguments, plugins=[inner])
         return inner
 
     return run

@@ -26,7 +26,7 @@ async def test_a_job_and_the_jobs_that_it_schedules_and_waits_for_run_at_once() 
         first = await ctx.call("first", "square", {"number": numbers[0]})
         others = await ctx.map("others", square, [{"number": number} for number in numbers[1:]])
         await ctx.schedule("note", {"text": "done"})
-        return int(first) + sum([job.result async for job in others])
+        return int(first + sum([job.result async for job in others]))
 
     @scheduler.job("note")
     async def note(text: str) -> str:
