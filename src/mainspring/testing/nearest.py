@@ -41,7 +41,7 @@ class Expected:
         return found
 
     def __str__(self) -> str:
-        parts = [f"a job {self.name!r}"]
+        parts = [repr(self.name)]
         if self.data is not None:
             parts.append(f"with data {_short(dict(self.data))}")
         if self.matching is not None:

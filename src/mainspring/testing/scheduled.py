@@ -77,9 +77,11 @@ def assert_scheduled(
     def judge(jobs: list[Job]) -> list[Job]:
         found = [job for job in jobs if not expected.differences(job)]
         if count is None and not found:
-            raise AssertionError(f"There is not {expected}. {nearest(expected, jobs)}")
+            raise AssertionError(f"No job {expected} was scheduled. {nearest(expected, jobs)}")
         if count is not None and len(found) != count:
-            raise AssertionError(f"{expected} was scheduled {len(found)} times, not {count}. {nearest(expected, jobs)}")
+            raise AssertionError(
+                f"The job {expected} was scheduled {_times(len(found))}, not {_times(count)}. {nearest(expected, jobs)}"
+            )
         return found
 
     return _judged(where, "assert_scheduled()", judge)
@@ -123,7 +125,7 @@ def assert_not_scheduled(
     def judge(jobs: list[Job]) -> None:
         found = [job for job in jobs if not expected.differences(job)]
         if found:
-            raise AssertionError(f"{expected} was scheduled, {_times(len(found))}. {nearest(expected, found)}")
+            raise AssertionError(f"The job {expected} was scheduled, {_times(len(found))}. {nearest(expected, found)}")
 
     return _judged(where, "assert_not_scheduled()", judge)
 
@@ -169,4 +171,4 @@ def _as_job(asked: Scheduled) -> Job:
 
 
 def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+    return {0: "never", 1: "once"}.get(number, f"{number} times")

@@ -30,7 +30,7 @@ async def test_the_error_shows_what_was_scheduled_instead_the_nearest_first(sche
     with pytest.raises(AssertionError) as raised:
         await assert_scheduled(scheduler, "mail", {"to": "a@b.c", "subject": "hi"}, queue="out")
     assert str(raised.value).splitlines() == [
-        "There is not a job 'mail' with data {'to': 'a@b.c', 'subject': 'hi'}, queue 'out'. "
+        "No job 'mail' with data {'to': 'a@b.c', 'subject': 'hi'}, queue 'out' was scheduled. "
         "Scheduled were, the nearest first:",
         "  'mail' {'to': 'x@b.c', 'copy': True}, queue 'default', pending",
         "      queue is 'default', not 'out'; data.to is 'x@b.c', not 'a@b.c'; data.subject is missing; "
@@ -40,9 +40,9 @@ async def test_the_error_shows_what_was_scheduled_instead_the_nearest_first(sche
         "  'other' {'to': 'a@b.c'}, queue 'default', pending",
         "      its name is 'other'; queue is 'default', not 'out'; data.subject is missing",
     ]
-    with pytest.raises(AssertionError, match=r"a job 'mail' was scheduled 1 times, not 2\."):
+    with pytest.raises(AssertionError, match=r"The job 'mail' was scheduled once, not 2 times\."):
         await assert_scheduled(scheduler, "mail", count=2)
-    with pytest.raises(AssertionError, match=r"a job 'mail' was scheduled, once\. .*\n  'mail' {'to': 'x@b.c'"):
+    with pytest.raises(AssertionError, match=r"The job 'mail' was scheduled, once\. .*\n  'mail' {'to': 'x@b.c'"):
         await assert_not_scheduled(scheduler, "mail")
 
 

@@ -42,7 +42,7 @@ async def test_a_handler_runs_with_preset_answers_and_all_that_it_does_is_record
         ("labels", "print-label", {"part": 2}),
     ]
     assert_scheduled(ctx, "mail", {"item": "lamp"}, queue="out")
-    with pytest.raises(AssertionError, match=r"There is not a job 'fax'\. Scheduled were"):
+    with pytest.raises(AssertionError, match=r"No job 'fax' was scheduled\. Scheduled were"):
         assert_scheduled(ctx, "fax")
 
 
