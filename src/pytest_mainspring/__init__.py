@@ -72,9 +72,13 @@ def mainspring_server(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mainspring_databases(mainspring_server: str) -> Iterator[ScratchDatabases]:
     """The databases of the run."""
+    from mainspring.errors import MainspringError
     from mainspring.store.scratch_databases import ScratchDatabases
 
-    databases = ScratchDatabases(mainspring_server)
+    try:
+        databases = ScratchDatabases(mainspring_server)
+    except MainspringError as error:
+        pytest.fail(str(error), pytrace=False)
     yield databases
     databases.close()
 

@@ -9,6 +9,7 @@ call them between tests.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import deque
 from typing import Any
@@ -37,10 +38,11 @@ class ScratchDatabases:
         self._rested: deque[str] = deque()
         self._as_new: dict[str, Any] = {}
         try:
-            self._client: MongoClient[Document] = MongoClient(uri, serverSelectionTimeoutMS=_PATIENCE_MS)
+            self._client: MongoClient[Document] = MongoClient(_with_patience(uri))
             self._client.admin.command("ping")
         except (PyMongoError, ValueError) as error:
-            raise Unavailable(f"The MongoDB server for tests does not answer: {error}") from error
+            said = re.split(r" \(configured timeouts|, Timeout: ", str(error))[0]
+            raise Unavailable(f"The MongoDB server of the tests does not answer: {said}") from error
 
     def take(self) -> tuple[str, str]:
         """The name of an empty database, and its URI."""
@@ -75,6 +77,15 @@ class ScratchDatabases:
         for one in set(names) - set(ours):
             database.drop_collection(one)
         return {one: database[one].index_information() for one in sorted(ours)}
+
+
+def _with_patience(uri: str) -> str:
+    """The URI with a short patience for a server that does not answer, unless it has its own."""
+    if "serverselectiontimeoutms" in uri.lower():
+        return uri
+    head, _, options = uri.partition("?")
+    slash = "" if "/" in head.partition("://")[2] else "/"
+    return f"{head}{slash}?{'&'.join(filter(None, [options, f'serverSelectionTimeoutMS={_PATIENCE_MS}']))}"
 
 
 def with_database(uri: str, name: str) -> str:

@@ -99,7 +99,9 @@ def probe_of(scheduler: Scheduler) -> Probe:
                 "before scheduler.start()."
             )
         probe = _PROBES[scheduler] = Probe()
-        core_of(scheduler).registry.middleware.insert(0, probe)
+        core = core_of(scheduler)
+        core.registry.middleware.insert(0, probe)
+        core.handlers.isolate_suspects = False
     return probe
 
 

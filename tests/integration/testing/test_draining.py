@@ -148,7 +148,7 @@ def test_a_blocking_scheduler_is_drained_without_an_event_loop(uri: str) -> None
     try:
         job = scheduler.schedule("double", {"number": 4})
         (run,) = drain(scheduler)
-        assert (run.result, run.job.refresh().id) == (8, job.id)
+        assert (run.result, run.job.refresh().id) == (8, job.id)  # type: ignore[attr-defined]
     finally:
         scheduler.stop()
 

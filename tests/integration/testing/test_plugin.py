@@ -140,7 +140,10 @@ def test_a_wrong_setting_and_a_missing_server_are_explained(
     inner = run(needs, app="scheduler = 7")
     assert "is 7, and not a Scheduler" in inner.texts
     monkeypatch.setenv("MAINSPRING_TEST_URI", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50")
-    assert "The MongoDB server for tests does not answer" in run(needs).texts
+    assert (
+        run(needs).texts
+        == "The MongoDB server of the tests does not answer: 127.0.0.1:1: [Errno 111] Connection refused"
+    )
     monkeypatch.delenv("MAINSPRING_TEST_URI")
     monkeypatch.setattr("mainspring.mongod.binary.shutil.which", lambda name: None)
     monkeypatch.setattr("mainspring.mongod.binary._in_wheel", lambda: None)
