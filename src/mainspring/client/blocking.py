@@ -372,6 +372,11 @@ def wait_for(scheduler: Scheduler, awaitable: Awaitable[T]) -> T:
     return scheduler._call(awaitable)
 
 
+def blocking_form(scheduler: Scheduler, value: Any) -> Any:
+    """The blocking form of a job, a schedule or a list of them."""
+    return scheduler._wrap(value)
+
+
 def _refuse_on_a_loop() -> None:
     """Refuse to block an event loop, and with it every task on it."""
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from mainspring.engine.handlers import Handler, HandlerFunction
+from mainspring.engine.handlers import Handler, HandlerFunction, Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.errors import BadArguments
 from mainspring.model.jobs.job import Job
@@ -84,6 +84,13 @@ class JobDecorator:
     def __call__(self, function: Callable[..., Any]) -> JobFunction[..., ..., Any]:
         handler = self.register(function)
         return JobFunction(handler.function, handler, self._enqueue)
+
+
+def name_of(job: Named) -> str:
+    """The name of a job, given as text, as the object that schedules it, or as a plain function."""
+    if isinstance(job, JobFunction):
+        return job._call._handler.name
+    return job if isinstance(job, str) else str(getattr(job, "__name__", job))
 
 
 def _data(handler: Handler, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -176,6 +176,13 @@ class Lifecycle:
                 await feed.close()
             await self._core.link.close()
 
+    async def stop_worker(self, grace: float) -> None:
+        """Stop the worker alone. The Scheduler itself goes on, and keeps its connection."""
+        self._hooks_run = 0
+        worker = self._core.worker.take()
+        if worker is not None:
+            await self._stop_worker(worker, grace)
+
     async def _stop_worker(self, worker: Worker, grace: float) -> None:
         self._stopping = worker
         try:

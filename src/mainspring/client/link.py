@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mainspring.clock import Clock
 from mainspring.config.settings import EMBEDDED, Settings
@@ -28,6 +28,15 @@ logger = logging.getLogger("mainspring")
 _LOOK_EVERY = 1.0
 AUDIT_KEY_FILE = "audit.key"
 """The file with the key of the audit log, in the folder of an embedded server."""
+
+
+class Target(NamedTuple):
+    """The server, the settings and the clock of a link that is not connected."""
+
+    uri: str | None
+    client: Any
+    settings: Settings
+    clock: Clock
 
 
 class Link:
@@ -65,6 +74,22 @@ class Link:
         if uri is not None:
             self._given_uri, self._client, self._folder = uri, None, _folder(uri)
         self.settings, self.clock = settings, clock
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the open connection, in this process."""
+        return self._owner[1] if self._opened is not None and self._owner and self._owner[0] == os.getpid() else None
+
+    @property
+    def target(self) -> Target:
+        """What the next connection will be made with."""
+        return Target(self._given_uri, self._client, self.settings, self.clock)
+
+    def restore(self, target: Target) -> None:
+        """Use the server, the settings and the clock of before."""
+        self._given_uri, self._client, self.settings, self.clock = target
+        self._folder = _folder(target.uri)
+        self._opened = None  # that of an event loop that is gone can be neither used nor closed
 
     @property
     def uri(self) -> str | None:

@@ -196,7 +196,7 @@ class Scheduler:
         self.monitor = Monitor(core, self._jobs, feed)
         limits = Limits(handlers, self._registry.queue_limits)
         stored = StoredSchedules(core, self.schedules)
-        drafts = Drafts(core, limits)
+        drafts = self._drafts = Drafts(core, limits)
         self._transactions = Transactions(core)
         self._scheduling = Scheduling(
             core, self._jobs, drafts, self._transactions, stored, Backlogs(self._registry.bounds)
@@ -416,3 +416,13 @@ def lifecycle_of(scheduler: Scheduler) -> Lifecycle:
 def transactions_of(scheduler: Scheduler) -> Transactions:
     """The transactions of a Scheduler; for the blocking Scheduler."""
     return scheduler._transactions
+
+
+def scheduling_of(scheduler: Scheduler) -> Scheduling:
+    """The part of a Scheduler that stores jobs; for `mainspring.testing`."""
+    return scheduler._scheduling
+
+
+def drafts_of(scheduler: Scheduler) -> Drafts:
+    """The part of a Scheduler that checks jobs; for `mainspring.testing`."""
+    return scheduler._drafts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
@@ -24,8 +24,17 @@ from mainspring.store.codec import encode_data, new_job
 from mainspring.store.connection import Document
 
 
+class RunAtOnce(Protocol):
+    """Runs jobs in place of storing them: the eager mode of `mainspring.testing`."""
+
+    async def run(self, draft: Draft) -> Job: ...
+
+
 class Scheduling:
     """Stores jobs and schedules."""
+
+    at_once: RunAtOnce | None = None
+    """Runs each job at once, in this process; None, outside of tests, to store it."""
 
     def __init__(
         self,
@@ -57,6 +66,8 @@ class Scheduling:
         others = {key: options.pop(key) for key in options.keys() - OPTIONS}
         if repeat is None and (schedule_id is not None or others):
             raise InvalidJob(self._not_repeated(name, ["schedule_id"] if schedule_id is not None else sorted(others)))
+        if repeat is None and self.at_once is not None:
+            return await self.at_once.run(self._drafts.draft(name, data, options))
         draft = await self._drafts.informed(name, data, options)
         if repeat is None:
             return await self._store_job(draft, session)
@@ -91,6 +102,8 @@ class Scheduling:
         If some are refused, the others are stored all the same and BulkError has the outcome of each item. With
         `session`, all are checked first, and nothing is stored if one is refused.
         """
+        if self.at_once is not None:
+            return [await self.enqueue(**_split(item)) for item in items]
         store = await self._core.store()
         await self._core.live_handlers.look(store)
         kinds: dict[Named, BulkOf] = {}
@@ -218,3 +231,9 @@ class Scheduling:
         if not unknown:
             return f"{options[0]} is for schedules; give repeat=… with it."
         return self._drafts.unknown_option(name, unknown[0])
+
+
+def _split(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a bulk as the arguments of `enqueue`."""
+    options = {key: value for key, value in item.items() if key not in ("name", "data")}
+    return {"name": item.get("name"), "data": item.get("data"), "options": options}

@@ -222,6 +222,9 @@ class Handlers:
         self._by_name: dict[str, Handler] = {}
         self.limited = False
         """Whether any handler has limits. Read for each job that is scheduled."""
+        self.isolate_suspects = True
+        """Whether a job whose worker has died runs in a process of its own. Not in tests, which would not see there
+        what its handler does."""
         self.catch_all = catch_all
         self.builtin: dict[str, Handler] = {}
         """The handlers of the jobs that every worker runs: the roots of flows. They are not among the names."""

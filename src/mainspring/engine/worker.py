@@ -84,6 +84,8 @@ from mainspring.store.refusals import brief
 logger = logging.getLogger("mainspring")
 
 _LAST_WRITES = 10.0
+# The seconds in which the handlers of an abandoned worker end by themselves.
+_DEATH = 0.5
 
 
 def new_worker_id() -> str:
@@ -93,6 +95,12 @@ def new_worker_id() -> str:
 
 # Chores that go by the clock of the database.
 _BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting")
+
+# Chores after which jobs may be due, or at their end, that were not before.
+_MAKES_JOBS_DUE = (
+    *("rescue_lost", "adopt_raw_inserts", "expire_late", "check_waiting", "release_held", "dissolve_wait_lists"),
+    *("repair_wait_lists", "send_dead_letter_alerts", "run_redrives", "run_operations"),
+)
 
 
 class Worker:
@@ -313,6 +321,26 @@ class Worker:
         await self._heartbeat.catch_up()
         await self._timekeeper.run_once()
         self._producer.poll_all()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no job is claimed, all ends are stored and checked, and a whole poll has found nothing."""
+        return not len(self.claimed_jobs) and self._completer.idle and self._checker.idle and self._producer.idle
+
+    async def catch_up_with_all(self) -> None:
+        """Do at once all that this worker does now and then: fire due schedules, rescue, release, expire and check
+        jobs; then poll. Tests use it, which cannot wait for the rounds of the chores."""
+        await self._controls.refresh()
+        for chore in self._chores:
+            if chore.name in _MAKES_JOBS_DUE:
+                await chore.run_once()
+        await self.catch_up()
+
+    async def abandon(self) -> None:
+        """End as a killed process does: no claimed job is finished or given back; the leases run out. Tests use it."""
+        for claimed in self.claimed_jobs.all():
+            claimed.ask_to_stop(StopReason.LOST)
+        await self.stop(_DEATH)
 
     async def start(self) -> None:
         """Register this worker, read the peers and the controls, and start the heartbeat and the services."""

@@ -201,6 +201,11 @@ class Producer(Service):
         return self._sleeping and not self._deep and not self._blind
 
     @property
+    def idle(self) -> bool:
+        """Whether a whole poll since the last wake-up has found nothing to claim."""
+        return self.resting and not self._hinted
+
+    @property
     def contended(self) -> bool:
         """Whether several workers contend at the head of a queue."""
         return monotonic() < self._contended_until

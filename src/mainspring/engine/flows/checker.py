@@ -62,6 +62,11 @@ class Checker(Service):
         self._parents.append((job, reason))
         self.wake()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to check."""
+        return not (self._noted or self._parents or self._listening or self._ended)
+
     async def run_once(self) -> float:
         while self._parents:
             job, reason = self._parents[-1]

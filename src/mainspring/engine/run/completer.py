@@ -140,6 +140,11 @@ class Completer:
             self._writers.add(writer)
             writer.add_done_callback(self._writers.discard)
 
+    @property
+    def idle(self) -> bool:
+        """Whether all ends are stored."""
+        return not self._waiting and not self._writers
+
     async def drain(self) -> None:
         """Wait until all ends are stored."""
         while self._writers:

@@ -190,13 +190,13 @@ class Executor:
             agent.begin_again()
             await asyncio.sleep(random.uniform(0.5, 1.5) * min(0.02 * 2**rerun, 2.0))
 
-    @staticmethod
-    def _needs_process(claimed: ClaimedJob) -> bool:
+    def _needs_process(self, claimed: ClaimedJob) -> bool:
         """Whether the handler runs in another process. The handlers of flows never do: they kill no worker, and they
         need its store."""
         if claimed.job.name in FLOW_NAMES:
             return False
-        return claimed.handler.isolation == "process" or (claimed.job.suspect and claimed.handler.importable)
+        suspect = claimed.job.suspect and claimed.handler.importable and self._policies.isolates_suspects
+        return claimed.handler.isolation == "process" or suspect
 
     def _through_middleware(self, claimed: ClaimedJob, agent: ContextBackend) -> Awaitable[Any]:
         if not self._middleware:

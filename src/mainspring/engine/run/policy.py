@@ -43,6 +43,11 @@ class Policies:
         """Whether a job may be started once only."""
         return self.guarantee(job, self._handlers.get(job.name)) == AT_MOST_ONCE
 
+    @property
+    def isolates_suspects(self) -> bool:
+        """Whether a job whose worker has died runs in a process of its own."""
+        return self._handlers.isolate_suspects
+
     def attempts(self, job: StoredJob) -> int:
         """The number of attempts that a job may have."""
         handler = self._handlers.get(job.name)
