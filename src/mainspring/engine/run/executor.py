@@ -19,6 +19,7 @@ from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.flows.predecessors import read_predecessors
 from mainspring.engine.handlers import check_data, refuse_coroutine, stored_version
+from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
@@ -97,6 +98,7 @@ class Executor:
         secrecy: Privacy,
         began: Callable[[ClaimedJob], None],
         middleware: Sequence[Middleware] = (),
+        observers: Observers | None = None,
     ) -> None:
         self._store = store
         self._secrecy = secrecy
@@ -107,11 +109,20 @@ class Executor:
         self._enqueuer = enqueuer
         self._middleware = tuple(middleware)
         self._began = began
+        self._observers = observers or Observers()
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
     async def run(self, claimed: ClaimedJob) -> Outcome:
         """Run a job to its outcome. Never raises."""
+        if not self._observers:
+            return await self._run(claimed)
+        judged = self._observers.running(claimed, self._worker)
+        ending = await self._run(claimed)
+        judged(ending)
+        return ending
+
+    async def _run(self, claimed: ClaimedJob) -> Outcome:
         try:
             if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
                 return Released()  # the fence, or the cancellation, decides the outcome
@@ -147,6 +158,8 @@ class Executor:
     def _judge_raised(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
         """The outcome of an attempt whose handler raised; the worker goes on whatever it was."""
         ending = self._judge(claimed, agent, error)
+        if self._observers and isinstance(ending, Failed | Retried):
+            self._observers.raised(claimed, _cause(error), ending)
         if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
             said = claimed.redactor.text(told(error))
             logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
