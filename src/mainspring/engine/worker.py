@@ -412,7 +412,11 @@ class Worker:
         tasks = [claimed.task for claimed in rest if claimed.task is not None]
         await asyncio.wait(tasks, timeout=2.0)
         for claimed in list(self._slots.running):
-            logger.error("Job %s does not stop; it is released, and its later writes are refused", claimed.id)
+            logger.error(
+                "Job %s does not stop; it is released, and its later writes are refused",
+                claimed.id,
+                extra=claimed.job.log_fields(self.id),
+            )
             self._slots.running.discard(claimed)
             self._completer.add(claimed, Released(started=True))
 

@@ -1,4 +1,4 @@
-"""The dashboard of Grafana, the rules of Prometheus and the reference of metrics: loaded, parsed, compared with the code."""
+"""The dashboard of Grafana, the rules of Prometheus and the reference of metrics, compared with the code."""
 
 from __future__ import annotations
 

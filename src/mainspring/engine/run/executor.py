@@ -142,8 +142,17 @@ class Executor:
             return conceal(claimed, self._judge_return(claimed, agent, result))
         except BaseException as error:
             # Reading the handler's result or exception runs code of the handler's own, which has raised.
-            logger.error("The end of the attempt at job %s raised %s; the job fails", claimed.id, type(error).__name__)
+            logger.error(
+                "The end of the attempt at job %s raised %s; the job fails",
+                claimed.id,
+                type(error).__name__,
+                extra=self._of(claimed),
+            )
             return Failed(JobError(type(error).__qualname__, "The attempt's result or exception cannot be read."))
+
+    def _of(self, claimed: ClaimedJob) -> dict[str, Any]:
+        """The fields of a log record about a job."""
+        return claimed.job.log_fields(self._worker)
 
     def _start(self, claimed: ClaimedJob) -> float | None:
         """Note that the handler is about to be called; return its timeout."""
@@ -162,7 +171,9 @@ class Executor:
             self._observers.raised(claimed, _cause(error), ending)
         if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
             said = claimed.redactor.text(told(error))
-            logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
+            logger.warning(
+                "The handler of job %s raised %s; the worker goes on", claimed.id, said, extra=self._of(claimed)
+            )
         return ending
 
     @staticmethod
@@ -258,6 +269,7 @@ class Executor:
                         "Check ctx.is_cancelled in the handler, or use isolation='process'.",
                         claimed.id,
                         claimed.job.name,
+                        extra=self._of(claimed),
                     )
                     raise
         return future.result()
@@ -282,7 +294,9 @@ class Executor:
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=_STOP_GRACE + 1)
         if not done:
-            logger.error("The handler of job %s ignores its cancellation; it is left behind", claimed.id)
+            logger.error(
+                "The handler of job %s ignores its cancellation; it is left behind", claimed.id, extra=self._of(claimed)
+            )
         elif not task.cancelled():
             task.exception()  # mark it as retrieved: the timeout decides, not the exception
         raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
@@ -295,7 +309,11 @@ class Executor:
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
         if agent.suspended is not None:
-            logger.warning("The handler of job %s caught its Suspension and returned; it is suspended", claimed.id)
+            logger.warning(
+                "The handler of job %s caught its Suspension and returned; it is suspended",
+                claimed.id,
+                extra=self._of(claimed),
+            )
             return self._suspension(agent.suspended)
         if claimed.released and agent.told_to_stop:
             return Released(started=True)  # the handler returned because it was told to stop, before it was done
@@ -309,7 +327,10 @@ class Executor:
         if agent.committed is not None:
             said = claimed.redactor.text(told(error))
             logger.error(
-                "The handler of job %s raised after its transaction had completed the job: %s", claimed.id, said
+                "The handler of job %s raised after its transaction had completed the job: %s",
+                claimed.id,
+                said,
+                extra=self._of(claimed),
             )
             return Committed(agent.committed.result)
         if claimed.lost:
@@ -320,7 +341,10 @@ class Executor:
             if not _is_suspension(error):
                 said = claimed.redactor.text(told(error))
                 logger.warning(
-                    "The handler of job %s raised after its Suspension: %s; it is suspended", claimed.id, said
+                    "The handler of job %s raised after its Suspension: %s; it is suspended",
+                    claimed.id,
+                    said,
+                    extra=self._of(claimed),
                 )
             return self._suspension(agent.suspended)
         if isinstance(error, ClaimLost):
@@ -390,7 +414,12 @@ class Executor:
             try:
                 delay = policy.delay_before(tries, random.random())
             except Exception as broken:
-                logger.error("The retry delay of job %s cannot be computed (%s); 5 s is used", claimed.id, told(broken))
+                logger.error(
+                    "The retry delay of job %s cannot be computed (%s); 5 s is used",
+                    claimed.id,
+                    told(broken),
+                    extra=self._of(claimed),
+                )
                 delay = 5.0
         return Retried(delay, described, _outage(error))
 

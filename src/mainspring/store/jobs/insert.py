@@ -350,7 +350,12 @@ class Inserts:
             for document in chunk:
                 refused = mine.get(document["_id"])
                 if refused is not None:
-                    logger.error("The job %s of a schedule cannot be stored: %s", document["_id"], brief(refused))
+                    logger.error(
+                        "The job %s of a schedule cannot be stored: %s",
+                        document["_id"],
+                        brief(refused),
+                        extra={"job_id": str(document["_id"])},
+                    )
                 elif document["_id"] in mine:
                     fresh.append(document)
         return fresh
