@@ -17,7 +17,6 @@ from mainspring.api.dashboard import add_dashboard
 from mainspring.api.dependencies import Service
 from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED, calendars
 from mainspring.api.metrics import PATH as METRICS
-from mainspring.api.metrics import add_metrics
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
@@ -118,7 +117,6 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool =
     problems.add_handlers(app)
     app.router.routes.extend(_routes())
     add_pages(app, scheduler)
-    add_metrics(app, scheduler)
     add_dashboard(app)
     # The last one added is the outermost.
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)

@@ -23,6 +23,9 @@ JudgedBy = Callable[[Outcome], None]
 """Called with the outcome of an attempt, in the task that has run it."""
 
 
+_METHODS = ("storing", "carrier", "began", "running", "raised", "ended")
+
+
 class Storing:
     """Jobs that are about to be stored, as one observer follows them."""
 
@@ -58,18 +61,20 @@ class Observer:
         """The end of an attempt is stored, or is known to be lost."""
 
 
-class Observers:
-    """The observers of one Scheduler. It is false while there are none."""
+class Observers(list[Observer]):
+    """The observers of one Scheduler, in the order in which they were added. It is a list, so that the engine's test
+    whether there are any costs next to nothing."""
 
     def __init__(self) -> None:
-        self._all: list[Observer] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
+        super().__init__()
+        self._methods: dict[str, list[Callable[..., Any]]] = {name: [] for name in _METHODS}
 
     def add(self, observer: Observer) -> None:
-        """Let an observer follow the jobs from now on."""
-        self._all.append(observer)
+        """Let an observer follow the jobs from now on. Only the methods that it has of its own are called."""
+        self.append(observer)
+        for name, methods in self._methods.items():
+            if getattr(type(observer), name) is not getattr(Observer, name):
+                methods.append(getattr(observer, name))
 
     def storing(self, name: str | None = None, queue: str | None = None) -> Storing:
         """Tell all observers that jobs are about to be stored."""
@@ -84,11 +89,14 @@ class Observers:
         return (self.carrier() or {}).get(key)
 
     def began(self, claimed: ClaimedJob) -> None:
-        self._each("began", claimed)
+        for method in self._methods["began"]:
+            _guarded(method, claimed)
 
-    def running(self, claimed: ClaimedJob, worker: str) -> JudgedBy:
+    def running(self, claimed: ClaimedJob, worker: str) -> JudgedBy | None:
         """Tell all observers that an attempt begins; the first one added is the outermost."""
         finishes = [one for one in self._each("running", claimed, worker) if one is not None]
+        if not finishes:
+            return None
 
         def judged(ending: Outcome) -> None:
             for finish in reversed(finishes):
@@ -100,10 +108,11 @@ class Observers:
         self._each("raised", claimed, error, ending)
 
     def ended(self, claimed: ClaimedJob, ending: Outcome) -> None:
-        self._each("ended", claimed, ending)
+        for method in self._methods["ended"]:
+            _guarded(method, claimed, ending)
 
-    def _each(self, method: str, *arguments: Any) -> list[Any]:
-        return [_guarded(getattr(observer, method), *arguments) for observer in self._all]
+    def _each(self, name: str, *arguments: Any) -> list[Any]:
+        return [_guarded(method, *arguments) for method in self._methods[name]]
 
 
 class _All(Storing):

@@ -128,7 +128,7 @@ class Worker:
         self._started_at = store.clock.now()
         self.claimed_jobs = ClaimedJobs()
         self._counting = Counting(store, self.id)
-        self._observers = observers or Observers()
+        self._observers = Observers() if observers is None else observers
         self._peers = Peers(store, self.id)
         self._archive = archive
         self._job_log = JobLog(self.id, policies)

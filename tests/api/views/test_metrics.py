@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,6 @@ from harness.api_keys import keyed
 from harness.pages import ROOT
 from harness.waiting import eventually
 from mainspring import Scheduler
-from mainspring.observability.extras import needs_extra
 
 Make = Callable[..., Scheduler]
 KEDA = ROOT / "deploy" / "keda" / "scaledobject.yaml"
@@ -58,10 +58,8 @@ async def test_a_setting_opens_the_metrics_and_nothing_else(make_scheduler: Make
 async def test_without_its_extra_the_page_says_what_to_install(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(*_: Any, **__: Any) -> None:
-        raise needs_extra("metrics", ModuleNotFoundError(name="prometheus_client"))
-
-    monkeypatch.setattr("mainspring.observability.metrics.collector.Metrics", missing)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "mainspring.observability.metrics.collector", raising=False)
     async with serving(make_scheduler()) as api:
         reply = await api.get("/metrics")
         assert (reply.status, 'pip install "mainspring[metrics]"' in reply.body["detail"]) == (501, True)

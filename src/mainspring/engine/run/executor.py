@@ -109,7 +109,7 @@ class Executor:
         self._enqueuer = enqueuer
         self._middleware = tuple(middleware)
         self._began = began
-        self._observers = observers or Observers()
+        self._observers = Observers() if observers is None else observers
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
@@ -119,7 +119,8 @@ class Executor:
             return await self._run(claimed)
         judged = self._observers.running(claimed, self._worker)
         ending = await self._run(claimed)
-        judged(ending)
+        if judged is not None:
+            judged(ending)
         return ending
 
     async def _run(self, claimed: ClaimedJob) -> Outcome:
