@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -110,6 +111,11 @@ async def test_redacted_values_are_in_no_report(kept: Kept, make_scheduler: Make
     assert "4111" not in str(kept.items)
 
 
+def _hourly(scheduler: Scheduler) -> Every:
+    """Every hour, for the first time in a moment."""
+    return Every("1h", anchor=scheduler.now() + timedelta(seconds=0.3))
+
+
 async def test_a_run_of_a_schedule_checks_in_with_its_rule_and_then_with_its_end(
     kept: Kept, make_scheduler: Make
 ) -> None:
@@ -124,7 +130,7 @@ async def test_a_run_of_a_schedule_checks_in_with_its_rule_and_then_with_its_end
             raise ValueError("no")
 
     await scheduler.start()
-    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly", start_at=scheduler.now())
+    await scheduler.schedule("report", repeat=_hourly(scheduler), schedule_id="hourly")
     await eventually(lambda: len(kept.of("check_in")) == 2)
     first, last = kept.of("check_in")
     assert ran == [False]
@@ -134,8 +140,6 @@ async def test_a_run_of_a_schedule_checks_in_with_its_rule_and_then_with_its_end
     assert last["duration"] > 0
     (job,) = await scheduler.jobs(name="report")
     assert first["check_in_id"] == check_in_id_of(job.id)
-    await scheduler.schedule(
-        "report", {"fail": True}, repeat=Every("1h"), schedule_id="failing", start_at=scheduler.now()
-    )
+    await scheduler.schedule("report", {"fail": True}, repeat=_hourly(scheduler), schedule_id="failing")
     await eventually(lambda: len(kept.of("check_in")) == 4)
     assert [one["status"] for one in kept.of("check_in")[2:]] == ["in_progress", "error"]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from bson import ObjectId
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.inside import inside
@@ -119,7 +120,7 @@ async def test_every_metric_of_the_catalogue_and_no_other_is_shown(make_schedule
 async def test_a_scheduler_without_metrics_has_no_observers_and_stores_no_trace(scheduler: Scheduler) -> None:
     assert not inside(scheduler).core.observers
     job = await scheduler.schedule("x")
-    document = await (await inside(scheduler).store()).connection.jobs.find_one({"name": job.name})
+    document = await (await inside(scheduler).store()).connection.jobs.find_one({"_id": ObjectId(job.id)})
     assert document is not None and "trace" not in document
 
 
