@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
+import urllib.request
 from collections.abc import Awaitable, Callable
 
 import psutil  # type: ignore[import-untyped]
@@ -198,3 +201,19 @@ async def test_a_drained_worker_process_finishes_ends_and_is_not_replaced(
     await client.workers.drain(left.id)
     assert worker.wait() == 0  # nothing is left to supervise
     assert worker.output.count(" is up ") == 2 and "Traceback" not in worker.output
+
+
+async def test_each_process_serves_its_metrics_and_probes_on_a_port_of_its_own(start_worker: Start) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    await start_worker("--metrics", f"127.0.0.1:{port}", processes=2)
+
+    def fetch(place: str) -> tuple[int, str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{place}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+
+    for one in (port, port + 1):
+        assert (await asyncio.to_thread(fetch, f"{one}/livez"))[0] == 200
+        assert (await asyncio.to_thread(fetch, f"{one}/readyz"))[0] == 200
+        assert 'mainspring_worker_slots{state="idle"}' in (await asyncio.to_thread(fetch, f"{one}/metrics"))[1]

@@ -16,6 +16,7 @@ from mainspring.api import problems
 from mainspring.api.dashboard import add_dashboard
 from mainspring.api.dependencies import Service
 from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED, calendars
+from mainspring.api.metrics import PATH as METRICS
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
@@ -44,7 +45,7 @@ class Authentication:
         self._rates = RateLimits(service.settings.requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_open(scope["method"], path_of(scope)):
+        if scope["type"] != "http" or self._is_open(scope["method"], path_of(scope)):
             await self._app(scope, receive, send)
             return
         with ExitStack() as places:
@@ -59,6 +60,10 @@ class Authentication:
                 return
             scope.setdefault("state", {})["principal"] = principal
             await self._app(scope, receive, send)
+
+    def _is_open(self, method: str, path: str) -> bool:
+        opened = self._service.settings.metrics_open and path == METRICS and method in ("GET", "HEAD")
+        return opened or is_open(method, path)
 
     def _place(self, principal: Principal, request: Request) -> AbstractContextManager[None]:
         return self._service.crowd.place(principal.actor, address_of(request), path_of(request.scope) in LIVE)

@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from mainspring.api.audit.sampling import Sampler
 from mainspring.api.audit.trail import Trail
 from mainspring.api.jobs.sealed_cursors import SECRET, Sealing
+from mainspring.api.metrics import ServiceMetrics
 from mainspring.api.middleware.authentication import Authenticator, Principal
 from mainspring.api.middleware.concurrency import Crowd
 from mainspring.api.middleware.revalidation import Revalidation
@@ -43,6 +44,7 @@ class Service:
         signing = new_session_secret() if secret is None else secret.get_secret_value().encode()
         self.authenticator = Authenticator(self.backend, frozenset(hosts), signing, keyless=keyless)
         self.trail = Trail(scheduler)
+        self.metrics = ServiceMetrics(scheduler)
         self.closing = asyncio.Event()
         """Set when the server is about to stop: endless streams end then."""
         self._sealing: Sealing | None = None

@@ -61,6 +61,7 @@ class ServiceSettings(BaseSettings):
     connections_per_address: int = Field(200, ge=1, validation_alias=_named("MAINSPRING_CONNECTIONS_PER_ADDRESS"))
     header_seconds: float = Field(10, gt=0, le=3600, validation_alias=_named("MAINSPRING_HEADER_SECONDS"))
     body_seconds: float = Field(30, gt=0, le=3600, validation_alias=_named("MAINSPRING_BODY_SECONDS"))
+    metrics_open: bool = Field(False, validation_alias=_named("MAINSPRING_METRICS_OPEN"))
     max_body: int = Field(1024 * 1024, ge=1024, validation_alias=_named("MAINSPRING_MAX_BODY"))
 
     @field_validator("timezone")

@@ -11,6 +11,7 @@ import typer
 from mainspring.cli.support.builtin_jobs import open_target
 from mainspring.cli.support.environment import worker_settings
 from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.metrics_port import METRICS, metrics_address
 from mainspring.cli.support.service_options import Data, Uri, chosen, place
 from mainspring.errors import ConfigurationError
 
@@ -49,6 +50,15 @@ def worker(
         str | None,
         typer.Option("--field-map", help="Run jobs in another program's fields: status-lock, or a map as JSON."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Serve /metrics, /livez and /readyz there; of several processes, each on the next port. "
+            f"(default: off; {METRICS})",
+        ),
+    ] = None,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
@@ -76,9 +86,10 @@ def worker(
     face = open_target(target)
     face.inner.configure(named, **options)
     set_up_logs()
+    address = metrics_address(metrics, processes)
 
     async def supervise() -> int:
-        return await Supervisor(face.inner, target, options, processes, named).run()
+        return await Supervisor(face.inner, target, options, processes, named, address).run()
 
     raise typer.Exit(asyncio.run(supervise()))
 

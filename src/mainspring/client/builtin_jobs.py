@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from aiohttp import ClientSession
 from pydantic import SecretStr
 
-from mainspring.client.scheduler import Scheduler
+from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import Fail, InvalidJob, RetryAfter
@@ -33,6 +33,8 @@ from mainspring.model.privacy.secrets import Lent, SecretUse
 # The bytes of a result beside its headers and body, and of each header beside its texts.
 _FRAME, _PER_HEADER = 1024, 16
 _DETAIL_BODY = 4096
+TRACEPARENT = "traceparent"
+"""The header, and the key of a trace context, by which a request continues the trace of its attempt."""
 _TARGET = "target"
 """The field of a webhook job's data that names its target: each target has its own limits and breaker in each queue, so
 that no tenant takes the slots of another or opens its breaker."""
@@ -118,7 +120,7 @@ class Webhooks:
             data=data or {},
             token=ctx.token,
             now=self._scheduler.now(),
-            traceparent=traceparent,
+            traceparent=core_of(self._scheduler).observers.carrier_of(TRACEPARENT) or traceparent,
         )
         hidden = self._scheduler.privacy.hidden_texts(HTTP, {"request": request, "data": facts.data})
         try:

@@ -14,6 +14,7 @@ from mainspring.client.secret_uses import NotedUses
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.live_handlers import LiveHandlers
+from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.model.jobs.job import Job
 from mainspring.store import Store
@@ -38,6 +39,10 @@ class Core:
     @property
     def events(self) -> Callbacks:
         return self.registry.events
+
+    @property
+    def observers(self) -> Observers:
+        return self.registry.observers
 
     async def store(self) -> Store:
         """The store, connected."""

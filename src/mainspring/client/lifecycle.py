@@ -121,6 +121,7 @@ class Lifecycle:
             archive=registry.archive,
             secrecy=core.privacy,
             middleware=registry.middleware,
+            observers=registry.observers,
             version=_version(),
             drained=self._on_drained,
             id=os.environ.get("MAINSPRING_WORKER_ID"),

@@ -11,6 +11,7 @@ from mainspring.config.settings import check_name
 from mainspring.durations import Duration
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.handlers import Handler, Handlers, Isolation, plain_function
+from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.executor import Middleware
 from mainspring.engine.services.archive import Archive
@@ -63,6 +64,7 @@ class Registry:
         self._implied: dict[str, Callable[..., Any]] = {}
         self.handlers = handlers
         self.events = Callbacks(privacy.announced)
+        self.observers = Observers()
         self.archive = Archive()
         self.middleware: list[Middleware] = []
         self.queue_limits: dict[str, JobLimits] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
@@ -22,6 +22,8 @@ from mainspring.rules import Rule
 from mainspring.store import Store
 from mainspring.store.codec import encode_data, new_job
 from mainspring.store.connection import Document
+
+T = TypeVar("T", Draft, Draft | Exception)
 
 
 class RunAtOnce(Protocol):
@@ -82,6 +84,19 @@ class Scheduling:
         return await self._store_job(draft, session)
 
     async def _store_job(self, draft: Draft, session: Any) -> Job:
+        if not self._core.observers:
+            return await self._store_now(draft, session)
+        storing = self._core.observers.storing(draft.name, draft.queue)
+        _trace(draft, storing.carrier)
+        try:
+            job = await self._store_now(draft, session)
+        except BaseException as error:
+            storing.done([], error)
+            raise
+        storing.done([job], None)
+        return job
+
+    async def _store_now(self, draft: Draft, session: Any) -> Job:
         store = await self._core.store()
         self._transactions.check_guarantee(store, draft)
         if session is not None:
@@ -104,10 +119,27 @@ class Scheduling:
         """
         if self.at_once is not None:
             return [await self.enqueue(**_split(item)) for item in items]
+        if not self._core.observers:
+            return await self._store_bulk(items, session, {})
+        storing = self._core.observers.storing()
+        try:
+            jobs = await self._store_bulk(items, session, storing.carrier)
+        except BulkError as error:
+            storing.done([job for job in error.jobs if isinstance(job, Job)], error)
+            raise
+        except BaseException as error:
+            storing.done([], error)
+            raise
+        storing.done(jobs, None)
+        return jobs
+
+    async def _store_bulk(
+        self, items: Iterable[Mapping[str, Any]], session: Any, carrier: Mapping[str, str]
+    ) -> list[Job]:
         store = await self._core.store()
         await self._core.live_handlers.look(store)
         kinds: dict[Named, BulkOf] = {}
-        drafts = (self.draft_item(item, store, kinds) for item in items)
+        drafts = (_trace(self.draft_item(item, store, kinds), carrier) for item in items)
         if session is not None:
             return await self._schedule_in(store, session, list(drafts))
         outcomes = await self._backlogs.insert_many(store, drafts)
@@ -167,17 +199,20 @@ class Scheduling:
         draft = await self._drafts.informed(name, data, options)
         check_in_transaction(draft)
         await self._backlogs.check(await self._core.store(), draft)
-        return replace(draft, gates=())
+        return _trace(replace(draft, gates=()), self._core.observers.carrier())
 
     async def drafts_of_children(self, name: Named, items: Sequence[Any], options: dict[str, Any]) -> list[Draft]:
         """The drafts of children that a handler waits for: of one name, with data each, and the same options. The bound
         of a queue does not hold for them: their parent would wait for room that it may have to make itself."""
         first = await self._drafts.informed(name, items[0], options)
         self._transactions.check_guarantee(await self._core.store(), first)
+        carrier = self._core.observers.carrier()
         if options:
-            return [first, *(self._drafts.draft(name, item, options) for item in items[1:])]
-        kind = self._drafts.bulk_of(name)
-        return [first, *(self._drafts.plain(kind, item) for item in items[1:])]
+            drafts = [first, *(self._drafts.draft(name, item, options) for item in items[1:])]
+        else:
+            kind = self._drafts.bulk_of(name)
+            drafts = [first, *(self._drafts.plain(kind, item) for item in items[1:])]
+        return [_trace(draft, carrier) for draft in drafts]
 
     async def draft_of_node(
         self, name: str, data: Mapping[str, Any], options: dict[str, Any], later: frozenset[str]
@@ -185,7 +220,7 @@ class Scheduling:
         """The draft of a node that the root of a flow lays out."""
         draft = await self._drafts.of_node(name, data, options, later)
         self._transactions.check_guarantee(await self._core.store(), draft)
-        return draft
+        return _trace(draft, self._core.observers.carrier())
 
     def announce_children(self, documents: list[Document]) -> None:
         """Tell the callbacks and the worker of this process that children are stored."""
@@ -237,3 +272,10 @@ def _split(item: Mapping[str, Any]) -> dict[str, Any]:
     """An item of a bulk as the arguments of `enqueue`."""
     options = {key: value for key, value in item.items() if key not in ("name", "data")}
     return {"name": item.get("name"), "data": item.get("data"), "options": options}
+
+
+def _trace(draft: T, carrier: Mapping[str, str] | None) -> T:
+    """A draft with a trace context, if there is one; an item of a bulk may be an error instead."""
+    if carrier and isinstance(draft, Draft):
+        draft.trace, draft.has_options = dict(carrier), True
+    return draft

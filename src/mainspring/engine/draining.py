@@ -40,6 +40,11 @@ class Draining:
         self._asked = False
         self._ending: asyncio.Task[None] | None = None
 
+    @property
+    def asked(self) -> bool:
+        """Whether the worker drains now."""
+        return self._asked
+
     def look(self, asked: bool) -> None:
         """Follow the request as the heartbeat has read it, on the event loop."""
         if asked != self._asked:

@@ -73,6 +73,7 @@ class Heartbeat:
         )
         self._stacks = StackRequests(claimed_jobs, worker)
         self._beat_at = float("-inf")
+        self._confirmed_at = monotonic()
         self._cancel_at = float("-inf")
         self._drain_at = monotonic()
         self._reported: frozenset[DocumentId] = frozenset()
@@ -96,6 +97,16 @@ class Heartbeat:
         self._beat_at = float("-inf")
         for claimed in self._claimed_jobs.all():
             claimed.make_old()
+
+    @property
+    def beat_age(self) -> float:
+        """The seconds since the request of the last heartbeat that the database has confirmed."""
+        return monotonic() - self._confirmed_at
+
+    @property
+    def loop_held(self) -> float:
+        """For how many seconds the event loop has not run a callback that waits for it."""
+        return self._loop_watch.held_for()
 
     async def catch_up(self) -> None:
         """Return when the claims that the manual clock has made old are renewed."""
@@ -195,7 +206,7 @@ class Heartbeat:
             return
         lag = {"lag_ms": round(self._loop_watch.take_lag() * 1000)}
         renewals.beat(self._worker, self._facts() | lag)
-        self._beat_at, self._reported = now, claimed_now
+        self._beat_at, self._reported, self._confirmed_at = now, claimed_now, now
         self._limiter.extend(now)
         for claimed in self._claimed_jobs.all():  # a claim with slots of limits holds no longer than the slots do
             claimed.slots_renewed(self._limiter.claim_end)
@@ -287,6 +298,11 @@ class LoopWatch:
                 pass  # the loop is closed
         elif now - self._asked_at > self._patience:
             self._held_at = now
+
+    def held_for(self) -> float:
+        """For how many seconds a posted callback has waited for the loop; 0 if none waits."""
+        asked = self._asked_at
+        return 0.0 if asked is None else monotonic() - asked
 
     def held_since(self, instant: float) -> bool:
         """Whether the loop was seen blocked at that instant or later."""

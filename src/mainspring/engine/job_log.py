@@ -25,7 +25,9 @@ from mainspring.model.jobs.outcome import Failed, Lost, Outcome, Retried, Unstor
 from mainspring.model.printable import printable, shortened
 from mainspring.store.jobs.leases import Rescued
 
-logger = logging.getLogger("mainspring")
+LOGGER = "mainspring.jobs"
+"""The logger of these lines: below that of all others, so that a program can treat them apart."""
+logger = logging.getLogger(LOGGER)
 
 LINES, WINDOW = 10, 10.0
 _LONGEST = 500

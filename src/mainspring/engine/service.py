@@ -124,6 +124,11 @@ class LockHolder:
         self._until = float("-inf")
         self._asking = asyncio.Lock()
 
+    @property
+    def held(self) -> bool:
+        """Whether this worker had the lock when it last asked, and that was not long ago."""
+        return self._mine and monotonic() < self._until + self._hold * 0.4
+
     async def is_mine(self) -> bool:
         async with self._asking:
             now = monotonic()

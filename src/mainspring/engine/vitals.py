@@ -1,4 +1,5 @@
-"""What a worker reports about itself with each heartbeat: the memory of its process, and what its slots run.
+"""What a worker reports about itself: with each heartbeat the memory of its process and what its slots run, and its
+vital signs to the metrics and probes of its process.
 
 The heartbeat's thread calls these functions; they read shared sets and fields once and change nothing.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,26 @@ SLOTS_REPORTED = 50
 """How many running jobs a heartbeat names: those that have run for longest."""
 _QUEUES_REPORTED = 50
 _STATM = Path("/proc/self/statm")
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The vital signs of a worker at one instant. They are read from any thread, and nothing waits for them."""
+
+    running: int
+    """How many slots run a job."""
+    concurrency: int
+    claimed: int
+    """The jobs that it has claimed: running, waiting for a slot, and those whose end is being stored."""
+    claims_more: bool
+    """Whether it claims jobs: it has started, and is neither draining nor stopping."""
+    leads: bool
+    """Whether it has the lock of the chores that one worker at a time does."""
+    beat_age: float
+    """The seconds since the database has last confirmed its heartbeat."""
+    loop_held: float
+    """For how many seconds its event loop has not run now."""
+    lease: float
 
 
 def memory_in_use() -> int | None:

@@ -56,6 +56,7 @@ from mainspring.engine.job_log import JobLog
 from mainspring.engine.limits.controls import Controls
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.limits.limiter import Limiter
+from mainspring.engine.observers import Observers
 from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
@@ -69,7 +70,7 @@ from mainspring.engine.services.archive import Archive
 from mainspring.engine.services.counting import Counting
 from mainspring.engine.services.pruner import Pruner
 from mainspring.engine.services.timekeeper import Timekeeper
-from mainspring.engine.vitals import memory_in_use, reported_slots
+from mainspring.engine.vitals import Vitals, memory_in_use, reported_slots
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.model.flows.waits import Waits
@@ -120,6 +121,7 @@ class Worker:
         archive: Archive,
         secrecy: Privacy,
         middleware: Sequence[Middleware] = (),
+        observers: Observers | None = None,
         version: str = "",
         drained: Callable[[], None] = lambda: None,
         id: str | None = None,
@@ -136,6 +138,7 @@ class Worker:
         self._started_at = store.clock.now()
         self.claimed_jobs = ClaimedJobs()
         self._counting = Counting(store, self.id)
+        self._observers = Observers() if observers is None else observers
         self._peers = Peers(store, self.id)
         self._archive = archive
         self._job_log = JobLog(self.id, policies)
@@ -148,8 +151,9 @@ class Worker:
             worker=self.id,
             enqueuer=enqueuer,
             secrecy=secrecy,
-            began=self._counting.began,
+            began=self._began,
             middleware=middleware,
+            observers=self._observers,
         )
         self._limiter = Limiter(store, settings, limits, self.id, links)
         self._completer = Completer(store, self.claimed_jobs, events, self.id, self._failed, links)
@@ -208,9 +212,9 @@ class Worker:
             busy=lambda: len(self.claimed_jobs) >= settings.concurrency,
             failed=self._failed,
         )
-        draining = Draining(store, self.id, self.claimed_jobs, self._slots, self._producer, drained)
+        self._draining = Draining(store, self.id, self.claimed_jobs, self._slots, self._producer, drained)
         self._heartbeat = Heartbeat(
-            store, settings, self.claimed_jobs, self._limiter, self.id, self._facts, draining.look
+            store, settings, self.claimed_jobs, self._limiter, self.id, self._facts, self._draining.look
         )
         context = ChoreContext(
             store,
@@ -259,7 +263,7 @@ class Worker:
             ConvertEarlierDocuments,
         ]
         self._chores = [kind(context) for kind in kinds]
-        lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))
+        self._lock = lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))
         prompt = [(chore,) for chore in self._chores if chore.prompt]
         slow = tuple(chore for chore in self._chores if not chore.prompt)
         self._rounds = [Rounds(partial(self._listed, *chores), lock, store, self._failed) for chores in (*prompt, slow)]
@@ -274,6 +278,20 @@ class Worker:
     def running(self) -> int:
         """The number of handlers that run now."""
         return len(self._slots.running)
+
+    @property
+    def vitals(self) -> Vitals:
+        """The vital signs of this worker; they may be read from any thread."""
+        return Vitals(
+            len(self._slots.running),
+            self._settings.concurrency,
+            len(self.claimed_jobs),
+            not self._stopping and not self._draining.asked,
+            self._lock.held,
+            self._heartbeat.beat_age,
+            self._heartbeat.loop_held,
+            self._settings.lease,
+        )
 
     def hint(self, hint: Hint) -> None:
         """Pass on the hint of a job that this process has stored itself."""
@@ -425,7 +443,11 @@ class Worker:
         tasks = [claimed.task for claimed in rest if claimed.task is not None]
         await asyncio.wait(tasks, timeout=2.0)
         for claimed in list(self._slots.running):
-            logger.error("Job %s does not stop; it is released, and its later writes are refused", claimed.id)
+            logger.error(
+                "Job %s does not stop; it is released, and its later writes are refused",
+                claimed.id,
+                extra=claimed.job.log_fields(self.id),
+            )
             self._slots.running.discard(claimed)
             self._completer.add(claimed, Released(started=True))
 
@@ -436,6 +458,11 @@ class Worker:
     def _adopt_now(self) -> None:
         for rounds in self._rounds:
             rounds.run_now(AdoptRawInserts.name)
+
+    def _began(self, claimed: ClaimedJob) -> None:
+        self._counting.began(claimed)
+        if self._observers:
+            self._observers.began(claimed)
 
     def _failed(self, error: Exception) -> None:
         logger.warning("The worker met an error and goes on: %s", brief(error))
@@ -505,6 +532,8 @@ class _Links:
         self._worker._counting.ended(claimed, ending)
         self._worker._job_log.attempt_ended(claimed, ending)
         self._worker._controls.breakers.attempt_ended(claimed, ending)
+        if self._worker._observers:
+            self._worker._observers.ended(claimed, ending)
 
     def run_ended(self, schedule_id: str) -> None:
         self._worker._timekeeper.run_ended(schedule_id)

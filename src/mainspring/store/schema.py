@@ -65,6 +65,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | redrive       | string          | the redrive that has run it again last |
 | requests      | array           | the last requests with an id, and operations, that changed it: none does so twice |
 | mapped        | document        | adopted through a field map: state and worker, as the other program reads; at |
+| trace         | document        | the trace context of the call that stored it, where traces are on: text by key |
 | alert         | true            | it is an alert about dead letters; its own failure causes no alert |
 | flow          | string          | of a member of a flow: the id of the flow's root |
 | root          | true            | it is the root of a flow: its handler has waited, or it is a declared flow |

@@ -81,7 +81,7 @@ QUERIES: dict[str, str | None] = {
     **dict.fromkeys(("fingerprint", "error", "text"), "{text}"),
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
-    **dict.fromkeys(("order", "heaviest", "latest", "action")),
+    **dict.fromkeys(("order", "heaviest", "latest", "action", "drain", "slots")),
     **dict.fromkeys(("after", "timeout", "before", "first", "last", "knownN", "knownHash", "made")),
     **dict.fromkeys(("runSince", "runUntil", "finishedSince", "finishedUntil", "format", "node", "timezone")),
 }

@@ -29,7 +29,7 @@ NAMESPACES = {
     "monitor": "doctor failures follow foreign_documents health name_statistics overview statistics",
     "operations": "all cancel create get preview",
     "privacy": "hidden_texts keys_in_use reencrypt set_keys shown",
-    "queues": "all get limit page pause resume some",
+    "queues": "all get limit page pause resume scale some",
     "schedules": (
         "backfill coming delete edit find get ledger pause preview preview_backfill recent resume search "
         "skip_next trigger upcoming"

@@ -22,7 +22,7 @@ from mainspring.api.endpoints import (
     workers,
 )
 from mainspring.api.endpoints.access import api_keys, audit, secrets, sessions, settings
-from mainspring.api.endpoints.views import events, export, observability, problems, search
+from mainspring.api.endpoints.views import events, export, metrics, observability, problems, search
 
 # A request is compared with these in this order: the busiest routes come first.
 ROUTERS: list[APIRouter] = [
@@ -47,6 +47,7 @@ ROUTERS: list[APIRouter] = [
     events.router,
     observability.router,
     problems.router,
+    metrics.router,
     v1.router,
     sessions.router,
     api_keys.router,

@@ -13,8 +13,9 @@ from fastapi import APIRouter, Path, Query
 from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.endpoints.limits import check_target, is_reached
 from mainspring.api.jobs.visibility import signed, with_signed
-from mainspring.api.wire.base import Answer
-from mainspring.api.wire.queues import QueueDetailOut, QueueListing, QueueOut
+from mainspring.api.problems import Problem
+from mainspring.api.wire.base import Answer, Span, span_seconds
+from mainspring.api.wire.queues import QueueDetailOut, QueueListing, QueueOut, ScaleOut
 from mainspring.model.limits.limits import QUEUE
 from mainspring.model.views.queues import QueueStatus
 
@@ -32,6 +33,23 @@ async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -
     found, following = await _page(caller, after, query.limit)
     shown = [QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")]
     return Answer(data=shown, next=await caller.seal_cursor(_LIST, following))
+
+
+@router.get("/{queue:path}/scale", summary="Get the number of workers that a queue needs")
+async def scale(
+    queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])],
+    caller: Viewer,
+    drain: Annotated[Span, Query(description="Within which time the ready jobs should be done.")] = "1m",
+    slots: Annotated[int | None, Query(ge=1, le=100_000, description="The slots of one worker.")] = None,
+) -> ScaleOut:
+    """Return the backlog of a queue and `wanted`, the number of workers that finish it within `drain`: the ready jobs
+    times their measured run time, over the slots of a worker. Autoscalers such as KEDA read it. Ready jobs are counted
+    up to 5,000, and jobs that wait at a limit or a pause are none of them, since more workers would not start them.
+    """
+    check_target(caller, QUEUE, queue)
+    if not span_seconds(drain):
+        raise Problem(422, "must be longer than 0.", field="drain")
+    return ScaleOut.of(await caller.scheduler.queues.scale(queue, drain=drain, slots=slots))
 
 
 @router.get("/{queue:path}", summary="Get a queue")

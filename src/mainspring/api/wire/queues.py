@@ -10,6 +10,7 @@ from mainspring.api.wire.base import In, Instant, Out, to_ms
 from mainspring.api.wire.limits import PausedOut
 from mainspring.model.access.reach import note_within
 from mainspring.model.views.queues import Activity, QueueDetail, QueueStatus, WaitingAt
+from mainspring.model.views.scaling import QueueScale
 from mainspring.store.views.queues import PAGE
 
 
@@ -91,6 +92,30 @@ class QueueDetailOut(QueueOut):
             looked_at=detail.looked_at,
             names=[NameCount(name=name, count=count) for name, count in detail.names.items()],
             sampled=detail.sampled,
+        )
+
+
+class ScaleOut(Out):
+    """The backlog of a queue, and the workers that it needs."""
+
+    ready: int = Field(description="Jobs that are due and may start now.")
+    capped: bool = Field(description="Whether there are more ready jobs than were counted.")
+    oldest_ready_seconds: float = Field(description="For how long the oldest ready job has been due.")
+    busy_slots: int = Field(description="The jobs of the queue that run.")
+    run_seconds: float | None = Field(description="The mean run time in the last hour; null if it is unknown.")
+    slots_per_worker: int
+    wanted: int = Field(description="The workers needed.")
+
+    @classmethod
+    def of(cls, scale: QueueScale) -> Self:
+        return cls(
+            ready=scale.ready,
+            capped=scale.capped,
+            oldest_ready_seconds=round(scale.oldest_ready.total_seconds(), 3),
+            busy_slots=scale.busy_slots,
+            run_seconds=None if scale.run_time is None else round(scale.run_time.total_seconds(), 6),
+            slots_per_worker=scale.slots_per_worker,
+            wanted=scale.wanted,
         )
 
 

@@ -40,7 +40,13 @@ class Child:
         """The exit code; negative for a signal, None while the process runs or if it never did."""
         return self._process.returncode if self._process is not None else None
 
-    async def start(self, target: str | None, options: Mapping[str, Any], uri: str | None) -> None:
+    async def start(
+        self,
+        target: str | None,
+        options: Mapping[str, Any],
+        uri: str | None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the process: a new interpreter, in its own process group, so that Ctrl-C reaches the supervisor only.
         Modules in the current folder are importable for the application (`target.load`), not for Mainspring itself."""
         ours, theirs = socket.socketpair()
@@ -56,7 +62,7 @@ class Child:
                     json.dumps(options),
                 ),
                 stdin=theirs.fileno(),
-                env={**os.environ, **given},
+                env={**os.environ, **(variables or {}), **given},
                 process_group=0,
             )
         except BaseException:

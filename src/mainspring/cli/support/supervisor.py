@@ -25,6 +25,7 @@ from typing import Any
 from mainspring.cli.support.channel import STOP, STOP_NOW
 from mainspring.cli.support.child import Child
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, TO_BE_CHANGED, say
+from mainspring.cli.support.metrics_port import address_of
 from mainspring.cli.support.worker_process import KILL_MARGIN, UNAVAILABLE
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic
@@ -47,7 +48,7 @@ class Supervisor:
     """Supervises the worker processes of one target, or of webhooks and email.
 
     `scheduler` is this process's own, for the rescue of dead workers' jobs; `uri` is the database that the user gave to
-    the command, if any.
+    the command, if any; `metrics` the address at which the first worker serves its metrics.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class Supervisor:
         options: Mapping[str, Any],
         processes: int,
         uri: str | None = None,
+        metrics: tuple[str, int] | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._target = target
         self._options = options
         self._uri = uri
+        self._metrics = metrics
         self._processes = processes
         self._children: set[Child] = set()
         self._rescues: set[asyncio.Task[None]] = set()
@@ -146,7 +149,7 @@ class Supervisor:
         child = Child(number, f"{socket.gethostname()}:{os.getpid()}.{number}:{secrets.token_hex(4)}", self._on_ready)
         self._children.add(child)
         try:
-            await child.start(self._target, self._options, self._uri)
+            await child.start(self._target, self._options, self._uri, address_of(number, self._metrics))
             if self._stopping.is_set():
                 child.tell(STOP)
             await child.ended()

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from mainspring.cli.support.builtin_jobs import open_target
 from mainspring.cli.support.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
@@ -20,7 +21,11 @@ from mainspring.cli.support.collector import spare_collector
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, debugging, exit_code, report
 from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.metrics_port import close, serve_process
 from mainspring.errors import MainspringError, Unavailable
+
+if TYPE_CHECKING:
+    from mainspring.observability.metrics.server import MetricsServer
 
 logger = logging.getLogger("mainspring")
 
@@ -78,11 +83,14 @@ async def _serve(face: Face, wire: WorkerEnd) -> None:
 
     face.inner.on("worker:stop", lambda worker: loop.call_soon_threadsafe(drained, worker))
     wire.listen(heard)
+    metrics: MetricsServer | None = None
     try:
+        metrics = await serve_process(face)
         await face.start()
         await told.wait()
     finally:
         await face.stop(face.inner.settings.grace)
+        await asyncio.to_thread(close, metrics)
 
 
 def _on_ready(wire: WorkerEnd) -> None:

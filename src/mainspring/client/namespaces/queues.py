@@ -9,11 +9,14 @@ from mainspring.client.core import Core
 from mainspring.client.namespaces.pauses import Pauses
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_name
+from mainspring.errors import ConfigurationError
+from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.controls import Paused, make_target
 from mainspring.model.limits.limits import QUEUE, Limit, Rate
 from mainspring.model.limits.queue_bound import WhenFull
 from mainspring.model.views.queues import QueueDetail, QueueStatus
+from mainspring.model.views.scaling import DRAIN, QueueScale
 from mainspring.spelling import spelled_verbs
 from mainspring.store import Store
 from mainspring.store.limits.controls import pauses_in
@@ -89,6 +92,20 @@ class Queues:
         check_name(queue, "a queue's name")
         store = await self._core.store()
         return await store.queues.detail(queue, (await self._paused(store)).get(queue))
+
+    async def scale(self, queue: str, *, drain: Seconds = DRAIN, slots: int | None = None) -> QueueScale:
+        """Return how many workers a queue needs to finish its ready jobs within `drain`, by their measured run time.
+        `slots` is how many jobs one worker runs at once: by default the mean of the live workers that serve the queue,
+        or this Scheduler's setting `concurrency`."""
+        check_name(queue, "a queue's name")
+        within = seconds(drain, "drain")
+        if not within:
+            raise ConfigurationError("drain must be more than 0 seconds.")
+        if slots is not None:
+            check_whole(slots, "slots", 1, 100_000)
+        store = await self._core.store()
+        paused = (await self._paused(store)).get(queue)
+        return await store.queues.scale(queue, paused, within, slots, self._core.link.settings.concurrency)
 
     async def _paused(self, store: Store) -> dict[str, Paused]:
         return _whole_queues(pauses_in(await store.controls.find_pauses()))

@@ -208,7 +208,11 @@ class Completer:
             try:
                 self._done(claimed, ending, finish)
             except Exception:  # the ends of the other jobs are stored too, and have to be announced
-                logger.exception("The end of job %s is stored, but a part of the worker failed on it", claimed.id)
+                logger.exception(
+                    "The end of job %s is stored, but a part of the worker failed on it",
+                    claimed.id,
+                    extra=claimed.job.log_fields(self._worker),
+                )
 
     def _finish(self, claimed: ClaimedJob, ending: Outcome, ended: datetime, crowd: bool) -> Finish:
         started = claimed.started_at or ended

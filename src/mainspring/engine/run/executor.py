@@ -19,6 +19,7 @@ from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.flows.predecessors import read_predecessors
 from mainspring.engine.handlers import check_data, refuse_coroutine, stored_version
+from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
@@ -97,6 +98,7 @@ class Executor:
         secrecy: Privacy,
         began: Callable[[ClaimedJob], None],
         middleware: Sequence[Middleware] = (),
+        observers: Observers | None = None,
     ) -> None:
         self._store = store
         self._secrecy = secrecy
@@ -107,11 +109,21 @@ class Executor:
         self._enqueuer = enqueuer
         self._middleware = tuple(middleware)
         self._began = began
+        self._observers = Observers() if observers is None else observers
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
     async def run(self, claimed: ClaimedJob) -> Outcome:
         """Run a job to its outcome. Never raises."""
+        if not self._observers:
+            return await self._run(claimed)
+        judged = self._observers.running(claimed, self._worker)
+        ending = await self._run(claimed)
+        if judged is not None:
+            judged(ending)
+        return ending
+
+    async def _run(self, claimed: ClaimedJob) -> Outcome:
         try:
             if claimed.ahead and self._counts_from_its_start(claimed) and not await self._begin(claimed):
                 return Released()  # the fence, or the cancellation, decides the outcome
@@ -131,8 +143,17 @@ class Executor:
             return conceal(claimed, self._judge_return(claimed, agent, result))
         except BaseException as error:
             # Reading the handler's result or exception runs code of the handler's own, which has raised.
-            logger.error("The end of the attempt at job %s raised %s; the job fails", claimed.id, type(error).__name__)
+            logger.error(
+                "The end of the attempt at job %s raised %s; the job fails",
+                claimed.id,
+                type(error).__name__,
+                extra=self._of(claimed),
+            )
             return Failed(JobError(type(error).__qualname__, "The attempt's result or exception cannot be read."))
+
+    def _of(self, claimed: ClaimedJob) -> dict[str, Any]:
+        """The fields of a log record about a job."""
+        return claimed.job.log_fields(self._worker)
 
     def _start(self, claimed: ClaimedJob) -> float | None:
         """Note that the handler is about to be called; return its timeout."""
@@ -147,9 +168,13 @@ class Executor:
     def _judge_raised(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
         """The outcome of an attempt whose handler raised; the worker goes on whatever it was."""
         ending = self._judge(claimed, agent, error)
+        if self._observers and isinstance(ending, Failed | Retried):
+            self._observers.raised(claimed, _cause(error), ending)
         if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
             said = claimed.redactor.text(told(error))
-            logger.warning("The handler of job %s raised %s; the worker goes on", claimed.id, said)
+            logger.warning(
+                "The handler of job %s raised %s; the worker goes on", claimed.id, said, extra=self._of(claimed)
+            )
         return ending
 
     @staticmethod
@@ -245,6 +270,7 @@ class Executor:
                         "Check ctx.is_cancelled in the handler, or use isolation='process'.",
                         claimed.id,
                         claimed.job.name,
+                        extra=self._of(claimed),
                     )
                     raise
         return future.result()
@@ -269,7 +295,9 @@ class Executor:
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=_STOP_GRACE + 1)
         if not done:
-            logger.error("The handler of job %s ignores its cancellation; it is left behind", claimed.id)
+            logger.error(
+                "The handler of job %s ignores its cancellation; it is left behind", claimed.id, extra=self._of(claimed)
+            )
         elif not task.cancelled():
             task.exception()  # mark it as retrieved: the timeout decides, not the exception
         raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
@@ -282,7 +310,11 @@ class Executor:
         if claimed.cancelled:
             return Cancelled(claimed.cancel_reason)
         if agent.suspended is not None:
-            logger.warning("The handler of job %s caught its Suspension and returned; it is suspended", claimed.id)
+            logger.warning(
+                "The handler of job %s caught its Suspension and returned; it is suspended",
+                claimed.id,
+                extra=self._of(claimed),
+            )
             return self._suspension(agent.suspended)
         if claimed.released and agent.told_to_stop:
             return Released(started=True)  # the handler returned because it was told to stop, before it was done
@@ -296,7 +328,10 @@ class Executor:
         if agent.committed is not None:
             said = claimed.redactor.text(told(error))
             logger.error(
-                "The handler of job %s raised after its transaction had completed the job: %s", claimed.id, said
+                "The handler of job %s raised after its transaction had completed the job: %s",
+                claimed.id,
+                said,
+                extra=self._of(claimed),
             )
             return Committed(agent.committed.result)
         if claimed.lost:
@@ -307,7 +342,10 @@ class Executor:
             if not _is_suspension(error):
                 said = claimed.redactor.text(told(error))
                 logger.warning(
-                    "The handler of job %s raised after its Suspension: %s; it is suspended", claimed.id, said
+                    "The handler of job %s raised after its Suspension: %s; it is suspended",
+                    claimed.id,
+                    said,
+                    extra=self._of(claimed),
                 )
             return self._suspension(agent.suspended)
         if isinstance(error, ClaimLost):
@@ -377,7 +415,12 @@ class Executor:
             try:
                 delay = policy.delay_before(tries, random.random())
             except Exception as broken:
-                logger.error("The retry delay of job %s cannot be computed (%s); 5 s is used", claimed.id, told(broken))
+                logger.error(
+                    "The retry delay of job %s cannot be computed (%s); 5 s is used",
+                    claimed.id,
+                    told(broken),
+                    extra=self._of(claimed),
+                )
                 delay = 5.0
         return Retried(delay, described, _outage(error))
 

@@ -54,7 +54,12 @@ class StackRequests:
             try:
                 text = claimed.stack(self._loop_thread)
             except Exception as error:
-                logger.warning("The stack of job %s could not be taken: %r", claimed.id, error)
+                logger.warning(
+                    "The stack of job %s could not be taken: %r",
+                    claimed.id,
+                    error,
+                    extra=claimed.job.log_fields(self._worker),
+                )
                 continue
             if text is not None:
                 self._ready.append((claimed, text))

@@ -53,6 +53,8 @@ class Draft:
     """The sequence that it belongs to."""
     encrypt: Encrypt | AsStored | None = None
     """The parts of its data that are stored encrypted."""
+    trace: dict[str, str] | None = None
+    """The trace context of the call that stores it, where traces are on."""
     gates: Sequence[Gate] = ()
     """The gates on whose wait lists it may have to wait."""
     has_options: bool = True

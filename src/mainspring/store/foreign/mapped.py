@@ -77,7 +77,13 @@ class Mapped:
         status = document.get(map.status)
         state = map.states.get(status) if isinstance(status, str) else None
         known = repr(status) if state is not None else "a value that the field map does not know"
-        logger.info("Job %s: another program has set its %s to %s", document["_id"], map.status, known)
+        logger.info(
+            "Job %s: another program has set its %s to %s",
+            document["_id"],
+            map.status,
+            known,
+            extra={"job_id": str(document["_id"])},
+        )
         if state == PENDING:
             return self._pending(map, document)
         if state == RUNNING:

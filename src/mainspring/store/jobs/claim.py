@@ -225,7 +225,12 @@ class Claims:
     async def _set_aside(self, document: Document, error: Exception) -> None:
         """Leave out a job whose claim the server refuses for a while, and fail it if the document is the cause."""
         self._refused.add(document["_id"])
-        logger.error("Job %s cannot be claimed: MongoDB refuses to change it: %s", document["_id"], brief(error))
+        logger.error(
+            "Job %s cannot be claimed: MongoDB refuses to change it: %s",
+            document["_id"],
+            brief(error),
+            extra={"job_id": str(document["_id"])},
+        )
         if not is_about_document(error):
             return
         now = self._connection.clock.expression()

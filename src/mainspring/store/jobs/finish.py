@@ -198,7 +198,12 @@ def _less_of(finish: Finish, reason: str, became: dict[DocumentId, Outcome]) -> 
     if less is None:
         told = f"MongoDB refused to store that the job is {ending.outcome}: {reason}"
         less = Failed(JobError(END_REFUSED, told), None)
-    logger.warning("MongoDB refuses the end of job %s; a smaller form of it is written: %s", finish.id, reason)
+    logger.warning(
+        "MongoDB refuses the end of job %s; a smaller form of it is written: %s",
+        finish.id,
+        reason,
+        extra={"job_id": str(finish.id), "job_name": finish.name, "attempt": finish.tries, "worker": finish.worker},
+    )
     log_cut = finish.log_cut + len(finish.log)
     return replace(finish, ending=less, log=(), log_cut=log_cut, progress=None, reduced=True)
 

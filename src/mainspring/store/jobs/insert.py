@@ -44,6 +44,10 @@ logger = logging.getLogger("mainspring")
 
 CHUNK = 1000
 _IN_FLIGHT = 3
+_OPTIONAL = (
+    *("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key", "parent_id", "seq", "data_v", "trace"),
+)
+"""The fields that only some jobs have, and that a draft has under the same name."""
 _ANY_SIZE = 2**24
 
 InsertOutcome = Exception | None
@@ -346,7 +350,12 @@ class Inserts:
             for document in chunk:
                 refused = mine.get(document["_id"])
                 if refused is not None:
-                    logger.error("The job %s of a schedule cannot be stored: %s", document["_id"], brief(refused))
+                    logger.error(
+                        "The job %s of a schedule cannot be stored: %s",
+                        document["_id"],
+                        brief(refused),
+                        extra={"job_id": str(document["_id"])},
+                    )
                 elif document["_id"] in mine:
                     fresh.append(document)
         return fresh
@@ -410,7 +419,7 @@ def _raise_first(landed: Iterable[asyncio.Task[None]]) -> None:
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     """Add the fields that only some jobs have."""
-    for key in ("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key", "parent_id", "seq", "data_v"):
+    for key in _OPTIONAL:
         value = getattr(draft, key)
         if value is not None:
             document[key] = value

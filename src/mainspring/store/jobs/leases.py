@@ -64,7 +64,9 @@ class Renewals:
             if not is_about_document(error):
                 raise
             if len(ids) == 1:
-                logger.error("The claim of job %s cannot be renewed: %s", ids[0], brief(error))
+                logger.error(
+                    "The claim of job %s cannot be renewed: %s", ids[0], brief(error), extra={"job_id": str(ids[0])}
+                )
                 return set(ids)
         middle = len(ids) // 2
         return self.renew(claims, ids[:middle]) | self.renew(claims, ids[middle:])
@@ -220,7 +222,12 @@ class Rescues:
                 raise
             except Exception as error:  # a job that cannot be rescued must not hold up the others
                 self._refused.add(document["_id"])
-                logger.error("Job %s has lost its worker and cannot be given back: %s", document["_id"], brief(error))
+                logger.error(
+                    "Job %s has lost its worker and cannot be given back: %s",
+                    document["_id"],
+                    brief(error),
+                    extra=StoredJob(document).log_fields(None),
+                )
             else:
                 rescued += [] if one is None else [one]
         return rescued

@@ -105,6 +105,14 @@ class StoredJob:
         return self.document.get("steps") or ()
 
     @property
+    def trace(self) -> dict[str, str]:
+        """The trace context of the call that stored it; empty where there is none. Another program may have written
+        anything there."""
+        trace = self.document.get("trace")
+        texts = trace.items() if isinstance(trace, Mapping) else ()
+        return {key: value for key, value in texts if isinstance(value, str)}
+
+    @property
     def is_node(self) -> bool:
         """Whether it is a node of a declared flow that others come before."""
         return "after" in self.document or "refs" in self.document

@@ -107,7 +107,7 @@ class Upkeep:
 
     def _pass_over(self, job_id: DocumentId, lament: str, error: Exception) -> None:
         """Leave out a job that the server refuses to change, for a while, so that it does not hold up the others."""
-        logger.error("Job %s %s: %s", job_id, lament, brief(error))
+        logger.error("Job %s %s: %s", job_id, lament, brief(error), extra={"job_id": str(job_id)})
         self._refused.add(job_id)
 
     async def fail_undecodable(self, document: Document, reason: str) -> bool:

@@ -84,7 +84,12 @@ class Reencryption:
             done += (await self._connection.jobs.bulk_write(statements)).modified_count
 
         for (document, _), error in await split_refused(anew, write):
-            logger.error("Job %s is not encrypted again: %s", document["_id"], brief(error))
+            logger.error(
+                "Job %s is not encrypted again: %s",
+                document["_id"],
+                brief(error),
+                extra={"job_id": str(document["_id"])},
+            )
         return done
 
     def _encrypted_parts(self, document: Document) -> Document | None:
@@ -98,7 +103,9 @@ class Reencryption:
             if document.get("steps"):
                 fields["steps"] = [self._step_again(document, entry) for entry in document["steps"]]
         except (KeyMissing, Undecryptable) as error:
-            logger.warning("Job %s is not encrypted again: %s", document["_id"], error)
+            logger.warning(
+                "Job %s is not encrypted again: %s", document["_id"], error, extra={"job_id": str(document["_id"])}
+            )
             return None
         return {**fields, "sealed": sorted(key_ids_in(fields))}
 

@@ -301,7 +301,12 @@ class Firing:
             except LookupError:
                 continue
             except REFUSED as error:
-                logger.error("Job %s should give way to the next firing and cannot be cancelled: %s", job, brief(error))
+                logger.error(
+                    "Job %s should give way to the next firing and cannot be cancelled: %s",
+                    job,
+                    brief(error),
+                    extra={"job_id": str(job)},
+                )
         if making.get("releases"):
             await self._tending.release_these(making["releases"])
         if making.get("forgets"):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mainspring.clock import truncate
 from mainspring.model.jobs.job import RUNNING
 from mainspring.model.limits.controls import Paused
 from mainspring.model.views.queues import QueueDetail, QueueStatus, Recent, WaitingAt, serving
+from mainspring.model.views.scaling import QueueScale, wanted_workers
+from mainspring.model.views.statistics import summed
 from mainspring.model.views.windows import MINUTE
 from mainspring.model.workers import WorkerStatus
 from mainspring.store.connection import Connection, Document
@@ -31,6 +33,7 @@ DUE, SCHEDULED, WAITING = "due", "scheduled", "waiting"
 _KINDS = (DUE, SCHEDULED, WAITING)
 _FIRST_ROUND, _SECOND_ROUND = 200, 800
 _COUNTED_ALONE = 300
+_COUNTED_FOR_SCALE = 5000
 _RUNNING_READ = 200
 _SAMPLE = 200
 _LATELY = 30 * MINUTE
@@ -73,6 +76,31 @@ class Queues:
         status = await self._status(queue, counts, _COUNTED_ALONE, paused, live, running, recent)
         held, names = await self._waits(queue), await self._names(queue)
         return QueueDetail(status, _grouped(held), len(held), names, sum(names.values()))
+
+    async def scale(
+        self, queue: str, paused: Paused | None, drain: float, slots_per_worker: int | None, usual_slots: int
+    ) -> QueueScale:
+        """The workers that a queue needs. Without `slots_per_worker`, it is the mean of the live workers that serve the
+        queue, and `usual_slots` if there is none."""
+        live, running = await self._workers.live(), await self._running()
+        ready = await self._count(queue, DUE, _COUNTED_FOR_SCALE)
+        oldest = await self._oldest_due(queue) if ready else None
+        counts = summed((await self._statistics.recent(_HOUR, [queue])).counts.get(queue, {}).values())
+        run_time, workers = counts.mean_duration, serving(live, queue)
+        mean = round(sum(one.concurrency for one in workers) / len(workers)) if workers else usual_slots
+        slots = max(1, mean if slots_per_worker is None else slots_per_worker)
+        run_seconds = None if run_time is None else run_time.total_seconds()
+        busy = running.get(queue, 0)
+        return QueueScale(
+            queue,
+            ready,
+            ready >= _COUNTED_FOR_SCALE,
+            timedelta(0) if oldest is None else max(timedelta(0), self._connection.clock.now() - oldest),
+            busy,
+            run_time,
+            slots,
+            wanted_workers(ready, busy, run_seconds, slots, drain, paused=paused is not None),
+        )
 
     # -- the names -------------------------------------------------------------------------------------------------
 
