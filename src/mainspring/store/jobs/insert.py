@@ -45,6 +45,9 @@ logger = logging.getLogger("mainspring")
 CHUNK = 1000
 _IN_FLIGHT = 3
 _ANY_SIZE = 2**24
+_OPTIONAL = (
+    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
+)
 
 InsertOutcome = Exception | None
 Stored = Job | Exception
@@ -410,7 +413,7 @@ def _raise_first(landed: Iterable[asyncio.Task[None]]) -> None:
 
 def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
     """Add the fields that only some jobs have."""
-    for key in ("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key", "parent_id", "seq", "data_v"):
+    for key in _OPTIONAL:
         value = getattr(draft, key)
         if value is not None:
             document[key] = value
