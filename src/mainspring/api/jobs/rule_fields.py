@@ -25,7 +25,8 @@ def rule_of(times: Times, default_zone: str, before: Rule | None = None) -> Rule
     spelled_out = times.repeat or Repeat.model_validate({"cron": times.schedule, "every": times.every})
     usual = zone or _zone_of(before) or default_zone
     if spelled_out.any is not None:
-        return _with_calendars(spelled_out, AnyOf(*(_rule(one, one.timezone or usual) for one in spelled_out.any)))
+        parts = AnyOf(*(_rule(one, one.timezone or usual) for one in spelled_out.any))
+        return _with_calendars(spelled_out, parts, zone)
     if zone is not None and spelled_out.cron is None and spelled_out.rrule is None:
         raise Problem(422, "Fixed intervals and instants have no time zone; leave it out.", field="timezone")
     return _rule(spelled_out, usual)
@@ -35,8 +36,9 @@ def _rule(one: OneRule, zone: str) -> Rule:
     return _with_calendars(one, _bare(one, zone))
 
 
-def _with_calendars(one: OneRule, rule: Rule) -> Rule:
-    return Except(rule, *one.calendars, then=one.then or "skip") if one.calendars else rule
+def _with_calendars(one: OneRule, rule: Rule, zone: str | None = None) -> Rule:
+    """The rule without the days of calendars; in the zone whose days count, where its parts have several."""
+    return Except(rule, *one.calendars, then=one.then or "skip", timezone=zone) if one.calendars else rule
 
 
 def _bare(one: OneRule, zone: str) -> Rule:

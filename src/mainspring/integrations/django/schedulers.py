@@ -15,20 +15,19 @@ from django.utils.module_loading import import_string
 from mainspring.errors import ConfigurationError
 from mainspring.sync import Scheduler
 
-_schedulers: dict[str, tuple[str, Scheduler]] = {}
+_schedulers: dict[str, tuple[Mapping[str, Any], Scheduler]] = {}
 _lock = threading.Lock()
 
 
 def scheduler_of(alias: str, options: Mapping[str, Any]) -> Scheduler:
     """The Scheduler of a backend; other options than before, as in tests, make another one."""
-    print = repr(sorted(options.items()))
     with _lock:
         known = _schedulers.get(alias)
-        if known is not None and known[0] == print:
+        if known is not None and known[0] == options:
             return known[1]
         scheduler = _make(options)
-        _schedulers[alias] = (print, scheduler)
-    if known is not None and known[1] is not scheduler and "scheduler" not in known[0]:
+        _schedulers[alias] = (dict(options), scheduler)
+    if known is not None and "scheduler" not in known[0]:
         known[1].stop()
     return scheduler
 
