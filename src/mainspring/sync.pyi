@@ -28,6 +28,9 @@ from mainspring.client.namespaces.api_keys import NewKey as NewKey
 from mainspring.client.namespaces.audit import AuditStanding as AuditStanding
 from mainspring.client.namespaces.dead_letters import F as F
 from mainspring.client.namespaces.privacy import T as T
+from mainspring.client.outgoing import RepeatedWebhookOptions as RepeatedWebhookOptions
+from mainspring.client.outgoing import WebhookOptions as WebhookOptions
+from mainspring.client.outgoing_settings import OutgoingOptions as OutgoingOptions
 from mainspring.client.registry import F as _registry_F
 from mainspring.client.scheduler import AllOptions as AllOptions
 from mainspring.client.scheduler import F as _scheduler_F
@@ -497,11 +500,35 @@ class Job(AsyncJob):
 class JobCall(Generic[P]):
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Job: ...
 
 class JobFunction(Generic[Full, P, R]):
     def __call__(self, *args: Full.args, **kwargs: Full.kwargs) -> R: ...
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Job: ...
 
 class JobDecorator:
     @overload
@@ -647,6 +674,40 @@ class Scheduler:
         **options: Unpack[DeclaredOptions],
     ) -> Callable[[_registry_F], _registry_F]: ...
     def delete(self, job_id: str) -> None: ...
+    @overload
+    def email(
+        self,
+        to: str | Sequence[str],
+        subject: str = ...,
+        text: str = ...,
+        *,
+        html: str | None = ...,
+        cc: str | Sequence[str] = ...,
+        bcc: str | Sequence[str] = ...,
+        sender: str | None = ...,
+        reply_to: str | Sequence[str] = ...,
+        headers: Mapping[str, str] | None = ...,
+        name: str | None = ...,
+        repeat: None = ...,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+    @overload
+    def email(
+        self,
+        to: str | Sequence[str],
+        subject: str = ...,
+        text: str = ...,
+        *,
+        html: str | None = ...,
+        cc: str | Sequence[str] = ...,
+        bcc: str | Sequence[str] = ...,
+        sender: str | None = ...,
+        reply_to: str | Sequence[str] = ...,
+        headers: Mapping[str, str] | None = ...,
+        name: str | None = ...,
+        repeat: Rule | Mapping[str, Any],
+        **options: Unpack[RepeatOptions],
+    ) -> Schedule: ...
     def every(
         self,
         period: Duration,
@@ -694,6 +755,7 @@ class Scheduler:
     def on(self, event: EventName, callback: _scheduler_F) -> _scheduler_F: ...
     def on_start(self, function: _registry_F) -> _registry_F: ...
     def on_stop(self, function: _registry_F) -> _registry_F: ...
+    def outgoing(self, **settings: Unpack[OutgoingOptions]) -> Self: ...
     def retry(self, job_id: str, *, request_id: str | None = ...) -> Job: ...
     def run(self) -> None: ...
     def run_now(self, job_id: str) -> Job: ...
@@ -728,3 +790,23 @@ class Scheduler:
     @property
     def uri(self) -> str | None: ...
     def wait(self, job_id: str, timeout: Seconds | None = ...) -> Job: ...
+    @overload
+    def webhook(
+        self,
+        url: str,
+        *,
+        name: str | None = ...,
+        data: Mapping[str, Any] | None = ...,
+        repeat: None = ...,
+        **options: Unpack[WebhookOptions],
+    ) -> Job: ...
+    @overload
+    def webhook(
+        self,
+        url: str,
+        *,
+        name: str | None = ...,
+        data: Mapping[str, Any] | None = ...,
+        repeat: Rule | Mapping[str, Any],
+        **options: Unpack[RepeatedWebhookOptions],
+    ) -> Schedule: ...

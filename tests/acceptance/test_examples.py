@@ -41,6 +41,26 @@ PYTHON = (sys.executable, "-X", "dev", "-W", "error")
             ],
         ),
         (
+            "fastapi_shop",
+            [
+                "202 ordered",
+                "200 {'state': 'completed', 'result': 'shipped 2 books'}",
+                "409 shoes are out of stock",
+                "order: None",
+                "0 jobs left",
+            ],
+        ),
+        (
+            "beanie_orders",
+            [
+                "completed text='a book to Main Street 1, Springfield'",
+                "shipped to Springfield",
+                "no shoes left - orders: 0",
+                "0 jobs left",
+            ],
+        ),
+        ("django_tasks_project", ["READY", "SUCCESSFUL 1 welcome, ann", "FAILED no mailbox: bob"]),
+        (
             "raw_insert",
             [
                 "completed hello you",

@@ -34,11 +34,35 @@ _JOB_FUNCTIONS = """
 class JobCall(Generic[P]):
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Job: ...
 
 class JobFunction(Generic[Full, P, R]):
     def __call__(self, *args: Full.args, **kwargs: Full.kwargs) -> R: ...
     def options(self, **options: Unpack[JobOptions]) -> JobCall[P]: ...
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Job: ...
 
 class JobDecorator:
     @overload
@@ -103,7 +127,10 @@ def make() -> str:
     namespaces = {name: type(value) for name, value in vars(scheduler).items() if not name.startswith("_")}
     imports = Imports({*_NAMES, *(kind.__name__ for kind in namespaces.values())})
     imports.spelled("BlockingJobContext", context.__name__)
-    imports.spelled("Concatenate Full Generic JobOptions P R Unpack overload", job_functions.__name__)
+    imports.spelled(
+        "Concatenate Full Generic JobOptions Mapping P R Seconds Sequence Unpack datetime overload",
+        job_functions.__name__,
+    )
     body = [
         *(_class(kind.__name__, "", kind, None, imports) for kind in namespaces.values()),
         _job(imports),

@@ -9,60 +9,49 @@ import os
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mainspring.api.middleware.trusted_proxies import read_proxies
+from mainspring.client.outgoing_settings import OutgoingSettings, named
 from mainspring.errors import ConfigurationError
 from mainspring.jobtypes.http.statuses import read_statuses
-from mainspring.model.limits.limits import Rate
 
 _PORTS = 65_535
 _SHORTEST_SECRET = 32
 _PREFIX = r"^(/[A-Za-z0-9._~-]+)*$"
 
 
-def _named(*names: str) -> Any:
-    return AliasChoices(*names)
-
-
-class ServiceSettings(BaseSettings):
+class ServiceSettings(BaseSettings, OutgoingSettings):
     """The settings of `mainspring serve` and `mainspring up`, beside those of their worker
     (`cli/support/environment.py`). Durations in milliseconds end with `_ms`."""
 
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, hide_input_in_errors=True)
 
-    host: str = Field("127.0.0.1", validation_alias=_named("MAINSPRING_HOST"))
-    port: int = Field(3000, ge=0, le=_PORTS, validation_alias=_named("MAINSPRING_PORT", "PORT"))
-    prefix: str = Field("", pattern=_PREFIX, validation_alias=_named("MAINSPRING_PREFIX"))
-    timezone: str = Field("UTC", validation_alias=_named("MAINSPRING_TIMEZONE"))
-    hosts: Annotated[str, Field(validation_alias=_named("MAINSPRING_HOSTS"))] = ""
-    trusted_proxies: str = Field("", validation_alias=_named("MAINSPRING_TRUSTED_PROXIES"))
+    host: str = Field("127.0.0.1", validation_alias=named("MAINSPRING_HOST"))
+    port: int = Field(3000, ge=0, le=_PORTS, validation_alias=named("MAINSPRING_PORT", "PORT"))
+    prefix: str = Field("", pattern=_PREFIX, validation_alias=named("MAINSPRING_PREFIX"))
+    timezone: str = Field("UTC", validation_alias=named("MAINSPRING_TIMEZONE"))
+    hosts: Annotated[str, Field(validation_alias=named("MAINSPRING_HOSTS"))] = ""
+    trusted_proxies: str = Field("", validation_alias=named("MAINSPRING_TRUSTED_PROXIES"))
     retry_attempts: int = Field(
-        3, ge=0, le=1000, validation_alias=_named("MAINSPRING_RETRY_ATTEMPTS", "JOB_RETRY_ATTEMPTS")
+        3, ge=0, le=1000, validation_alias=named("MAINSPRING_RETRY_ATTEMPTS", "JOB_RETRY_ATTEMPTS")
     )
-    retry_delay_ms: int = Field(5000, ge=0, validation_alias=_named("MAINSPRING_RETRY_DELAY_MS", "JOB_RETRY_DELAY"))
-    retry_on: str = Field("", validation_alias=_named("MAINSPRING_RETRY_ON", "JOB_RETRY_ON"))
-    http_allow: str = Field("", validation_alias=_named("MAINSPRING_HTTP_ALLOW"))
-    target_concurrency: int = Field(20, ge=0, le=1_000_000, validation_alias=_named("MAINSPRING_TARGET_CONCURRENCY"))
-    target_rate: str = Field("", validation_alias=_named("MAINSPRING_TARGET_RATE"))
-    target_breaker: bool = Field(True, validation_alias=_named("MAINSPRING_TARGET_BREAKER"))
-    smtp_url: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_URL"))
-    smtp_from: str | None = Field(None, validation_alias=_named("MAINSPRING_SMTP_FROM"))
-    smtp_senders: str = Field("", validation_alias=_named("MAINSPRING_SMTP_SENDERS"))
-    session_secret: SecretStr | None = Field(None, validation_alias=_named("MAINSPRING_SESSION_SECRET"))
-    session_hours: float = Field(12, gt=0, le=24 * 90, validation_alias=_named("MAINSPRING_SESSION_HOURS"))
-    requests_per_minute: int = Field(6000, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_PER_MINUTE"))
-    requests_at_once: int = Field(100, ge=1, validation_alias=_named("MAINSPRING_REQUESTS_AT_ONCE"))
-    streams: int = Field(100, ge=1, validation_alias=_named("MAINSPRING_STREAMS"))
-    streams_per_key: int = Field(20, ge=1, validation_alias=_named("MAINSPRING_STREAMS_PER_KEY"))
-    streams_per_address: int = Field(50, ge=1, validation_alias=_named("MAINSPRING_STREAMS_PER_ADDRESS"))
-    connections: int = Field(500, ge=1, validation_alias=_named("MAINSPRING_CONNECTIONS"))
-    connections_per_address: int = Field(200, ge=1, validation_alias=_named("MAINSPRING_CONNECTIONS_PER_ADDRESS"))
-    header_seconds: float = Field(10, gt=0, le=3600, validation_alias=_named("MAINSPRING_HEADER_SECONDS"))
-    body_seconds: float = Field(30, gt=0, le=3600, validation_alias=_named("MAINSPRING_BODY_SECONDS"))
-    metrics_open: bool = Field(False, validation_alias=_named("MAINSPRING_METRICS_OPEN"))
-    max_body: int = Field(1024 * 1024, ge=1024, validation_alias=_named("MAINSPRING_MAX_BODY"))
+    retry_delay_ms: int = Field(5000, ge=0, validation_alias=named("MAINSPRING_RETRY_DELAY_MS", "JOB_RETRY_DELAY"))
+    retry_on: str = Field("", validation_alias=named("MAINSPRING_RETRY_ON", "JOB_RETRY_ON"))
+    session_secret: SecretStr | None = Field(None, validation_alias=named("MAINSPRING_SESSION_SECRET"))
+    session_hours: float = Field(12, gt=0, le=24 * 90, validation_alias=named("MAINSPRING_SESSION_HOURS"))
+    requests_per_minute: int = Field(6000, ge=1, validation_alias=named("MAINSPRING_REQUESTS_PER_MINUTE"))
+    requests_at_once: int = Field(100, ge=1, validation_alias=named("MAINSPRING_REQUESTS_AT_ONCE"))
+    streams: int = Field(100, ge=1, validation_alias=named("MAINSPRING_STREAMS"))
+    streams_per_key: int = Field(20, ge=1, validation_alias=named("MAINSPRING_STREAMS_PER_KEY"))
+    streams_per_address: int = Field(50, ge=1, validation_alias=named("MAINSPRING_STREAMS_PER_ADDRESS"))
+    connections: int = Field(500, ge=1, validation_alias=named("MAINSPRING_CONNECTIONS"))
+    connections_per_address: int = Field(200, ge=1, validation_alias=named("MAINSPRING_CONNECTIONS_PER_ADDRESS"))
+    header_seconds: float = Field(10, gt=0, le=3600, validation_alias=named("MAINSPRING_HEADER_SECONDS"))
+    body_seconds: float = Field(30, gt=0, le=3600, validation_alias=named("MAINSPRING_BODY_SECONDS"))
+    metrics_open: bool = Field(False, validation_alias=named("MAINSPRING_METRICS_OPEN"))
+    max_body: int = Field(1024 * 1024, ge=1024, validation_alias=named("MAINSPRING_MAX_BODY"))
 
     @field_validator("timezone")
     @classmethod
@@ -78,13 +67,6 @@ class ServiceSettings(BaseSettings):
     def _known_proxies(cls, value: str) -> str:
         read_proxies(value)
         return value
-
-    @field_validator("target_rate")
-    @classmethod
-    def _known_rate(cls, value: str) -> str:
-        if value.strip():
-            Rate(value)
-        return value.strip()
 
     @field_validator("retry_on")
     @classmethod

@@ -1,6 +1,6 @@
 """The handlers of the jobs that Mainspring runs itself: webhooks (`mainspring:http`) and mail (`mainspring:email`).
 
-`mainspring up` registers them on its scheduler; your own worker calls `add_builtin_handlers`. The target's response
+`mainspring up` registers them on its scheduler; your own worker calls `scheduler.outgoing()`. The target's response
 decides the outcome of an attempt: failed for good, or retried by the job's policy, but not before the time that the
 target asks for. The response is stored either way: as the result, or as the details of the attempt's error.
 """
@@ -12,15 +12,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from aiohttp import ClientSession
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
+from mainspring.client.outgoing_settings import outgoing_settings
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import Fail, InvalidJob, RetryAfter
 from mainspring.jobtypes.http.addresses import Allow
 from mainspring.jobtypes.http.guard import open_session
-from mainspring.jobtypes.http.request import WebhookRequest, parse_request
+from mainspring.jobtypes.http.request import WebhookRequest, explain, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse
 from mainspring.jobtypes.http.templates import Facts
 from mainspring.jobtypes.http.webhook import WebhookError, WebhookFailed, WebhookRejected, send
@@ -65,8 +66,10 @@ class BuiltinSettings(Protocol):
     def smtp_senders(self) -> str: ...
 
 
-def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings) -> None:
-    """Register the handlers for webhooks and, if an SMTP server is set, for mail: without one, mail waits."""
+def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings | None = None) -> None:
+    """Register the handlers for webhooks and, if an SMTP server is set, for mail: without one, mail waits. Without
+    settings, those of the environment are used."""
+    settings = outgoing_settings() if settings is None else settings
     webhooks = Webhooks(scheduler, Allow.parse(settings.http_allow))
     scheduler.job(
         HTTP,
@@ -225,3 +228,13 @@ def webhook_data(
     if data is not None:
         document["data"] = dict(data)
     return document if traceparent is None else {**document, "traceparent": traceparent}
+
+
+def mail_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a mail's job, as given; checked, so that a mail that cannot be sent is refused at once."""
+    data = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
+    try:
+        EmailRequest.model_validate(data)
+    except ValidationError as error:
+        raise InvalidJob("The mail is not valid: " + "; ".join(explain(error))) from None
+    return data

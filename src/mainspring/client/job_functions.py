@@ -2,21 +2,25 @@
 
 `@scheduler.job(…)` returns one. Type checkers compare the arguments of `schedule` with the parameters of the handler,
 without its context. Calling the object calls the function, so that a handler can be tested by itself. The blocking
-Scheduler makes the same objects; their `schedule` blocks (`sync.pyi` has its types).
+Scheduler makes the same objects; their `schedule` blocks (`sync.pyi` has its types). `delay` and `apply_async` are
+Celery's names for the same.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from mainspring.engine.handlers import Handler, HandlerFunction, Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.errors import BadArguments
+from mainspring.model.jobs.celery_options import celery_options
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.options import JobOptions
+from mainspring.model.jobs.retry import Seconds
 
 Full = ParamSpec("Full")
 P = ParamSpec("P")
@@ -42,6 +46,27 @@ class JobCall(Generic[P]):
         """Store a job with these arguments for its handler."""
         return self._enqueue(self._handler.name, _data(self._handler, args, kwargs), self._options)
 
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
+        """Store a job with these arguments: Celery's name for `schedule`."""
+        return self.schedule(*args, **kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Coroutine[Any, Any, Job]:
+        """Store a job as Celery's `apply_async` does: due after `countdown` or at `eta`, and not started any more after
+        `expires`, an instant, or a time from now. `priority` is Celery's, from 0 to 9 (first): 10 - priority here."""
+        options = celery_options(countdown, eta, expires, priority, queue)
+        data = _data(self._handler, tuple(args), kwargs or {})
+        return self._enqueue(self._handler.name, data, cast("JobOptions", {**self._options, **options}))
+
 
 class JobFunction(HandlerFunction, Generic[Full, P, R]):
     """A registered handler. Calling it calls the function; `schedule` stores a job of it."""
@@ -62,6 +87,26 @@ class JobFunction(HandlerFunction, Generic[Full, P, R]):
     def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
         """Store a job with these arguments for its handler."""
         return self._call.schedule(*args, **kwargs)
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
+        """Store a job with these arguments: Celery's name for `schedule`."""
+        return self._call.schedule(*args, **kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+    ) -> Coroutine[Any, Any, Job]:
+        """Store a job as Celery's `apply_async` does: `await send_email.apply_async(["a@b.c"], countdown=60)`."""
+        return self._call.apply_async(
+            args, kwargs, countdown=countdown, eta=eta, expires=expires, priority=priority, queue=queue
+        )
 
 
 class JobDecorator:

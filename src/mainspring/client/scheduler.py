@@ -39,6 +39,7 @@ from mainspring.client.namespaces.queues import Queues
 from mainspring.client.namespaces.schedules import Schedule, Schedules, StoredSchedules
 from mainspring.client.namespaces.secrets import Secrets
 from mainspring.client.namespaces.workers import Workers
+from mainspring.client.outgoing import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
 from mainspring.client.scheduling import Scheduling
@@ -114,7 +115,7 @@ def _registering(
 
 
 @spelled_verbs
-class Scheduler:
+class Scheduler(OutgoingVerbs):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     Without a URI it uses MAINSPRING_URI, MONGODB_URI or MONGO_URI, and otherwise starts an embedded mongod in

@@ -70,7 +70,7 @@ with `__sealed__`, `kid` (the id of its key), `n` and `c`: see model/privacy/enc
 | flow          | string          | of a member of a flow: the id of the flow's root |
 | root          | true            | it is the root of a flow: its handler has waited, or it is a declared flow |
 | node          | string          | of a member: the names of the waits below the root, with "/" between |
-| label         | string          | of a job that Mainspring runs itself: the user's name for it |
+| label         | string          | the user's name for it, beside that of its handler: of a webhook, a declared flow |
 | before        | array           | of a predecessor: the waits that it holds back: the waiting job's id, "#", a name |
 | waits         | document        | of a job that waits, or did so last: see below |
 | spawned       | true            | its handler has made children: its cancellation concerns the jobs below it |

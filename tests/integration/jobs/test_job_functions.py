@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from harness.inside import inside
 from mainspring import BadArguments, Job, JobContext, Scheduler
+from mainspring.sync import Scheduler as BlockingScheduler
 
 Make = Callable[..., Scheduler]
 scheduler_of_module = Scheduler("mongodb://127.0.0.1:1/x")
@@ -70,3 +72,31 @@ def test_calling_it_runs_the_function_and_it_looks_like_the_function() -> None:
 
 def test_it_is_pickled_by_its_name_as_functions_are() -> None:
     assert pickle.loads(pickle.dumps(double)) is double
+
+
+async def test_a_job_function_has_the_verbs_of_celery(scheduler: Scheduler) -> None:
+    @scheduler.job("x")
+    def x(n: int, m: int = 0) -> None: ...
+
+    eta = datetime(2030, 1, 1, tzinfo=UTC)
+    job = await x.delay(1, m=2)
+    assert (job.name, job.data, job.priority) == ("x", {"n": 1, "m": 2}, 5)
+    job = await x.apply_async([1], {"m": 2}, eta=eta, priority=9, queue="mail")
+    assert (job.data, job.run_at, job.priority, job.queue) == ({"n": 1, "m": 2}, eta, 1, "mail")
+    job = await x.options(tags=["a"]).apply_async(kwargs={"n": 1}, countdown=60, expires=90)
+    assert (job.tags, job.start_within) == (("a",), timedelta(seconds=30))
+    assert job.run_at - job.created_at == timedelta(seconds=60)
+    with pytest.raises(BadArguments):
+        await x.apply_async([1, 2, 3])
+
+
+def test_the_verbs_of_celery_block_on_the_blocking_face(uri: str) -> None:
+    scheduler = BlockingScheduler(uri)
+
+    @scheduler.job("x")
+    def x(n: int) -> None: ...
+
+    try:
+        assert [x.delay(1).state, x.apply_async([2], countdown=60).data["n"]] == ["pending", 2]
+    finally:
+        scheduler.stop()

@@ -15,9 +15,9 @@ from mainspring.config.settings import Settings
 from mainspring.model.schedules.schedule import ScheduleOptions
 
 SCHEDULER = """
-    archive batch cancel chain client configure connect count cron delete every explain flow get_job
-    in_transaction job jobs middleware now off on on_start on_stop retry run run_now running schedule signal
-    schedule_bulk search settings start stop stop_now suggestions transaction update uri wait
+    archive batch cancel chain client configure connect count cron delete email every explain flow get_job
+    in_transaction job jobs middleware now off on on_start on_stop outgoing retry run run_now running schedule signal
+    schedule_bulk search settings start stop stop_now suggestions transaction update uri wait webhook
 """
 NAMESPACES = {
     "api_keys": "all create create_first get made_with revoke revoke_made_with rotate",

@@ -212,8 +212,7 @@ class Bulk:
             return Problem(
                 422, "A bulk request creates single jobs; create a schedule with POST /api/jobs.", field="schedule"
             )
-        asked = plan.as_item()
-        return asked if self._record is None else {**asked, "job_id": self._record.job_id(self._line)}
+        return plan.as_item() if self._record is None else plan.named(self._record.job_id(self._line))
 
     @property
     def _longest(self) -> int:

@@ -73,6 +73,8 @@ async def create(caller: Caller, body: Creation, job_id: str, traceparent: str |
         resource.deduplicated = None
         kind = "job" if isinstance(made, Job) else "schedule"
         await caller.note(f"{kind}.create", made.id, after=audited(resource))
+    elif body.debounce is not None:  # it has changed that job
+        await caller.note("job.update", made.id, after=audited(resource))
     return resource
 
 

@@ -52,6 +52,9 @@ _NAMED = frozenset({*map(to_camel, _SNAKE), "queue", "priority", "tags", "data",
 _WEBHOOK_NAMES = {"url": "endpoint"}
 _OF_WEBHOOKS = tuple(name for name in Request.model_fields if name not in ("endpoint", "timeout"))
 _OF_JOBS = ("run_at", "delay", "expires_at", "dedupe_key")
+_OF_BURSTS = ("dedupe_window", "debounce", "debounce_max", "throttle")
+_WITH_KEY = ("dedupe_key", "debounce", "throttle")
+"""The options with which a job has a dedupe key, given or by default."""
 OF_SCHEDULES = (
     *("start_at", "end_at", "max_runs", "jitter", "misfire", "misfire_grace", "misfire_limit", "start_deadline"),
     *("overlap", "pause_after"),
@@ -73,6 +76,10 @@ class Plan:
     def as_item(self) -> dict[str, Any]:
         """A plan without a rule as an item of `Scheduler.schedule_bulk`."""
         return {"name": self.name, "data": self.data, **self.options}
+
+    def named(self, job_id: str) -> dict[str, Any]:
+        """The item with the id of its job; a debounced one may change a job that exists, and gets none."""
+        return self.as_item() if "debounce" in self.options else {**self.as_item(), "job_id": job_id}
 
 
 @contextmanager
@@ -97,7 +104,7 @@ def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | 
     data = data_of(name, creation, settings, traceparent)
     queue = creation.queue or QUEUES.get(name)
     options = {**run_options_of(name, creation, settings), **times, "queue": queue}
-    options["version"] = _version(name, creation)
+    options |= {"version": _version(name, creation), "encrypt": creation.encrypt, "label": _label(name, creation)}
     given = {key: value for key, value in options.items() if value is not None}
     return Plan(name, data, queue, rule, given, creation.id, creation.enabled is False)
 
@@ -109,11 +116,17 @@ def _name_of(creation: Creation) -> str:
         raise Problem(422, f"{what}; give one of endpoint, type email and name.", field="endpoint")
     if kind != "http":
         refuse_webhook_fields(creation)
-    if kind == "job":
-        return _own_name(creation.name)
-    if creation.name is not None:
-        raise Problem(422, f"A name chooses a handler; what type {kind} does is known.", field="name")
-    return HTTP if kind == "http" else EMAIL
+    return _own_name(creation.name) if kind == "job" else HTTP if kind == "http" else EMAIL
+
+
+def _label(name: str, creation: Creation) -> str | None:
+    """The label of a job. The name of a webhook or a mail is its label: what they do is known."""
+    own = creation.name if name in QUEUES else None
+    if own is not None and creation.label is not None:
+        raise Problem(422, "The name of a webhook or a mail is its label; give one of them.", field="label")
+    if own is not None and own.startswith(RESERVED):
+        raise Problem(422, f"Names that begin with {RESERVED} are Mainspring's own; choose another.", field="name")
+    return own or creation.label
 
 
 def _version(name: str, creation: Creation) -> int | None:
@@ -269,16 +282,17 @@ def timed(body: Creation | FlowIn, settings: ServiceSettings) -> tuple[Rule | No
     with refusing(rule_field(body)):
         rule = rule_of(body, settings.timezone)
     if rule is not None:
-        if body.dedupe_window is not None:
-            text = "A schedule has no dedupeWindow, since each of its firings makes one job; leave it out."
-            raise Problem(422, text, field="dedupeWindow")
+        for name in _OF_BURSTS:
+            if getattr(body, name, None) is not None:
+                text = f"A schedule has no {to_camel(name)}, since each of its firings makes one job; leave it out."
+                raise Problem(422, text, field=to_camel(name))
         return rule, {key: getattr(body, key) for key in (*_OF_JOBS, *OF_SCHEDULES)}
     if body.enabled is False:
         raise Problem(422, "Only a schedule can be disabled; leave enabled out, or give a schedule.", field="enabled")
     if body.id is not None:
         raise Problem(422, "An id is chosen for schedules only; a job gets one. See Idempotency-Key.", field="id")
     refuse_schedule_fields(body)
-    return None, {key: getattr(body, key) for key in (*_OF_JOBS, "dedupe_window")}
+    return None, {key: getattr(body, key, None) for key in (*_OF_JOBS, *_OF_BURSTS)}
 
 
 def refuse_schedule_fields(change: Times) -> None:
@@ -305,7 +319,7 @@ def check_plan(caller: Caller, plan: Plan) -> Plan:
         plan.options["queue"] = queue  # otherwise the queue that its handler declares would be used
     if plan.rule is not None:
         check_calendars(caller, plan.rule)
-    if "dedupe_key" in plan.options:
+    if any(name in plan.options for name in _WITH_KEY):
         plan.options["dedupe_namespace"] = namespace_of(scope, queue, plan.name)
     return plan
 
@@ -330,8 +344,9 @@ async def store_plan(caller: Caller, plan: Plan, job_id: str) -> Job | Schedule:
 
 
 async def _schedule_job(caller: Caller, plan: Plan, job_id: str) -> Job:
-    job = await caller.scheduler.schedule(plan.name, plan.data, job_id=job_id, **plan.options)
-    check_holder(caller, {**plan.as_item(), "job_id": job_id}, job)
+    asked = plan.named(job_id)
+    job: Job = await caller.scheduler.schedule(**asked)
+    check_holder(caller, asked, job)
     return job
 
 

@@ -126,6 +126,8 @@ def _plan(caller: Caller, place: int, node: NodeIn, traceparent: str | None) -> 
 
 def _part(caller: Caller, part: PartIn, traceparent: str | None, **changes: Any) -> Plan:
     """The job of a part of a flow, checked."""
+    if part.job is not None and (part.endpoint is not None or part.type not in (None, "job")):
+        raise Problem(422, "A job is the name of a handler; what a webhook or a mail does is known.", field="job")
     given = {name: getattr(part, name) for name in _OF_CREATION if name in part.model_fields_set} | changes
     creation = Creation.model_construct({*given, "name"}, name=part.job, **given)
     try:
@@ -150,7 +152,7 @@ def _checked(caller: Caller, root: Plan) -> Plan:
     if root.rule is not None:
         check_calendars(caller, root.rule)
     root.options["queue"] = queue
-    if "dedupe_key" in root.options:
+    if "dedupe_key" in root.options or "throttle" in root.options:
         root.options["dedupe_namespace"] = namespace_of(scope, queue, root.name)
     return root
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.api.problems import Problem
-from mainspring.api.wire.job_requests import Repeat, Times
-from mainspring.rules import At, Every, Except, RRule, Rule
+from mainspring.api.wire.job_requests import OneRule, Repeat, Times
+from mainspring.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.rules.cron import Cron
 
 _CHOICES = ("schedule", "every", "repeat")
@@ -23,22 +23,34 @@ def rule_of(times: Times, default_zone: str, before: Rule | None = None) -> Rule
         raise Problem(422, "Give the time zone once.", field="timezone")
     zone = times.timezone or (times.repeat.timezone if times.repeat is not None else None)
     spelled_out = times.repeat or Repeat.model_validate({"cron": times.schedule, "every": times.every})
-    rule = _bare(spelled_out, zone, zone or _zone_of(before) or default_zone)
-    return Except(rule, *spelled_out.calendars) if spelled_out.calendars else rule
-
-
-def _bare(repeat: Repeat, asked: str | None, zone: str) -> Rule:
-    if repeat.cron is not None:
-        return Cron(repeat.cron, zone)
-    if repeat.rrule is not None:
-        return RRule(repeat.rrule, zone)
-    if asked is not None:
+    usual = zone or _zone_of(before) or default_zone
+    if spelled_out.any is not None:
+        parts = AnyOf(*(_rule(one, one.timezone or usual) for one in spelled_out.any))
+        return _with_calendars(spelled_out, parts, zone)
+    if zone is not None and spelled_out.cron is None and spelled_out.rrule is None:
         raise Problem(422, "Fixed intervals and instants have no time zone; leave it out.", field="timezone")
-    every = repeat.every
-    if every is not None:
-        period = every if isinstance(every, str) else timedelta(milliseconds=every)
-        return Every(period, after=repeat.after or "start")
-    return At(repeat.at or ())
+    return _rule(spelled_out, usual)
+
+
+def _rule(one: OneRule, zone: str) -> Rule:
+    return _with_calendars(one, _bare(one, zone))
+
+
+def _with_calendars(one: OneRule, rule: Rule, zone: str | None = None) -> Rule:
+    """The rule without the days of calendars; in the zone whose days count, where its parts have several."""
+    return Except(rule, *one.calendars, then=one.then or "skip", timezone=zone) if one.calendars else rule
+
+
+def _bare(one: OneRule, zone: str) -> Rule:
+    gap, fold = one.gap or "after", one.fold or "first"
+    if one.cron is not None:
+        return Cron(one.cron, zone, gap=gap, fold=fold)
+    if one.rrule is not None:
+        return RRule(one.rrule, zone, start=one.start, gap=gap, fold=fold)
+    if one.every is not None:
+        period = one.every if isinstance(one.every, str) else timedelta(milliseconds=one.every)
+        return Every(period, anchor=one.anchor, after=one.after or "start")
+    return At(one.at or ())
 
 
 def rule_field(times: Times) -> str | None:
@@ -53,6 +65,8 @@ def _in_zone(before: Rule | None, zone: str | None) -> Rule | None:
         return Cron(before.expression, zone, gap=before.gap, fold=before.fold)
     if isinstance(before, RRule):
         return RRule(before.text, zone, start=before.start, gap=before.gap, fold=before.fold)
+    if isinstance(before, AnyOf | Except):
+        raise Problem(422, "This rule has parts; give it again, as repeat, with its time zones.", field="timezone")
     raise Problem(422, "A fixed interval has no time zone; leave it out.", field="timezone")
 
 

@@ -22,6 +22,7 @@ class JobConditions(In):
     name: Text | None = None
     queue: Text | None = None
     tag: Text | None = None
+    label: Text | None = Field(None, description="The label of a job, such as the name of a webhook.")
     dedupe_key: LongText | None = None
     error: LongText | None = Field(None, description="In the type or the message of the error, in any case of letters.")
     fingerprint: Text | None = Field(None, description="The fingerprint of dead letters with the same cause.")
@@ -75,6 +76,7 @@ class JobFilterOut(Out):
     name: str | None = None
     queue: str | None = None
     tag: str | None = None
+    label: str | None = None
     dedupe_key: str | None = None
     error: str | None = None
     fingerprint: str | None = None

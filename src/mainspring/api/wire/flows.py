@@ -118,6 +118,7 @@ class FlowIn(Times):
     start_within: Span | None = None
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
+    throttle: Span | None = None
 
 
 class BatchIn(In):

@@ -5,13 +5,15 @@ The job does one of three things: call an `endpoint`, send an email (`type: "ema
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
 from mainspring.api.wire.base import In, InstantIn, Milliseconds, Span
 from mainspring.jobtypes.http.request import METHODS
 from mainspring.model.schedules.firing_plan import Misfire, Overlap
+from mainspring.rules.any_of import MOST_RULES
+from mainspring.rules.zones.zone import Fold, Gap
 
 ExecutionType = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "EXACTLY_ONCE"]
 Method = Literal["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
@@ -20,6 +22,9 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 Cron = Annotated[str, Field(min_length=1, max_length=512, examples=["0 */5 * * * *"])]
 Status = int | str
 After = Literal["start", "end"]
+Then = Literal["skip", "next", "previous"]
+GAP = "The policy for a wall time that does not exist on a day on which clocks are set forward."
+FOLD = "The policy for a wall time that exists twice on a day on which clocks are set back."
 AFTER = "`every` counts from the start of a run, on a grid, or from its end, as a fixed delay between runs."
 
 
@@ -37,34 +42,67 @@ DataVersion = Annotated[
     Field(ge=1, le=1_000_000, description="The payload version that the data is written for; 1 if it is not given."),
 ]
 
+Encrypt = bool | Annotated[list[Text], Field(min_length=1, max_length=50)]
+
 ScheduleId = Annotated[
     Text | None, Field(description="The id of a new schedule. A schedule that has it already is replaced.")
 ]
 
 
-class Repeat(In):
-    """The rule of a schedule: one of `cron`, `every`, `rrule` and `at`; `except` leaves out the days of calendars."""
+class OneRule(In):
+    """A rule: one of `cron`, `every`, `rrule` and `at`; `except` leaves out the days of calendars."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("cron", "every", "rrule", "at")
 
     cron: Cron | None = None
     every: EveryIn | None = None
     after: After | None = Field(default=None, description=AFTER)
+    anchor: InstantIn | None = Field(default=None, description="An instant of the grid of `every`.")
     rrule: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    start: InstantIn | None = Field(default=None, description="The DTSTART of `rrule`, where its text has none.")
     at: Annotated[list[InstantIn], Field(min_length=1, max_length=1000)] | None = None
     timezone: Text | None = None
+    gap: Gap | None = Field(default=None, description=GAP)
+    fold: Fold | None = Field(default=None, description=FOLD)
     calendars: Annotated[list[Text], Field(max_length=20)] | None = Field(
         default=None, alias="except", description="Names of calendars on whose days it does not fire."
     )
+    then: Then | None = Field(default=None, description="Where a firing on such a day moves to; by default nowhere.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [name for name in ("cron", "every", "rrule", "at") if getattr(self, name) is not None]
+        given = [name for name in self.kinds if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("give one of cron, every, rrule and at")
+            raise ValueError(f"give one of {', '.join(self.kinds[:-1])} and {self.kinds[-1]}")
         if self.timezone is not None and given[0] in ("every", "at"):
             raise ValueError(f"{given[0]} has no timezone: leave it out")
-        if self.after is not None and self.every is None:
-            raise ValueError("after is for every: leave it out")
+        for name, others in _ONLY_FOR.items():
+            if getattr(self, name) is not None and given[0] not in others:
+                raise ValueError(f"{name} is for {' and '.join(others)}: leave it out")
+        if self.then is not None and not self.calendars:
+            raise ValueError("then is for except: leave it out")
         return self
+
+
+_ONLY_FOR = {
+    "after": ("every",),
+    "anchor": ("every",),
+    "start": ("rrule",),
+    "gap": ("cron", "rrule"),
+    "fold": ("cron", "rrule"),
+}
+"""The fields of a rule that only some kinds of rules have."""
+
+
+class Repeat(OneRule):
+    """The rule of a schedule: one of `cron`, `every`, `rrule` and `at`, or `any` of several; `except` leaves out the
+    days of calendars."""
+
+    kinds: ClassVar[tuple[str, ...]] = (*OneRule.kinds, "any")
+
+    any: Annotated[list[OneRule], Field(min_length=1, max_length=MOST_RULES)] | None = Field(
+        default=None, description="Rules of which any fires it. A time zone beside them is that of those without one."
+    )
 
 
 class Times(In):
@@ -169,8 +207,18 @@ class Creation(Change):
     )
 
     type: Literal["http", "email", "job"] | None = None
-    name: Text | None = None
+    name: Text | None = Field(default=None, description="The name of a handler; of a webhook or a mail, its own name.")
+    label: Text | None = Field(default=None, description="A name of its own, beside that of its handler.")
     id: ScheduleId = None
     dedupe_key: Text | None = None
     dedupe_window: Span | None = None
+    debounce: Span | None = Field(
+        default=None,
+        description="Run the last of a burst of requests with one dedupeKey, or name, this long after it.",
+    )
+    debounce_max: Span | None = Field(default=None, description="The longest time after the first of a burst.")
+    throttle: Span | None = Field(
+        default=None, description="Make one job with one dedupeKey, or name, within this time."
+    )
+    encrypt: Encrypt | None = Field(default=None, description="Encrypt all data, or the values at these paths.")
     data_version: DataVersion = None

@@ -117,7 +117,7 @@ class JobOut(Out):
     parent_id: str | None = None
     flow_id: str | None = Field(None, description="Of a member of a flow: the id of the flow, which is its root job.")
     node: str | None = Field(None, description="Of a member of a flow: its node, or the names of waits, with slashes.")
-    label: str | None = Field(None, description="Of a job that Mainspring runs itself: the name that it was given.")
+    label: str | None = Field(None, description="The name that it was given beside that of its handler.")
     because: str | None = Field(None, description="The job whose end decided that it was cancelled or skipped.")
     waits: WaitsOut | None = Field(None, description="Of a blocked job: what it waits for.")
     dedupe_key: str | None = None

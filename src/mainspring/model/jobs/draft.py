@@ -41,6 +41,8 @@ class Draft:
     guarantee: str | None = None
     """The guarantee that was chosen for it; None for its handler's."""
     tags: list[str] | None = None
+    label: str | None = None
+    """The user's name for it, beside the name of its handler."""
     dedupe_key: str | None = None
     dedupe_window: float | None = None
     debounce: Debounce | None = None
@@ -179,8 +181,20 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "retry": lambda value: check_retry(value).to_document(),
     "guarantee": check_guarantee,
     "tags": check_tags,
+    "label": lambda value: check_name(value, "label"),
     "encrypt": check_encrypt,
 }
 """The check of each option that a draft keeps, in the order in which they are made."""
-_DEBOUNCED = ("queue", "priority", "expires_at", "start_within", "timeout", "retry", "guarantee", "tags", "parent_id")
+_DEBOUNCED = (
+    "queue",
+    "priority",
+    "expires_at",
+    "start_within",
+    "timeout",
+    "retry",
+    "guarantee",
+    "tags",
+    "label",
+    "parent_id",
+)
 """The options of a debounced job that a further call changes."""

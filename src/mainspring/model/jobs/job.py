@@ -230,7 +230,7 @@ class Job:
     node: str | None = None
     """Of a member of a flow: the names of the waits below the root, with "/" between."""
     label: str | None = None
-    """Of a job that Mainspring runs itself, such as the root of a declared flow: the user's name for it."""
+    """The user's name for it, beside the name of its handler: of a webhook, or of the root of a declared flow."""
     because: str | None = None
     """Of a job that was cancelled or skipped because of another one's end: the id of that job."""
     waits: Waits | None = None

@@ -45,6 +45,7 @@ class TemplateOptions(TemplateChanges, total=False):
 
     version: int | None
     encrypt: bool | Sequence[str] | None
+    label: str | None
 
 
 class FlowOptions(TimeOptions, total=False):

@@ -43,6 +43,7 @@ class JobFilter(TypedDict, total=False):
     name: str | None
     queue: str | None
     tag: str | None
+    label: str | None
     dedupe_key: str | None
     error: str | None
     fingerprint: str | None
@@ -76,6 +77,7 @@ class Search:
     name: str | None = None
     queue: str | None = None
     tag: str | None = None
+    label: str | None = None
     dedupe_key: str | None = None
     error: str | None = None
     fingerprint: str | None = None

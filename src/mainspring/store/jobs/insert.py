@@ -49,6 +49,9 @@ _OPTIONAL = (
 )
 """The fields that only some jobs have, and that a draft has under the same name."""
 _ANY_SIZE = 2**24
+_OPTIONAL = (
+    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
+)
 
 InsertOutcome = Exception | None
 Stored = Job | Exception

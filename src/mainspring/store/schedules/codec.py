@@ -266,7 +266,8 @@ def decode_row(document: Mapping[str, Any]) -> Row:
 def draft_of(document: Document) -> Draft:
     """The job that a stored schedule makes, as a draft."""
     job = document["job"]
-    options = {key: job.get(key) for key in ("start_within", "timeout", "retry", "guarantee", "tags", "data_v")}
+    kept = ("start_within", "timeout", "retry", "guarantee", "tags", "label", "data_v")
+    options = {key: job.get(key) for key in kept}
     options["guarantee"] = options["guarantee"] or job.get("executes")
     sealed = AsStored(tuple(job["sealed"])) if job.get("sealed") else None
     return Draft(job["name"], job.get("data"), job["queue"], job["priority"], encrypt=sealed, **options)

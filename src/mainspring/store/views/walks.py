@@ -169,7 +169,7 @@ def _ended_within(search: Search) -> Document:
 def wanted_of(search: Search) -> Document:
     """All conditions of a filter but the state, and the schedule, which a job keeps; a value is compared as it is."""
     fields = {"name": search.name, "queue": search.queue, "tags": search.tag, "parent_id": search.parent_id}
-    fields |= {"fingerprint": search.fingerprint}
+    fields |= {"fingerprint": search.fingerprint, "label": search.label}
     wanted: Document = {key: {"$eq": value} for key, value in fields.items() if value is not None}
     for path, values in search.data:
         wanted[f"data.{path}"] = {"$in": list(values)}
