@@ -13,6 +13,8 @@ from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
 from mainspring.cli.encryption_keys import keys
 from mainspring.cli.flows import flows
+from mainspring.cli.mcp import mcp
+from mainspring.cli.probe import probe
 from mainspring.cli.serve import serve
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
@@ -51,6 +53,8 @@ def _options(
 app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
+app.command()(logged(mcp))
+app.command()(logged(probe))
 app.command()(logged(version))
 app.add_typer(api_key, name="api-key")
 app.add_typer(audit, name="audit")
