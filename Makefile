@@ -21,6 +21,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
 
+# What the container image has of the extras; the embedded MongoDB stays out.
+IMAGE_EXTRAS := cli api encryption calendars fast mcp
+
 # What the dashboard is built from; a change of it builds it again.
 DASHBOARD := src/mainspring/api/static/dashboard/index.html
 PAGES := $(shell find dashboard -path dashboard/node_modules -prune -o -type f -not -name schema.d.ts -print 2>/dev/null)
@@ -114,8 +117,14 @@ lock: $(READY) ## pin the dependencies anew, with hashes (LOCK="--upgrade" for t
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-header --no-annotate --native-tls --quiet --output-file constraints.txt $(LOCK)
 	@cat constraints.head constraints.txt > constraints.new && mv constraints.new constraints.txt && rm constraints.head
+	@$(MAKE) --no-print-directory lock-image
+
+# The image has the same versions as the tests, without the tools.
+lock-image: $(READY)
+	@$(BIN)/uv pip compile pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --constraint constraints.txt --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --native-tls --quiet --output-file deploy/requirements.txt
 
 clean: ## remove what make has made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs generated site screenshots bench chaos attack specs dist sbom lock clean
+.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs generated site screenshots bench chaos attack specs dist sbom lock lock-image clean

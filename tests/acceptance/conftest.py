@@ -9,12 +9,26 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
+from harness import wheel
 from harness.commands import MAINSPRING, Command
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Scheduler
 
 APPS = Path(__file__).parent / "apps"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> wheel.Installed | None:
+    """The wheel that the commands run from; None where they run from the checkout."""
+    return wheel.installed(tmp_path_factory) if wheel.wanted() else None
+
+
+@pytest.fixture(autouse=True)
+def from_wheel(installed: wheel.Installed | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every process that a test starts import the product from the wheel."""
+    if installed is not None:
+        monkeypatch.setenv("PYTHONPATH", str(installed.folder))
 
 
 @pytest.fixture

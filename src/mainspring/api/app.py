@@ -26,6 +26,7 @@ from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxi
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
+from mainspring.api.specification import operation_id
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError
 
@@ -88,7 +89,9 @@ def _routes() -> list[BaseRoute]:
     request, which takes a tenth of a second for all."""
     joined = APIRouter()
     for router in ROUTERS:
-        joined.include_router(router, dependencies=[Depends(check_parameters)])
+        joined.include_router(
+            router, dependencies=[Depends(check_parameters)], generate_unique_id_function=operation_id
+        )
     return joined.routes
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,9 @@ def _cell(text: str) -> str:
     return _sentence(text).replace("|", "\\|")
 
 
+@cache
 def document() -> Spec:
-    """The OpenAPI document as the code has it now."""
+    """The OpenAPI document as the code has it now, made once: it takes most of a second."""
     return specification(make_app(Scheduler("embedded:.mainspring"), service_settings()))
 
 

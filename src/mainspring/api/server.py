@@ -26,7 +26,7 @@ from mainspring.errors import ConfigurationError
 from mainspring.model.networks import is_loopback
 
 # How many seconds the running requests may take when the server stops.
-_GRACE = 10
+GRACE = 10
 
 
 class Server:
@@ -123,7 +123,7 @@ def _configure(app: Any, settings: ServiceSettings) -> uvicorn.Config:
         # Only `TrustedProxies` reads the client's address from headers.
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=GRACE,
     )
 
 

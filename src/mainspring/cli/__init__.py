@@ -1,4 +1,5 @@
-"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `audit`, `flows`, `keys`, `version`.
+"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `audit`, `flows`, `keys`, `mcp`, `probe`,
+`version`.
 
 One file per command. This module is the entry point and imports nothing of the extra `cli` by itself: worker processes
 import it and do not need that extra, and without it the command names the package to install.

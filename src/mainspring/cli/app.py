@@ -17,6 +17,8 @@ from mainspring.cli.encryption_keys import keys
 from mainspring.cli.flows import flows
 from mainspring.cli.import_jobs import import_jobs
 from mainspring.cli.migrate import migrate
+from mainspring.cli.mcp import mcp
+from mainspring.cli.probe import probe
 from mainspring.cli.serve import serve
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
@@ -55,6 +57,8 @@ def _options(
 app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
+app.command()(logged(mcp))
+app.command()(logged(probe))
 app.command()(logged(version))
 app.command()(logged(bench))
 app.command()(logged(doctor))

@@ -25,9 +25,11 @@ EMBEDDED = "embedded:"
 URI_VARIABLES = ("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI")
 
 KIB = 1024
-# A document of MongoDB has 16 MiB at most: for a job its data, its result, its steps (1 MiB), its attempts with their
-# logs (3 MiB) and the log of the running attempt (half a MiB).
-MOST_DATA, MOST_RESULT = 8 * KIB * KIB, 2 * KIB * KIB
+MIB = KIB * KIB
+# A document of MongoDB has 16 MiB at most: for a job its data and the results of its steps (9 MiB together), its
+# result, its attempts with their logs (3 MiB) and the log of the running attempt (half a MiB).
+MOST_DATA, MOST_RESULT, MOST_STEPS = 8 * MIB, 2 * MIB, 8 * MIB
+MOST_DATA_AND_STEPS = 9 * MIB
 _SHORTEST = {
     "lease": 0.5,
     "poll_interval": 0.01,
@@ -64,6 +66,7 @@ class Settings:
     keep_stats: float | None = 30 * 86400.0
     max_data: int = 256 * KIB
     max_result: int = 64 * KIB
+    max_steps_size: int = MIB
     operation_timeout: float = 10.0
     prefetch: int = 1000
     app: str = "default"
@@ -113,6 +116,7 @@ class SchedulerOptions(TypedDict, total=False):
     keep_stats: Duration | None
     max_data: int
     max_result: int
+    max_steps_size: int
     operation_timeout: Duration
     prefetch: int
     app: str
@@ -134,10 +138,11 @@ def make_settings(options: Mapping[str, object]) -> Settings:
     for key, low in _SHORTEST.items():
         if key in values and (values[key] is not None or key not in _OPTIONAL):
             values[key] = _duration(values[key], key, low)
-    for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("prefetch", 0)):
+    for key, least in (("concurrency", 1), ("max_data", 1), ("max_result", 0), ("max_steps_size", 0), ("prefetch", 0)):
         _whole(values, key, least)
-    for key, most in (("max_data", MOST_DATA), ("max_result", MOST_RESULT)):
+    for key, most in (("max_data", MOST_DATA), ("max_result", MOST_RESULT), ("max_steps_size", MOST_STEPS)):
         _bytes(values, key, most)
+    _together(values)
     for key in ("encrypt", "redact"):
         if isinstance(values.get(key), list):
             values[key] = tuple(values[key])  # type: ignore[arg-type]
@@ -186,6 +191,16 @@ def _bytes(values: dict[str, object], key: str, most: int) -> None:
         raise ConfigurationError(
             f"{key} must be at most {most:,} bytes, not {value:,}: all of a job must fit into one document of MongoDB, "
             "which takes 16 MiB. Store the bulk elsewhere and pass a reference."
+        )
+
+
+def _together(values: dict[str, object]) -> None:
+    fields = Settings.__dataclass_fields__
+    data, steps = (values.get(key, fields[key].default) for key in ("max_data", "max_steps_size"))
+    if isinstance(data, int) and isinstance(steps, int) and data + steps > MOST_DATA_AND_STEPS:
+        raise ConfigurationError(
+            f"max_data and max_steps_size must be at most {MOST_DATA_AND_STEPS:,} bytes together, not "
+            f"{data + steps:,}: all of a job must fit into one document of MongoDB, which takes 16 MiB."
         )
 
 

@@ -55,7 +55,7 @@ MAX_EARLIER_ATTEMPTS = 5 * 1024 * 1024 // 2
 MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
 MAX_DETAILS, MAX_DETAIL = 16_384, 2_000
 MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000  # lines, and bytes of a line
-MAX_STEPS, MAX_STEPS_SIZE = 1_000, 1_048_576
+MAX_STEPS = 1_000
 
 _RAW = CODEC.with_options(document_class=RawBSONDocument)
 _HEX_ID = re.compile(r"[0-9a-f]{24}")

@@ -650,7 +650,7 @@ async def test_a_handler_that_is_cancelled_while_a_step_is_being_stored_still_ke
         stored.append(name)
         return {"name": name, "result": result}
 
-    task = asyncio.create_task(Steps(StoredJob({}), 1000, keep).run("charge", lambda: 1, (), {}))
+    task = asyncio.create_task(Steps(StoredJob({}), Settings(), keep).run("charge", lambda: 1, (), {}))
     await storing.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

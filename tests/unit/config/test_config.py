@@ -52,6 +52,8 @@ def test_an_option_like_no_other_is_refused_with_the_list_of_all() -> None:
             {"max_data": 8 * 1024**2 + 1},
             "max_data must be at most 8,388,608 bytes, not 8,388,609: all of a job must fit",
         ),
+        ({"max_steps_size": 2**30}, "max_steps_size must be at most 8,388,608 bytes, not 1,073,741,824"),
+        ({"max_data": 5 * 2**20, "max_steps_size": 5 * 2**20}, "must be at most 9,437,184 bytes together"),
         ({"max_result": 2**30}, "max_result must be at most 2,097,152 bytes, not 1,073,741,824"),
         ({"queues": "mail"}, "queues must be a list of queue names, or None for all, not 'mail'"),
         ({"queues": []}, "queues must be a list of queue names"),

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from harness.pages import ROOT
+from mainspring.config.settings import Settings
 from mainspring.model.flows.decide import BadEnd, Ends, decide
 from mainspring.model.flows.graph import LARGEST_FLOW, MOST_EDGES, MOST_NODES
 from mainspring.model.flows.ids import MOST_ITEMS
 from mainspring.model.flows.waits import MOST_WAITS, Predecessors, Waits
-from mainspring.store.codec import MAX_STEPS, MAX_STEPS_SIZE
+from mainspring.store.codec import MAX_STEPS
 
 PAGE = (ROOT / "docs" / "explain" / "flows.md").read_text("utf-8")
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
@@ -85,5 +86,5 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert limits["items of one map"] == f"{MOST_ITEMS:,}"
     assert limits["calls and maps that one handler waits for at once"] == f"{MOST_WAITS}"
     assert limits["steps of a job, and all their results together"] == (
-        f"{MAX_STEPS:,}, and {MAX_STEPS_SIZE // 2**20} MiB"
+        f"{MAX_STEPS:,}, and `max_steps_size` ({Settings().max_steps_size // 2**20} MiB by default)"
     )

@@ -320,6 +320,7 @@ def test_a_scheduler_takes_these_options() -> None:
         "lease",
         "max_data",
         "max_result",
+        "max_steps_size",
         "operation_timeout",
         "poll_interval",
         "prefetch",

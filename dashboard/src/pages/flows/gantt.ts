@@ -1,7 +1,7 @@
 // The jobs of a flow over time: where the bar of each row lies between the first start and the last end. Pure.
 import type { Schemas } from "../../api/client";
 
-export type Row = Schemas["RowOut"];
+export type Row = Schemas["TimelineRowOut"];
 export type Bar = {
   row: Row;
   /** In per cent of the chart; null for a row that has not started. */

@@ -1,7 +1,7 @@
 // The life of a job as bars: widths that keep short runs visible beside long waits, and the words for each span.
 import type { Schemas } from "../../api/client";
 
-export type Span = Schemas["SpanOut"];
+export type Span = Schemas["TimelineSpanOut"];
 export type Bar = {
   span: Span;
   /** In per cent of the drawing. */

@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client";
 import type { Line } from "../../ui/Chart";
 import { duration } from "../../lib/time";
 
-export type Series = Schemas["Series"];
+export type Series = Schemas["StatisticsSeries"];
 export type NameRow = Schemas["NameCountsOut"];
 export type Counts = Schemas["CountsOut"];
 type Point = Series["points"][number];

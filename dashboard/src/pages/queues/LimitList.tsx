@@ -15,7 +15,7 @@ import { type Limit, useLimits } from "./data";
 import { LimitDialog, useRemoveOverride } from "./LimitDialog";
 import { limitWords, saturated, upTo } from "./words";
 
-type Use = Schemas["UseOut"];
+type Use = Schemas["GateUseOut"];
 
 export function LimitList() {
   const query = useLimits();

@@ -64,7 +64,7 @@ export function ruleWords(rule: Rule | null): string {
 }
 
 /** The number of gates of a limit that hold jobs back. */
-export function saturated(uses: readonly Schemas["UseOut"][]): number {
+export function saturated(uses: readonly Schemas["GateUseOut"][]): number {
   return uses.filter((use) => use.full || use.waiting > 0).length;
 }
 

@@ -76,7 +76,7 @@ ItemOutcome = Job | Problem
         }
     },
 )
-async def create_bulk(request: Request, caller: Operator, key: Key = None) -> Response:
+async def create_jobs(request: Request, caller: Operator, key: Key = None) -> Response:
     """Create many jobs, each given as for `POST /api/jobs`, one per line (NDJSON) or as entries of a JSON array. The
     service stores them in chunks while it reads the body, and answers line by line: `{"line": 1, "jobId": …}`, or
     `{"line": 2, "error": {"status", "detail", "field"}}` for a refused item; the other items are stored all the same.

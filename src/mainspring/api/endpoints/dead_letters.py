@@ -68,7 +68,7 @@ async def list_dead_letters(caller: Viewer, query: Annotated[DeadLetterListing, 
 
 
 @router.get("/groups", summary="List groups of dead letters")
-async def list_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -> Answer[list[GroupOut]]:
+async def list_dead_letter_groups(caller: Viewer, query: Annotated[GroupListing, Query()]) -> Answer[list[GroupOut]]:
     """Group the failed jobs that match by the fingerprint of their error, with their number in each of the last 24
     hours; the group of the latest one comes first. The answer costs the same however many dead letters there are: where
     there are many, counts are `capped`, and a filter by queue, tag or text is applied to the newest 1,000."""

@@ -88,7 +88,7 @@ async def get_flow(flow_id: FlowId, caller: Viewer) -> Answer[FlowOut]:
 
 
 @router.get("/{flow_id}/timeline", summary="Get a flow over time")
-async def flow_timeline(flow_id: FlowId, caller: Viewer) -> Answer[FlowTimeline]:
+async def get_flow_timeline(flow_id: FlowId, caller: Viewer) -> Answer[FlowTimeline]:
     """Return when the jobs of a flow started and ended, the first to start first: a row for each job, or for each node
     of a flow with more than 300 jobs. At most 300 rows, from at most 2,000 jobs."""
     found = await caller.backend.flow_timeline(flow_id, caller.scope)

@@ -66,7 +66,7 @@ async def run_job(job_id: JobId, caller: Operator, body: Nothing | None = None) 
 
 
 @router.post("/{job_id:path}/signals/{name}", summary="Send a signal to a job", response_model=Answer[JobOut])
-async def send_signal(
+async def signal_job(
     job_id: JobId, name: SignalName, caller: Operator, once: Once, body: SignalIn | None = None
 ) -> Response:
     """Send a signal to a job, whose handler waits for it with `ctx.wait_for(name)` and gets the payload. A signal that
@@ -135,7 +135,7 @@ async def wait_for_job(job_id: JobId, caller: Viewer, response: Response, timeou
 
 
 @router.get("/{job_id:path}/detail", summary="Get a job in detail")
-async def job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
+async def get_job_detail(job_id: JobId, caller: Viewer) -> Answer[JobDetail]:
     """Return a job with its attempts and their errors, its life as a timeline, its finished steps, and the log of the
     running attempt. An operator sees the last stack that was asked for, too."""
     job = await caller.job(job_id)

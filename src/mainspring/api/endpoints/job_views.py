@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
 @router.post("/{job_id:path}/stack", status_code=202, summary="Ask for the stack of a running job")
-async def ask_stack(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[StackAskedOut]:
+async def ask_job_stack(job_id: JobId, caller: Operator, body: Nothing | None = None) -> Answer[StackAskedOut]:
     """Ask the worker of a running job where its handler is now. The worker answers within about two seconds: the calls,
     without values, are in the `stack` of the job's details. For a job that does not run the answer is 409."""
     job = await caller.job(job_id)
@@ -44,7 +44,7 @@ async def _versions(caller: Caller) -> dict[str, str | None]:
 
 
 @router.get("/{job_id:path}/related", summary="List the jobs around a job")
-async def related_jobs(job_id: JobId, caller: Viewer) -> Answer[RelatedOut]:
+async def list_related_jobs(job_id: JobId, caller: Viewer) -> Answer[RelatedOut]:
     """List the parent of a job, the jobs that its handler has scheduled, other runs of its schedule, and the job that
     has its dedupe key now. Each list is bounded; children are searched among the first 1,000 jobs that were made since
     the job began."""

@@ -139,7 +139,7 @@ async def get_job(id: Id, caller: Viewer) -> Answer[Resource]:
 
 
 @router.put("/{id}", summary="Change a job or a schedule")
-async def change(id: Id, body: Change, caller: Operator) -> Answer[Resource]:
+async def update_job(id: Id, body: Change, caller: Operator) -> Answer[Resource]:
     """Change the given fields and leave the others as they are. For a schedule, `enabled` pauses and resumes it, a new
     rule applies from now on, and null removes startAt, endAt, maxRuns or jitter. A job can be changed while it is
     pending; after that the answer is 409."""
@@ -160,7 +160,7 @@ async def _changed(caller: Caller, before: Job | Schedule, body: Change) -> Job 
 
 
 @router.delete("/{id}", summary="Delete a job or a schedule")
-async def delete(id: Id, caller: Operator) -> Answer[Deleted]:
+async def delete_job(id: Id, caller: Operator) -> Answer[Deleted]:
     """Delete a job that is not running, or a schedule. The jobs that a schedule has made stay."""
     found = await find(caller, id)
     before = audited(resource_of(caller, found))
@@ -174,7 +174,7 @@ async def delete(id: Id, caller: Operator) -> Answer[Deleted]:
 
 
 @router.get("/{id}/executions", summary="List executions")
-async def executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
+async def list_executions(id: Id, caller: Viewer, limit: Limit = 20) -> Answer[list[Execution]]:
     """List the attempts of a job, or of all jobs of a schedule, newest first, including the running one. An attempt of
     a webhook has the receiver's response, also if it failed."""
     found = await find(caller, id)

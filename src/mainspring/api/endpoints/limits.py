@@ -41,7 +41,7 @@ Target = Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])]
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/pauses", tags=["flow"], summary="List pauses")
+@router.get("/pauses", tags=["limits"], summary="List pauses")
 async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
     """List every pause with its actor and reason."""
     found = await caller.scheduler.limits.pauses()
@@ -52,12 +52,12 @@ async def list_pauses(caller: Viewer) -> ListAnswer[PausedOut]:
 
 @router.post(
     "/pauses",
-    tags=["flow"],
+    tags=["limits"],
     summary="Pause a queue or a job name",
     status_code=201,
     response_model=Answer[PausedOut],
 )
-async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
+async def pause_jobs(body: PauseIn, caller: Operator, once: Once) -> Response:
     """Pause a queue or a job name: workers start none of its jobs until it is resumed. With `key`, the pause applies
     only to jobs that have this value in their data. Running jobs go on. An existing pause is replaced."""
 
@@ -72,8 +72,8 @@ async def pause(body: PauseIn, caller: Operator, once: Once) -> Response:
     return await once.answer(caller, make)
 
 
-@router.post("/pauses/resume", tags=["flow"], summary="End a pause")
-async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
+@router.post("/pauses/resume", tags=["limits"], summary="End a pause")
+async def resume_jobs(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
     """End the pause of this queue or name, with this `key` if given, and return it. If there is none, the answer is
     404."""
     _check_target(caller, body)
@@ -89,7 +89,7 @@ async def resume(body: TargetIn, caller: Operator) -> Answer[PausedOut]:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/limits", tags=["flow"], summary="List limits")
+@router.get("/limits", tags=["limits"], summary="List limits")
 async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
     """List the limits that live workers declare in code or that are set at run time, and their current use: how many
     slots are taken, which jobs hold them, and how many jobs wait. Of a limit by key, the values that hold jobs back
@@ -101,7 +101,7 @@ async def list_limits(caller: Viewer) -> ListAnswer[LimitOut]:
     return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
-@router.put("/limits/{scope}/{target:path}", tags=["flow"], summary="Set the limits of a queue or a job name")
+@router.put("/limits/{scope}/{target:path}", tags=["limits"], summary="Set the limits of a queue or a job name")
 async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operator) -> Answer[OverrideOut]:
     """Override the limits that are declared in code until the override is removed. It applies within a second or
     two."""
@@ -113,7 +113,7 @@ async def put_limit(scope: Place, target: Target, body: LimitIn, caller: Operato
     return Answer(data=OverrideOut.of_override(after))
 
 
-@router.delete("/limits/{scope}/{target:path}", tags=["flow"], summary="Restore the declared limits")
+@router.delete("/limits/{scope}/{target:path}", tags=["limits"], summary="Restore the declared limits")
 async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer[OverrideOut]:
     """Remove the override that was set at run time, and return it. If there is none, the answer is 404."""
     check_target(caller, scope, target)
@@ -128,7 +128,7 @@ async def delete_limit(scope: Place, target: Target, caller: Operator) -> Answer
 # -- breakers ----------------------------------------------------------------------------------------------------------
 
 
-@router.get("/breakers", tags=["flow"], summary="List breakers")
+@router.get("/breakers", tags=["limits"], summary="List breakers")
 async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
     """List all breakers: those that live workers declare in code, and those that are stored."""
     found = await caller.scheduler.limits.breakers()
@@ -137,7 +137,7 @@ async def list_breakers(caller: Viewer) -> ListAnswer[BreakerOut]:
     return ListAnswer.of(found, shown, everything=caller.scope.everything)
 
 
-@router.post("/breakers/{scope}/{target:path}/open", tags=["flow"], summary="Open a breaker")
+@router.post("/breakers/{scope}/{target:path}/open", tags=["limits"], summary="Open a breaker")
 async def open_breaker(
     scope: Place, target: Target, caller: Operator, body: OpenIn | None = None
 ) -> Answer[BreakerOut]:
@@ -154,7 +154,7 @@ async def open_breaker(
     return await _moved(caller, "breaker.open", status)
 
 
-@router.post("/breakers/{scope}/{target:path}/close", tags=["flow"], summary="Close a breaker")
+@router.post("/breakers/{scope}/{target:path}/close", tags=["limits"], summary="Close a breaker")
 async def close_breaker(
     scope: Place, target: Target, caller: Operator, body: CloseIn | None = None
 ) -> Answer[BreakerOut]:

@@ -27,9 +27,9 @@ from mainspring.api.wire.schedules import (
     EntryOut,
     FieldProblem,
     FiringOut,
-    PauseIn,
     PreviewIn,
     PreviewOut,
+    ReasonIn,
     RecentFiringOut,
     RecentIn,
     RecentOut,
@@ -97,7 +97,7 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
 
 
 @router.get("/coming", summary="Count the coming firings of all schedules")
-async def coming(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[ComingOut]:
+async def count_coming_firings(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[ComingOut]:
     """Count the coming firings of all schedules in buckets, and name the schedules that fire most in each. Firings
     count at their nominal times; the bucket of now counts from its beginning, and buckets before it are left out. The
     cost of a request is bounded: with thousands of schedules the first answers are not `complete`, and the next request
@@ -110,7 +110,7 @@ async def coming(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[
 
 
 @router.post("/recent", summary="List the last firings of schedules")
-async def recent(body: RecentIn, caller: Viewer) -> Answer[list[RecentOut]]:
+async def list_recent_firings(body: RecentIn, caller: Viewer) -> Answer[list[RecentOut]]:
     """List the last firings of some schedules up to now, each with its outcome and the state of its job. Schedules that
     do not exist are left out. Days that a calendar leaves out are in the ledger alone."""
     found = await caller.scheduler.schedules.recent(body.ids, body.count, scope=caller.scope)
@@ -164,7 +164,9 @@ def _problems(caller: Caller, body: PreviewIn) -> list[FieldProblem]:
 
 
 @router.post("/{schedule_id:path}/pause", summary="Pause a schedule")
-async def pause_schedule(schedule_id: ScheduleId, caller: Operator, body: PauseIn | None = None) -> Answer[ScheduleOut]:
+async def pause_schedule(
+    schedule_id: ScheduleId, caller: Operator, body: ReasonIn | None = None
+) -> Answer[ScheduleOut]:
     """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
     before = await caller.schedule(schedule_id)
     reason = "" if body is None else body.reason
@@ -184,7 +186,9 @@ async def resume_schedule(
 
 
 @router.post("/{schedule_id:path}/skip", summary="Skip the next firing", response_model=Answer[ScheduleOut])
-async def skip_firing(schedule_id: ScheduleId, caller: Operator, once: Once, body: PauseIn | None = None) -> Response:
+async def skip_next_firing(
+    schedule_id: ScheduleId, caller: Operator, once: Once, body: ReasonIn | None = None
+) -> Response:
     """Skip the next firing: it makes no job. A second request skips the firing after that too; with an
     `Idempotency-Key`, a repeated request skips none."""
 
@@ -225,7 +229,7 @@ async def trigger_schedule(
 
 
 @router.get("/{schedule_id:path}/upcoming", summary="List the next firings")
-async def upcoming(
+async def list_next_firings(
     schedule_id: ScheduleId, caller: Viewer, count: Annotated[int, Query(ge=1, le=1000)] = 10
 ) -> Answer[list[FiringOut]]:
     """List the next firings of a schedule, paused or not, each with the reason if it was moved."""
@@ -236,7 +240,9 @@ async def upcoming(
 
 
 @router.get("/{schedule_id:path}/ledger", summary="List firings and their outcomes")
-async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]) -> Answer[list[EntryOut]]:
+async def list_firings(
+    schedule_id: ScheduleId, caller: Viewer, window: Annotated[Window, Query()]
+) -> Answer[list[EntryOut]]:
     """List every firing between two instants, past and future, with its outcome; the first `limit` of them, or with
     `latest` the last ones up to now."""
     await caller.schedule(schedule_id)
@@ -246,7 +252,7 @@ async def ledger(schedule_id: ScheduleId, caller: Viewer, window: Annotated[Wind
 
 
 @router.post("/{schedule_id:path}/backfill", summary="Backfill past firings", response_model=Answer[BackfillOut])
-async def backfill(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, once: Once) -> Response:
+async def backfill_schedule(schedule_id: ScheduleId, body: BackfillIn, caller: Operator, once: Once) -> Response:
     """Make the jobs of the firings in a past window. After an interruption, another request for the same window, with
     any `Idempotency-Key`, continues the backfill and makes no job twice. With `preview`, no job is made."""
 
@@ -302,7 +308,7 @@ def _needed(rule: Rule | None) -> Rule:
 
 
 @router.patch("/{schedule_id:path}", summary="Change a schedule")
-async def change(schedule_id: ScheduleId, body: Change, caller: Operator) -> Answer[ScheduleOut]:
+async def update_schedule(schedule_id: ScheduleId, body: Change, caller: Operator) -> Answer[ScheduleOut]:
     """Change the given fields and leave the others as they are. `enabled` pauses and resumes the schedule, a new rule
     applies from now on, and null removes startAt, endAt, maxRuns or jitter."""
     before = await caller.schedule(schedule_id)

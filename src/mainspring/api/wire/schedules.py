@@ -55,7 +55,7 @@ class ComingIn(In):
     heaviest: Annotated[int, Field(ge=0, le=MOST_HEAVIEST)] = Field(5, description="How many schedules to name.")
 
 
-class PauseIn(In):
+class ReasonIn(In):
     """The reason for which a schedule is paused, or a firing skipped."""
 
     reason: Reason = ""

@@ -235,7 +235,7 @@ class PipeAgent:
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._logged = 0
         self._progress: dict[str, Any] | None = None
-        self.steps = Steps(job.stored, job.settings.max_result, self._keep_step)
+        self.steps = Steps(job.stored, job.settings, self._keep_step)
         self.waits = HandlerWaits(PipeFlows(self._ask), lambda: self.steps)
 
     def send(self, *message: Any) -> None:

@@ -116,7 +116,7 @@ class ContextBackend:
         if self._claimed.lost:
             raise ClaimLost(f"Job {self._claimed.id} is not held by this worker any more; no further step is run.")
         if self._steps is None:
-            self._steps = Steps(self._claimed.shown, self._settings.max_result, self._keep_step)
+            self._steps = Steps(self._claimed.shown, self._settings, self._keep_step)
         return self._steps
 
     @property

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from mainspring.config.settings import check_name
+from mainspring.config.settings import Settings, check_name
 from mainspring.errors import ConfigurationError, StepError, Suspension
-from mainspring.store.codec import MAX_STEPS, MAX_STEPS_SIZE, encode_step, size_of_steps
+from mainspring.store.codec import MAX_STEPS, encode_step, size_of_steps
 from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
 
@@ -36,9 +36,9 @@ Keep = Callable[[str, Any], Awaitable[Document]]
 class Steps:
     """The steps of one attempt."""
 
-    def __init__(self, job: StoredJob, limit: int, keep: Keep) -> None:
+    def __init__(self, job: StoredJob, settings: Settings, keep: Keep) -> None:
         self._entries = job.begin_steps()
-        self._limit = limit
+        self._limit, self._most = settings.max_result, settings.max_steps_size
         self._keep_entry = keep
         self._used: set[str] = set()
         self._running = 0
@@ -108,10 +108,10 @@ class Steps:
     async def keep(self, name: str, outcome: Any) -> Any:
         """Store a result, and return it as a later read will find it."""
         result, size = encode_step(f"The result of step {name!r}", outcome, self._limit)
-        if self._size + size > MAX_STEPS_SIZE:
+        if self._size + size > self._most:
             raise StepError(
-                f"With step {name!r}, the results of this job's steps would take over {MAX_STEPS_SIZE:,} bytes; "
-                "store them elsewhere and return references."
+                f"With step {name!r}, the results of this job's steps would take over {self._most:,} bytes; "
+                "store them elsewhere and return references, or raise max_steps_size."
             )
         self._size += size
         self.note(await self._keep_entry(name, result))

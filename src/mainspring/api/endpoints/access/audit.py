@@ -21,7 +21,7 @@ Word = Annotated[str, Query(min_length=1, max_length=500)]
 
 
 @router.get("/api/audit", summary="List changes and their actors")
-async def list_changes(
+async def list_audit_entries(
     caller: Admin,
     before: Number | None = None,
     limit: Limit = 50,
@@ -46,7 +46,7 @@ async def list_changes(
 
 
 @router.get("/api/audit/verify", summary="Check the audit log")
-async def verify_changes(
+async def verify_audit_log(
     caller: Admin,
     first: Number = 1,
     last: Number | None = None,

@@ -53,7 +53,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/api/events", summary="Stream changes", response_class=EventSourceResponse, responses=_ANSWERS)
-async def events(
+async def stream_events(
     caller: Viewer,
     name: Word = None,
     queue: Word = None,

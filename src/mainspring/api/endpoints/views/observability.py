@@ -40,7 +40,7 @@ _UNHEALTHY: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/api/observability/health", summary="Check the health", responses=_UNHEALTHY)
-async def health(caller: Viewer, response: Response) -> HealthReport:
+async def check_health(caller: Viewer, response: Response) -> HealthReport:
     """Check the readiness: whether MongoDB is reachable, workers are alive, and due jobs are run. `status` is healthy,
     degraded or unhealthy (then the answer is 503), and `reasons` says why. Without a key, `/livez` checks that this
     process answers at all (its liveness), and `/readyz` that it reaches MongoDB."""
@@ -51,7 +51,7 @@ async def health(caller: Viewer, response: Response) -> HealthReport:
 
 
 @router.get("/api/observability/stats", summary="Count the executions")
-async def stats(caller: Viewer) -> Answer[Summary]:
+async def count_executions(caller: Viewer) -> Answer[Summary]:
     """Return the number of executions for as long as statistics are kept (30 days by default), and of the jobs that run
     now. The numbers are read from counters, which workers store each second; no jobs are counted."""
     scheduler, scope = caller.scheduler, caller.principal.scope
@@ -71,7 +71,7 @@ async def stats(caller: Viewer) -> Answer[Summary]:
 
 
 @router.get("/api/observability/failures", summary="List the latest failures")
-async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
+async def list_failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 20) -> Answer[list[Execution]]:
     """List failed attempts, the latest first: of jobs that failed for good, of jobs that will be retried, and of jobs
     that succeeded later. For a key with a scope, the latest 5,000 jobs of each kind are searched."""
     found: list[Execution] = []
@@ -83,7 +83,7 @@ async def failures(caller: Viewer, limit: Annotated[int, Query(ge=1, le=200)] = 
 
 
 @router.get("/api/stats", summary="Get statistics as a time series")
-async def series(
+async def get_statistics(
     caller: Viewer,
     start: InstantIn | None = None,
     end: InstantIn | None = None,
@@ -110,7 +110,7 @@ async def series(
 
 
 @router.get("/api/stats/names", summary="Compare job names with a week before")
-async def names(
+async def compare_names(
     caller: Viewer,
     start: InstantIn | None = None,
     end: InstantIn | None = None,

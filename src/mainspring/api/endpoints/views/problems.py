@@ -13,7 +13,7 @@ router = APIRouter(prefix="/api")
 
 
 @router.get("/overview", tags=["observability"], summary="List problems")
-async def overview(caller: Viewer) -> Answer[OverviewOut]:
+async def get_overview(caller: Viewer) -> Answer[OverviewOut]:
     """List the problems, the worst first, each in a sentence with its target and its cures: what fails, is late, stuck,
     paused, limited, broken or without workers. Where there is none, `checks` says what was looked at. The cost is
     bounded, however many jobs are stored: numbers that may be larger are `capped`."""

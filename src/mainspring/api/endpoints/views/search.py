@@ -56,7 +56,7 @@ async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery,
 
 
 @router.get("/suggestions", summary="Names for filters")
-async def suggest(caller: Viewer) -> SuggestionsAnswer:
+async def suggest_names(caller: Viewer) -> SuggestionsAnswer:
     """List names, queues, tags and types of errors that a filter may name: of jobs that were made, ran or failed
     lately, at most 500 of each. The cost is bounded, so that some may be missing."""
     return SuggestionsAnswer(data=SuggestionsOut.of(await caller.scheduler.suggestions(scope=caller.scope)))
