@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.alerts import alerts
 from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
 from mainspring.cli.encryption_keys import keys
@@ -52,6 +53,7 @@ app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
 app.command()(logged(version))
+app.add_typer(alerts, name="alerts")
 app.add_typer(api_key, name="api-key")
 app.add_typer(audit, name="audit")
 app.add_typer(flows, name="flows")

@@ -37,6 +37,7 @@ from mainspring.engine.chores.limits.reclaim_slots import ReclaimSlots
 from mainspring.engine.chores.limits.repair_wait_lists import RepairWaitLists
 from mainspring.engine.chores.limits.return_unused_slots import ReturnUnusedSlots
 from mainspring.engine.chores.rounds import Rounds
+from mainspring.engine.chores.upkeep.evaluate_alerts import EvaluateAlerts
 from mainspring.engine.chores.upkeep.flush_progress import FlushProgress
 from mainspring.engine.chores.upkeep.flush_statistics import FlushStatistics
 from mainspring.engine.chores.upkeep.log_audit_head import LogAuditHead
@@ -90,7 +91,7 @@ def new_worker_id() -> str:
 
 
 # Chores that go by the clock of the database.
-_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting")
+_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting", "evaluate_alerts")
 
 
 class Worker:
@@ -246,6 +247,7 @@ class Worker:
             FlushStatistics,
             RollUpStatistics,
             LogAuditHead,
+            EvaluateAlerts,
         ]
         self._chores = [kind(context) for kind in kinds]
         lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.endpoints import (
+    alerts,
     batches,
     bulk,
     calendars,
@@ -47,6 +48,7 @@ ROUTERS: list[APIRouter] = [
     events.router,
     observability.router,
     problems.router,
+    alerts.router,
     v1.router,
     sessions.router,
     api_keys.router,
