@@ -312,7 +312,12 @@ ALERT_RULE: Shape = {
     "rev": WHOLE,
     "name": TEXT,
     "kind": one_of(*ALERT_KINDS),
-    "to": ListOf({"type": one_of(*DESTINATIONS), "data": DOCUMENT}),
+    "to": ListOf(
+        {
+            "type": one_of(*DESTINATIONS),
+            "data": {"to": TEXTS, "target": TEXT, "request": {"url": TEXT, "headers": DOCUMENT, "sign_with": TEXTS}},
+        }
+    ),
     "queues": TEXTS,
     "prefixes": TEXTS,
     "after": NUMBER,

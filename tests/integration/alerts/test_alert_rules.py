@@ -250,6 +250,37 @@ async def test_several_evaluations_and_lost_replies_send_each_message_once(
     assert await messages(db) == told
 
 
+async def test_an_evaluation_that_was_held_up_does_not_undo_what_others_decided(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    slow, quick = [await make_scheduler(clock=clock).connect() for _ in range(2)]
+    await rule_of(quick, "breaker_open")
+    rules = inside(slow).open_store.alert_rules
+    reached, goes_on, advance = asyncio.Event(), asyncio.Event(), rules.advance
+
+    async def held_up(*arguments: Any) -> Any:
+        reached.set()
+        await goes_on.wait()
+        return await advance(*arguments)
+
+    monkeypatch.setattr(rules, "advance", held_up)
+    await quick.limits.open_breaker(name="report")
+    late_one = asyncio.create_task(look(slow))
+    await reached.wait()
+    await look(quick)
+    await quick.limits.close_breaker(name="report")
+    clock.advance(1)
+    await look(quick)
+    goes_on.set()
+    await late_one
+    await quick.limits.open_breaker(name="report")
+    clock.advance(1)
+    await look(quick)
+    words = ("FIRING", "RESOLVED", "FIRING")
+    assert await messages(db) == [f"[Mainspring] {word}: ops" for word in words]
+
+
 # -- sending -----------------------------------------------------------------------------------------------------------
 
 

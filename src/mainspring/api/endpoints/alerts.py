@@ -18,18 +18,18 @@ from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.jobs.visibility import signed, with_signed
 from mainspring.api.problems import Problem
-from mainspring.api.wire.alerts import AlertTestOut, RuleChange, RuleIn, RuleOut, SilenceIn
-from mainspring.api.wire.base import Answer, ListAnswer, Nothing
+from mainspring.api.wire.alerts import AlertTestOut, RuleChange, RuleIn, RuleOut, SilenceIn, TrialIn
+from mainspring.api.wire.base import Answer, ListAnswer, Nothing, span_seconds
 from mainspring.client.alerts.destinations import make_destinations
-from mainspring.errors import AlertRuleNotFound
+from mainspring.errors import AlertRuleNotFound, MalformedDocument
 from mainspring.model.access.api_keys import Scope, make_scope
 from mainspring.model.alerts.rule import AlertRule, Destination
 from mainspring.model.jobs.reserved_names import HTTP, QUEUES
 
 router = APIRouter(prefix="/api/alerts", tags=["alerts"])
 RuleId = Annotated[str, Path(min_length=1, max_length=200, examples=["69b2c3d4e5f6a7b8c9d0e1f2"])]
-_WAIT = 10.0
-"""How many seconds a test waits for its messages."""
+MOST_OF_A_SCOPE = 20
+"""How many rules a key with a scope may have within it: all rules together are bounded, and it must not use them up."""
 
 
 @router.get("", summary="List alert rules")
@@ -51,6 +51,7 @@ async def create_alert_rule(body: RuleIn, caller: Operator, once: Once) -> Respo
         options = body.options()
         options |= _within(caller, options)
         await _check_jobs(caller, to, options.get("queue"))
+        await _check_number(caller)
         with refusing():
             rule = await caller.scheduler.alerts.create(
                 body.name, body.kind, [one.given() for one in body.to], rule_id=rule_id, actor=caller.actor, **options
@@ -116,20 +117,18 @@ async def unsilence_alert_rule(rule_id: RuleId, caller: Operator, body: Nothing 
     return await _answer(caller, after)
 
 
-@router.post("/{rule_id}/test", summary="Test an alert rule", response_model=Answer[list[AlertTestOut]])
-async def check_alert_rule(rule_id: RuleId, caller: Operator, once: Once, body: Nothing | None = None) -> Response:
+@router.post("/{rule_id}/test", summary="Test an alert rule")
+async def check_alert_rule(
+    rule_id: RuleId, caller: Operator, body: TrialIn | None = None
+) -> Answer[list[AlertTestOut]]:
     """Send one message, marked as a test, to each destination, silence or not, and return what has become of it within
-    ten seconds. A worker sends it, or this service where no live worker can."""
-
-    async def make(request_id: str) -> Made:
-        rule = await _reached(caller, rule_id)
-        ids = await caller.backend.begin_alert_test(rule, request_id)
-        await caller.service.alerts.deliver(ids)
-        outcomes = await caller.backend.end_alert_test(rule, ids, _WAIT)
-        await caller.note("alert.test", rule_id, after={"arrived": [one.arrived for one in outcomes]})
-        return Made(Answer(data=[AlertTestOut.of(one) for one in outcomes]), 200)
-
-    return await once.answer(caller, make)
+    the timeout. A worker sends it, or this service where no live worker can."""
+    rule = await _reached(caller, rule_id)
+    ids = await caller.backend.begin_alert_test(rule)
+    await caller.service.alerts.deliver(ids)
+    outcomes = await caller.backend.end_alert_test(rule, ids, span_seconds((body or TrialIn()).timeout))
+    await caller.note("alert.test", rule_id, after={"arrived": [one.arrived for one in outcomes]})
+    return Answer(data=[AlertTestOut.of(one) for one in outcomes])
 
 
 # -- reach -------------------------------------------------------------------------------------------------------------
@@ -137,10 +136,25 @@ async def check_alert_rule(rule_id: RuleId, caller: Operator, once: Once, body: 
 
 async def _reached(caller: Caller, rule_id: str) -> AlertRule:
     """A rule within the caller's reach. The error for any other is the same as for one that does not exist."""
-    rule = await caller.scheduler.alerts.get(rule_id)
+    try:
+        rule = await caller.scheduler.alerts.get(rule_id)
+    except MalformedDocument:
+        if caller.scope.everything:
+            raise
+        raise AlertRuleNotFound(rule_id) from None
     if not caller.scope.covers(rule.scope):
         raise AlertRuleNotFound(rule_id)
     return rule
+
+
+async def _check_number(caller: Caller) -> None:
+    if caller.scope.everything:
+        return
+    reached = [rule for rule in await caller.scheduler.alerts.all() if caller.scope.covers(rule.scope)]
+    if len(reached) >= MOST_OF_A_SCOPE:
+        raise Problem(
+            409, f"A key with a scope has at most {MOST_OF_A_SCOPE} alert rules; delete one, or widen another."
+        )
 
 
 def _within(caller: Caller, options: dict[str, Any]) -> dict[str, Any]:

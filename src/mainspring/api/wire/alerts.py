@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span, span_text
+from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span, span_seconds, span_text
 from mainspring.api.wire.job_requests import Text
 from mainspring.client.alerts.trial import AlertTest
 from mainspring.model.alerts.episode import Subject
@@ -15,10 +15,17 @@ from mainspring.model.alerts.rule import MOST_DESTINATIONS, AlertKind, AlertRule
 Names = Annotated[list[Text], Field(min_length=1, max_length=100)]
 Address = Annotated[str, Field(min_length=1, max_length=320)]
 Addresses = Annotated[list[Address], Field(min_length=1, max_length=20)]
+_LONGEST_TEST = 30.0
 _KIND = (
     "The problem: jobs that failed for good, a schedule that missed its firing, a queue whose oldest due job waits too "
     "long, no live worker (for a queue), or an open breaker."
 )
+
+
+def _short(value: str) -> str:
+    if span_seconds(value) > _LONGEST_TEST:
+        raise ValueError(f"must be at most {_LONGEST_TEST:g}s")
+    return value
 
 
 class DestinationIn(In):
@@ -109,6 +116,12 @@ class SilenceIn(In):
         if (self.until is None) == (self.duration is None):
             raise ValueError("give until or duration, and not both")
         return self
+
+
+class TrialIn(In):
+    """How long a test waits for its messages."""
+
+    timeout: Annotated[Span, AfterValidator(_short)] = Field("10s", description="At most 30s.")
 
 
 class DestinationOut(Out):

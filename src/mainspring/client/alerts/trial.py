@@ -32,11 +32,11 @@ class AlertTest:
         return self.state == COMPLETED
 
 
-async def begin_trial(core: Core, rule: AlertRule, number: int | None = None) -> list[str]:
-    """Store the jobs of a test message, and return their ids. A call with the same number stores no second ones."""
+async def begin_trial(core: Core, rule: AlertRule) -> list[str]:
+    """Store the jobs of a test message, and return their ids."""
     store = await core.store()
     now = store.alert_rules.now()
-    message = Message(secrets.randbits(48) if number is None else number, TEST, now, now, rule.state.episode, ())
+    message = Message(secrets.randbits(48), TEST, now, now, rule.state.episode, ())
     await store.alert_rules.send_test(rule, message)
     core.worker.wake()
     return [job_id_of(rule, message, place) for place in range(len(rule.to))]
