@@ -188,12 +188,19 @@ def _decode(document: Document) -> AlertRule:
     fields = {name: document[name] for name in _SAME if name in document}
     return AlertRule(
         id=str(document["_id"]),
-        to=tuple(Destination(one["type"], one["data"]) for one in document["to"]),
+        to=tuple(map(_destination, document["to"])),
         scope=Scope.from_document(document),
         silence=None if silence is None else _silence(silence),
         state=_decode_state(document.get("state") or {}),
         **fields,
     )
+
+
+def _destination(stored: Mapping[str, Any]) -> Destination:
+    """A stored destination. One that cannot be shown, since another program has changed it, is refused here."""
+    found = Destination(stored["type"], stored["data"])
+    assert found.shown
+    return found
 
 
 def _silence(silence: Mapping[str, Any]) -> Silence:

@@ -288,8 +288,8 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 |---------------|----------|---------|
 | _id           | string   | the rule's id |
 | v, rev        | int      | layout; rises with every write, each of which compares it |
-| name, kind    | string   | its name for readers; dead_letters, schedule_missed, queue_late, no_worker or breaker_open |
-| to            | array    | its destinations, of each: type, and data, that of the job that sends, without the message |
+| name, kind    | string   | for readers; dead_letters, schedule_missed, queue_late, no_worker or breaker_open |
+| to            | array    | its destinations: type, and data, that of the job that sends, without the message |
 | queues, prefixes | array, array | queues, and beginnings of names, that it is about; all if missing |
 | after, group_window, within, repeat_every | double | seconds |
 | threshold     | int      | how many dead letters of one cause count |
@@ -299,7 +299,7 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 | state         | document | episode, since, told_at, gathering_since: see model/alerts/episode.py |
 | state.subjects | array   | of each: key, text, since, told, gone_at |
 | state.messages | int     | how many messages there were; the ids of their jobs follow from it |
-| state.outbox  | array    | messages whose jobs are not known to be stored: number, kind, at, since, episode, subjects |
+| state.outbox  | array    | messages whose jobs are perhaps not stored: number, kind, at, since, episode, subjects |
 | state.jobs    | array    | the ids of the jobs that sent the last messages |
 | created_at, updated_at, actor | date, date, string | |
 

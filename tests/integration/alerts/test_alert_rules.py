@@ -24,6 +24,7 @@ from mainspring.engine.alerts.evaluation import evaluate
 from mainspring.errors import Unavailable
 
 Make = Callable[..., Scheduler]
+LOCAL: dict[str, Any] = {"http_allow": "127.0.0.1"}
 CHAT = {"type": "chat", "url": "https://chat.example.com/services/T0/B0/canary"}
 HOSTILE = "{{data.x}} secret://token <!channel> \x1b[31m\r\nSubject: x\u202e" + "y" * 5000
 
@@ -287,7 +288,7 @@ async def test_an_evaluation_that_was_held_up_does_not_undo_what_others_decided(
 async def test_without_a_worker_the_service_alone_tells_of_a_missed_firing(make_scheduler: Make) -> None:
     clock = ManualClock()
     scheduler = await make_scheduler(clock=clock).connect()
-    watch = AlertWatch(scheduler, ServiceSettings(http_allow="127.0.0.1"))
+    watch = AlertWatch(scheduler, ServiceSettings(**LOCAL))
     async with Sink(answers=[reply(503), reply(200)]) as sink:
         to = [{"type": "chat", "url": f"{sink.url}/hook"}]
         rule = await scheduler.alerts.create("ops", "schedule_missed", to, group_window=0)
@@ -312,7 +313,7 @@ async def test_without_a_worker_the_service_alone_tells_of_a_missed_firing(make_
 async def test_a_worker_evaluates_and_sends_and_a_test_tells_its_outcome(make_scheduler: Make) -> None:
     clock = ManualClock()
     scheduler = make_scheduler(clock=clock)
-    add_builtin_handlers(scheduler, ServiceSettings(http_allow="127.0.0.1"))
+    add_builtin_handlers(scheduler, ServiceSettings(**LOCAL))
     await scheduler.start()
     async with Sink(answers=[reply(404), reply(200)]) as sink:
         rule = await scheduler.alerts.create("ops", "breaker_open", [{"type": "webhook", "url": sink.url}])
@@ -325,7 +326,7 @@ async def test_a_worker_evaluates_and_sends_and_a_test_tells_its_outcome(make_sc
 
 async def test_a_secret_path_reaches_the_chat_and_no_reader(make_scheduler: Make, db: Database) -> None:
     scheduler = make_scheduler(keys={"a": b"k" * 32})
-    add_builtin_handlers(scheduler, ServiceSettings(http_allow="127.0.0.1"))
+    add_builtin_handlers(scheduler, ServiceSettings(**LOCAL))
     await scheduler.start()
     async with Sink() as sink:
         await scheduler.secrets.put("chat", "services/T0/canary-of-the-path", origins=[sink.url])

@@ -118,9 +118,7 @@ async def unsilence_alert_rule(rule_id: RuleId, caller: Operator, body: Nothing 
 
 
 @router.post("/{rule_id}/test", summary="Test an alert rule")
-async def check_alert_rule(
-    rule_id: RuleId, caller: Operator, body: TrialIn | None = None
-) -> Answer[list[AlertTestOut]]:
+async def test_alert_rule(rule_id: RuleId, caller: Operator, body: TrialIn | None = None) -> Answer[list[AlertTestOut]]:
     """Send one message, marked as a test, to each destination, silence or not, and return what has become of it within
     the timeout. A worker sends it, or this service where no live worker can."""
     rule = await _reached(caller, rule_id)
@@ -152,9 +150,7 @@ async def _check_number(caller: Caller) -> None:
         return
     reached = [rule for rule in await caller.scheduler.alerts.all() if caller.scope.covers(rule.scope)]
     if len(reached) >= MOST_OF_A_SCOPE:
-        raise Problem(
-            409, f"A key with a scope has at most {MOST_OF_A_SCOPE} alert rules; delete one, or widen another."
-        )
+        raise Problem(409, f"A key with a scope has at most {MOST_OF_A_SCOPE} alert rules; delete one first.")
 
 
 def _within(caller: Caller, options: dict[str, Any]) -> dict[str, Any]:
