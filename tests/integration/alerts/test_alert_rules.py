@@ -10,9 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pymongo import AsyncMongoClient
 
 from harness.dead import dead_letter
 from harness.inside import inside
+from harness.listening import Listener
 from harness.looking import Database
 from harness.sinks import Sink, reply
 from mainspring import AlertRule, AlertRuleNotFound, ConfigurationError, Every, Scheduler
@@ -21,6 +23,7 @@ from mainspring.client.alerts.watch import AlertWatch
 from mainspring.client.builtin_jobs import add_builtin_handlers
 from mainspring.clock import ManualClock
 from mainspring.engine.alerts.evaluation import evaluate
+from mainspring.engine.chores.upkeep.evaluate_alerts import SELDOM
 from mainspring.errors import Unavailable
 
 Make = Callable[..., Scheduler]
@@ -310,6 +313,28 @@ async def test_without_a_worker_the_service_alone_tells_of_a_missed_firing(make_
     await watch._courier.close()
 
 
+async def test_a_message_that_a_service_began_before_it_died_is_sent_by_the_next_one(
+    make_scheduler: Make, db: Database
+) -> None:
+    clock = ManualClock()
+    scheduler = await make_scheduler(clock=clock).connect()
+    watch = AlertWatch(scheduler, ServiceSettings(**LOCAL))
+    async with Sink() as sink:
+        to = [{"type": "chat", "url": sink.url}]
+        await scheduler.alerts.create("ops", "breaker_open", to, group_window=0)
+        await scheduler.limits.open_breaker(name="report")
+        await look(scheduler)
+        claim = {"state": "running", "claim": "c", "worker": "alerts@gone", "token": 1, "tries": 1, "rev": 1}
+        lease = {"claimed_at": clock.now(), "lease_until": clock.now() + timedelta(seconds=120), "max_attempts": 8}
+        await db.jobs.update_one({"alert": True}, {"$set": {**claim, **lease}, "$unset": {"ready": ""}}, hint="_id_")
+        await watch.look()
+        assert sink.received == []
+        clock.advance(121)
+        await watch.look()
+    assert len(sink.received) == 1
+    await watch._courier.close()
+
+
 async def test_a_worker_evaluates_and_sends_and_a_test_tells_its_outcome(make_scheduler: Make) -> None:
     clock = ManualClock()
     scheduler = make_scheduler(clock=clock)
@@ -337,6 +362,18 @@ async def test_a_secret_path_reaches_the_chat_and_no_reader(make_scheduler: Make
         job = await scheduler.get_job(outcome.job_id)
         assert "canary" not in repr((job, outcome, rule, rule.to[0].shown))
     assert not [one async for one in db.jobs.find({}, hint="_id_") if "canary" in str(one)]
+
+
+async def test_without_rules_an_evaluation_is_one_read_of_an_empty_collection(uri: str, make_scheduler: Make) -> None:
+    heard = Listener()
+    async with AsyncMongoClient[dict[str, Any]](uri, tz_aware=True, event_listeners=[heard]) as client:
+        scheduler = make_scheduler(client=client)
+        store = await inside(scheduler).store()
+        heard.clear()
+        await evaluate(store)
+        assert [next(iter(one.items())) for one in heard.commands] == [("find", "jobs.alert_rules")]
+        await scheduler.stop()
+    assert SELDOM >= 30
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
