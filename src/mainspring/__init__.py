@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainspring.client.alerts.trial import AlertTest
 from mainspring.client.flows.builder import FlowBuilder, NodeHandle
 from mainspring.client.namespaces.api_keys import NewKey as NewApiKey
 from mainspring.client.namespaces.dead_letters import Redrive
@@ -15,6 +16,7 @@ from mainspring.config.field_map import FieldMap
 from mainspring.engine.flows.handler_waits import Results
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import (
+    AlertRuleNotFound,
     ArchiveError,
     AuditKeyMissing,
     BadArguments,
@@ -66,6 +68,11 @@ from mainspring.model.access.audit import Entry as AuditEntry
 from mainspring.model.access.audit import Row as AuditRow
 from mainspring.model.access.audit_chain import Link as AuditLink
 from mainspring.model.access.audit_chain import Verdict as AuditVerdict
+from mainspring.model.alerts.episode import AlertState
+from mainspring.model.alerts.episode import Subject as AlertSubject
+from mainspring.model.alerts.rule import AlertRule
+from mainspring.model.alerts.rule import Destination as AlertDestination
+from mainspring.model.alerts.rule import Silence as AlertSilence
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
 from mainspring.model.doctor.findings import DoctorReport, Finding
 from mainspring.model.explain.explanation import ExplainedGate, Explanation
@@ -118,6 +125,13 @@ def asgi(scheduler: Scheduler) -> MountedService:
 
 
 __all__ = [
+    "AlertDestination",
+    "AlertRule",
+    "AlertRuleNotFound",
+    "AlertSilence",
+    "AlertState",
+    "AlertSubject",
+    "AlertTest",
     "AnyOf",
     "ApiKey",
     "ArchiveError",

@@ -24,6 +24,7 @@
     ├── WorkerNotFound          no live worker has this id
     ├── WorkerStateError        the worker's state does not allow the verb
     ├── SecretNotFound          no secret has this name
+    ├── AlertRuleNotFound       no alert rule has this id
     ├── KeyNotFound             no valid API key has this id
     ├── MalformedDocument       a stored document cannot be read: another program, or a newer version, has written it
     ├── QueueFull               the queue has as many pending jobs as it may
@@ -265,6 +266,17 @@ class SecretNotFound(MainspringError, LookupError):
 
     def __reduce__(self) -> tuple[type[SecretNotFound], tuple[str]]:
         return type(self), (self.name,)
+
+
+class AlertRuleNotFound(MainspringError, LookupError):
+    """No alert rule has this id: it was deleted, or its id is mistyped."""
+
+    def __init__(self, rule_id: str) -> None:
+        super().__init__(f"There is no alert rule {rule_id!r}; alerts.all() lists them.")
+        self.rule_id = rule_id
+
+    def __reduce__(self) -> tuple[type[AlertRuleNotFound], tuple[str]]:
+        return type(self), (self.rule_id,)
 
 
 class MalformedDocument(MainspringError):

@@ -16,6 +16,7 @@ from typing import Self as Self
 from typing import Unpack as Unpack
 from typing import overload as overload
 
+from mainspring.client.alerts.trial import AlertTest as AlertTest
 from mainspring.client.blocking import T as _blocking_T
 from mainspring.client.flows.batches import Callback as Callback
 from mainspring.client.flows.builder import After as After
@@ -54,6 +55,9 @@ from mainspring.model.access.audit import Row as Row
 from mainspring.model.access.audit_chain import Link as Link
 from mainspring.model.access.audit_chain import Verdict as Verdict
 from mainspring.model.access.audit_filter import AuditPage as AuditPage
+from mainspring.model.alerts.rule import AlertKind as AlertKind
+from mainspring.model.alerts.rule import AlertRule as AlertRule
+from mainspring.model.alerts.rule import RuleOptions as RuleOptions
 from mainspring.model.dead_letters.dead_letters import DeadLetterFilter as DeadLetterFilter
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup as DeadLetterGroup
 from mainspring.model.dead_letters.dead_letters import RedriveFacts as RedriveFacts
@@ -448,6 +452,34 @@ class Workers:
     def own_id(self) -> str | None: ...
     def rescue(self, worker_id: str) -> list[Job]: ...
 
+class Alerts:
+    def all(self) -> Listed[AlertRule]: ...
+    def create(
+        self,
+        name: str,
+        kind: AlertKind,
+        to: Sequence[Mapping[str, Any]],
+        *,
+        rule_id: str | None = ...,
+        actor: str | None = ...,
+        **options: Unpack[RuleOptions],
+    ) -> AlertRule: ...
+    def delete(self, rule_id: str) -> AlertRule | None: ...
+    def edit(
+        self,
+        rule_id: str,
+        *,
+        name: str | None = ...,
+        to: Sequence[Mapping[str, Any]] | None = ...,
+        **options: Unpack[RuleOptions],
+    ) -> AlertRule: ...
+    def get(self, rule_id: str) -> AlertRule: ...
+    def silence(
+        self, rule_id: str, until: datetime | Seconds, *, reason: str = ..., actor: str | None = ...
+    ) -> AlertRule: ...
+    def test(self, rule_id: str, *, timeout: Seconds = ...) -> list[AlertTest]: ...
+    def unsilence(self, rule_id: str) -> AlertRule: ...
+
 class Monitor:
     def doctor(self) -> DoctorReport: ...
     def failures(self, limit: int = ..., *, scope: Scope = ...) -> list[Job]: ...
@@ -631,6 +663,7 @@ class Scheduler:
     audit: AuditLog
     privacy: PrivacyControls
     workers: Workers
+    alerts: Alerts
     monitor: Monitor
     inner: AsyncScheduler
     loop_factory: Callable[[], asyncio.AbstractEventLoop]

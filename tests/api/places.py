@@ -29,6 +29,9 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
             return (await scheduler.api_keys.create("x")).key.id
         case "redrive_id":
             return (await scheduler.dead_letters.discard(name="x")).id
+        case "rule_id":
+            mail = {"type": "email", "to": ["ops@example.com"]}
+            return (await scheduler.alerts.create("x", "dead_letters", [mail])).id
         case "operation_id":
             return (await scheduler.operations.create("cancel", {"name": "x"}, reason="x")).id
         case "name" if path.startswith("/api/secrets"):

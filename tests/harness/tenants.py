@@ -163,6 +163,16 @@ async def _access(scheduler: Scheduler, one: Party) -> None:
         scope=Scope((one.queue,), (one.name,)),
     )
     one.ids["operation"] = operation.id
+    mail = {"type": "email", "to": ["ops@example.com"]}
+    rule = await scheduler.alerts.create(
+        one.word,
+        "dead_letters",
+        [mail],
+        **scope,
+        queue=one.queue,
+        actor=actor,  # type: ignore[arg-type]
+    )
+    one.ids["rule"] = rule.id
     await ServiceBackend(scheduler).note_change(
         Entry(actor, "job.create", one.ids["job"], "127.0.0.1", None, {"data": one.word})
     )

@@ -9,6 +9,7 @@ export const PAGES: readonly Page[] = [
   { path: "/queues", title: "Queues and limits", key: "q" },
   { path: "/dead-letters", title: "Dead letters", key: "d" },
   { path: "/workers", title: "Workers", key: "w" },
+  { path: "/alerts", title: "Alerts", key: "l" },
   { path: "/operations", title: "Operations", key: "p" },
   { path: "/audit", title: "Audit", key: "a", role: "admin", everything: true },
   { path: "/settings", title: "Settings and keys", key: "k", role: "admin" },

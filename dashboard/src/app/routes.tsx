@@ -57,6 +57,7 @@ const routes = [
   page("/queues/$queue", () => import("../pages/queues/QueuePage")),
   page("/dead-letters", () => import("../pages/dead-letters/DeadLettersPage")),
   page("/workers", () => import("../pages/workers/WorkersPage")),
+  page("/alerts", () => import("../pages/alerts/AlertsPage")),
   page("/audit", () => import("../pages/audit/AuditPage")),
   page("/settings", () => import("../pages/settings/SettingsPage")),
 ];

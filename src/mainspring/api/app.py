@@ -103,7 +103,7 @@ def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool =
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await scheduler.connect()
-        async with service.trail.kept():
+        async with service.kept():
             yield
 
     app = FastAPI(

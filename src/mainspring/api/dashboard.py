@@ -16,7 +16,9 @@ from fastapi.responses import HTMLResponse
 from mainspring.api.middleware.prefix import prefix_of
 
 FOLDER = Path(__file__).parent / "static" / "dashboard"
-SECTIONS = ("jobs", "flows", "operations", "schedules", "queues", "dead-letters", "workers", "audit", "settings")
+SECTIONS = (
+    *("jobs", "flows", "operations", "schedules", "queues", "dead-letters", "workers", "alerts", "audit", "settings"),
+)
 """The first parts of the addresses of its pages. The page itself finds the rest, so that each address can be opened."""
 _MISSING = (
     "<!doctype html><html lang=en><title>Mainspring</title><h1>The dashboard is not built</h1>"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from mainspring.api.middleware.concurrency import Crowd
 from mainspring.api.middleware.revalidation import Revalidation
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
+from mainspring.client.alerts.watch import AlertWatch
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
@@ -45,11 +47,18 @@ class Service:
         self.authenticator = Authenticator(self.backend, frozenset(hosts), signing, keyless=keyless)
         self.trail = Trail(scheduler)
         self.metrics = ServiceMetrics(scheduler)
+        self.alerts = AlertWatch(scheduler, settings)
         self.closing = asyncio.Event()
         """Set when the server is about to stop: endless streams end then."""
         self._sealing: Sealing | None = None
         self.standing = Revalidation(self.authenticator)
         self.crowd = Crowd(settings)
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Run the tasks of the service beside its requests: the reports of the audit log, and the alert rules."""
+        async with self.trail.kept(), self.alerts.kept():
+            yield
 
     async def sealing(self) -> Sealing:
         """The sealing of cursors and of places in streams."""

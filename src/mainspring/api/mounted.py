@@ -43,7 +43,7 @@ class MountedService:
         async with self._starting:
             if not self._started:
                 await self._scheduler.connect()
-                await self._stack.enter_async_context(self._app.state.service.trail.kept())
+                await self._stack.enter_async_context(self._app.state.service.kept())
                 self._started = True
 
     async def aclose(self) -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from mainspring.errors import (
+    AlertRuleNotFound,
     AuditKeyMissing,
     CalendarNotFound,
     ConfigurationError,
@@ -52,6 +53,7 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (OperationNotFound, 404),
     (WorkerNotFound, 404),
     (SecretNotFound, 404),
+    (AlertRuleNotFound, 404),
     (KeyNotFound, 404),
     (JobStateError, 409),
     (MalformedDocument, 409),

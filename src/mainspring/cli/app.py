@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.alerts import alerts
 from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
 from mainspring.cli.bench import bench
@@ -64,6 +65,7 @@ app.command()(logged(bench))
 app.command()(logged(doctor))
 app.command("import")(logged(import_jobs))
 app.command()(logged(migrate))
+app.add_typer(alerts, name="alerts")
 app.add_typer(api_key, name="api-key")
 app.add_typer(audit, name="audit")
 app.add_typer(flows, name="flows")

@@ -108,14 +108,7 @@ class Lifecycle:
             handlers=core.handlers,
             policies=Policies(core.handlers, parts.retry, settings.timeout),
             events=core.events,
-            enqueuer=ChildScheduling(
-                parts.scheduling.schedule_child,
-                parts.scheduling.draft_of_child,
-                core.announce,
-                parts.scheduling.drafts_of_children,
-                parts.scheduling.announce_children,
-                parts.scheduling.draft_of_node,
-            ),
+            enqueuer=self.child_scheduling(),
             limits=parts.limits,
             retention=Retention(parts.retention, settings.keep_finished, settings.keep_failed),
             archive=registry.archive,
@@ -128,6 +121,18 @@ class Lifecycle:
         )
         await worker.start()
         return worker
+
+    def child_scheduling(self) -> ChildScheduling:
+        """The functions by which handlers schedule child jobs."""
+        scheduling = self._parts.scheduling
+        return ChildScheduling(
+            scheduling.schedule_child,
+            scheduling.draft_of_child,
+            self._core.announce,
+            scheduling.drafts_of_children,
+            scheduling.announce_children,
+            scheduling.draft_of_node,
+        )
 
     async def _store_declared(self) -> None:
         """Store the schedules that are declared in code, and report those that the code no longer declares."""

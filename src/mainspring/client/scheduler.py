@@ -25,6 +25,7 @@ from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
 from mainspring.client.link import Link
 from mainspring.client.local_worker import LocalWorker
+from mainspring.client.namespaces.alerts import Alerts
 from mainspring.client.namespaces.api_keys import ApiKeys
 from mainspring.client.namespaces.audit import AuditLog
 from mainspring.client.namespaces.calendars import Calendars
@@ -149,6 +150,8 @@ class Scheduler(OutgoingVerbs):
     """Encryption keys, and the redaction of jobs."""
     workers: Workers
     """The worker processes."""
+    alerts: Alerts
+    """Alert rules: create, edit, silence, test."""
     monitor: Monitor
     """Health, statistics, recent failures, and changes as they happen."""
 
@@ -194,6 +197,7 @@ class Scheduler(OutgoingVerbs):
         self.audit = AuditLog(core)
         self.privacy = PrivacyControls(core)
         self.workers = Workers(core, self._jobs)
+        self.alerts = Alerts(core, self._jobs)
         self.monitor = Monitor(core, self._jobs, feed)
         limits = Limits(handlers, self._registry.queue_limits)
         stored = StoredSchedules(core, self.schedules)
@@ -407,6 +411,11 @@ def core_of(scheduler: Scheduler) -> Core:
 def batches_of(scheduler: Scheduler) -> Batches:
     """The batches of a Scheduler; for the service."""
     return scheduler._batches
+
+
+def jobs_of(scheduler: Scheduler) -> Jobs:
+    """The verbs for single jobs of a Scheduler; for the service."""
+    return scheduler._jobs
 
 
 def lifecycle_of(scheduler: Scheduler) -> Lifecycle:

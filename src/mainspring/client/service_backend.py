@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from mainspring.client.alerts.trial import AlertTest, begin_trial, end_trial
 from mainspring.client.flows.batches import Callback, OpenBatch
 from mainspring.client.namespaces.flows import Flow, chart_of
 from mainspring.client.namespaces.flows import page_of as flows_page_of
 from mainspring.client.namespaces.operations import Operation, page_of
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules
-from mainspring.client.scheduler import Scheduler, batches_of, core_of
+from mainspring.client.scheduler import Scheduler, batches_of, core_of, jobs_of
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidKey
 from mainspring.model.access.api_keys import Key, Scope, key_id, verify
 from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.idempotency import Reply
+from mainspring.model.alerts.rule import AlertRule
 from mainspring.model.flows.timeline import Timeline
 from mainspring.model.jobs.data_schema import Misfit
 from mainspring.model.jobs.job import Job, JobState
@@ -70,6 +72,7 @@ class ServiceBackend:
         self._core = core_of(scheduler)
         self._operations = scheduler.operations
         self._flows = scheduler.flows
+        self._jobs = jobs_of(scheduler)
         self._batches = batches_of(scheduler)
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
@@ -256,6 +259,16 @@ class ServiceBackend:
     async def note_change(self, *entries: Entry) -> list[Row]:
         """Add changes, each with its actor, to the audit log."""
         return await (await self._core.store()).audit.append(*entries)
+
+    # -- alert rules -------------------------------------------------------------------------------------------------
+
+    async def begin_alert_test(self, rule: AlertRule) -> list[str]:
+        """Store the jobs of a test of an alert rule, and return their ids."""
+        return await begin_trial(self._core, rule)
+
+    async def end_alert_test(self, rule: AlertRule, ids: Sequence[str], timeout: float) -> list[AlertTest]:
+        """Wait for the jobs of a test, and return what has become of them."""
+        return await end_trial(self._jobs, rule, ids, timeout)
 
     # -- the service itself ------------------------------------------------------------------------------------------
 

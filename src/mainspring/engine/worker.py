@@ -38,6 +38,7 @@ from mainspring.engine.chores.limits.repair_wait_lists import RepairWaitLists
 from mainspring.engine.chores.limits.return_unused_slots import ReturnUnusedSlots
 from mainspring.engine.chores.rounds import Rounds
 from mainspring.engine.chores.upkeep.convert_earlier_documents import ConvertEarlierDocuments
+from mainspring.engine.chores.upkeep.evaluate_alerts import EvaluateAlerts
 from mainspring.engine.chores.upkeep.flush_progress import FlushProgress
 from mainspring.engine.chores.upkeep.flush_statistics import FlushStatistics
 from mainspring.engine.chores.upkeep.log_audit_head import LogAuditHead
@@ -95,7 +96,7 @@ def new_worker_id() -> str:
 
 
 # Chores that go by the clock of the database.
-_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting")
+_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting", "evaluate_alerts")
 
 # Chores after which jobs may be due, or at their end, that were not before.
 _MAKES_JOBS_DUE = (
@@ -261,6 +262,7 @@ class Worker:
             RollUpStatistics,
             LogAuditHead,
             ConvertEarlierDocuments,
+            EvaluateAlerts,
         ]
         self._chores = [kind(context) for kind in kinds]
         self._lock = lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))

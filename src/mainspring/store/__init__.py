@@ -8,6 +8,7 @@ from mainspring.store.access.audit import Audit
 from mainspring.store.access.closed_sessions import ClosedSessions
 from mainspring.store.access.idempotency import IdempotencyRecords
 from mainspring.store.access.service_secrets import ServiceSecrets
+from mainspring.store.alert_rules import AlertRules
 from mainspring.store.connection import Connection
 from mainspring.store.dead_letters.alerts import Alerts
 from mainspring.store.dead_letters.dead_letters import DeadLetters
@@ -136,6 +137,7 @@ class Store:
         self.redrives = Redrives(connection, self.dedupe_keys, self.dead_letters)
         self.operations = Operations(connection, self.dedupe_keys, self.searching, self.flows_beyond)
         self.alerts = Alerts(connection, self.inserts, self.dead_letters)
+        self.alert_rules = AlertRules(connection, self.inserts)
         self.explaining = Explaining(connection, self.workers)
         self.idempotency = IdempotencyRecords(connection)
         self.service_secrets = ServiceSecrets(connection)

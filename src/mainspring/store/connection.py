@@ -122,6 +122,7 @@ class Connection:
         self.redrives = self._collection("redrives")
         self.operations = self._collection("operations")
         self.alerts = self._collection("alerts")
+        self.alert_rules = self._collection("alert_rules")
         self.stats = self._collection("stats")
         self.replies = self._collection("replies")
         self.service = self._collection("service")

@@ -2,8 +2,8 @@
 
 With the default name, the collections are `jobs`, `jobs.keys`, `jobs.workers`, `jobs.locks`, `jobs.gates`,
 `jobs.controls`, `jobs.schedules`, `jobs.ledger`, `jobs.calendars`, `jobs.redrives`, `jobs.operations`, `jobs.alerts`,
-`jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`, `jobs.audit.head`,
-`jobs.stats` and `jobs.signals`.
+`jobs.alert_rules`, `jobs.access`, `jobs.sessions`, `jobs.secrets`, `jobs.replies`, `jobs.service`, `jobs.audit`,
+`jobs.audit.head`, `jobs.stats` and `jobs.signals`.
 
 Stored names are short where they occur in every document or index: `line` is a wait list (docs/explain/glossary.md),
 `seq` a sequence, `rev` the revision, and `sealed` lists the ids of encryption keys. An encrypted value is a document
@@ -283,6 +283,27 @@ A backfill is there too: outcome "backfill", with window (start, end), which, cu
 | old, old_until | document, date | the value before, encrypted, and until when requests are signed with it, too |
 | origins       | array    | where webhooks may send it: "https://api.example.com", or "*" alone; nowhere if missing |
 | queues, prefixes | array, array | queues, and beginnings of names, of the jobs that may use it; all if missing |
+| created_at, updated_at, actor | date, date, string | |
+
+## jobs.alert_rules: one document per alert rule, with the state of its alert
+
+| field         | type     | meaning |
+|---------------|----------|---------|
+| _id           | string   | the rule's id |
+| v, rev        | int      | layout; rises with every write, each of which compares it |
+| name, kind    | string   | for readers; dead_letters, schedule_missed, queue_late, no_worker or breaker_open |
+| to            | array    | its destinations: type, and data, that of the job that sends, without the message |
+| queues, prefixes | array, array | queues, and beginnings of names, that it is about; all if missing |
+| after, group_window, within, repeat_every | double | seconds |
+| threshold     | int      | how many dead letters of one cause count |
+| send_resolved, enabled | bool | |
+| queue         | string   | the queue of the jobs that send; that of webhooks or mail if missing |
+| silence       | document | until, reason, actor, at |
+| state         | document | episode, since, told_at, gathering_since: see model/alerts/episode.py |
+| state.subjects | array   | of each: key, text, since, told, gone_at |
+| state.messages | int     | how many messages there were; the ids of their jobs follow from it |
+| state.outbox  | array    | messages whose jobs are perhaps not stored: number, kind, at, since, episode, subjects |
+| state.jobs    | array    | the ids of the jobs that sent the last messages |
 | created_at, updated_at, actor | date, date, string | |
 
 ## jobs.replies: one document per Idempotency-Key that came with a request, for a day

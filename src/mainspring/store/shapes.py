@@ -13,6 +13,8 @@ from typing import Any
 from bson import Code
 
 from mainspring.model.access.api_keys import ROLES
+from mainspring.model.alerts.rule import DESTINATIONS
+from mainspring.model.alerts.rule import KINDS as ALERT_KINDS
 from mainspring.model.jobs.guarantee import GUARANTEES
 from mainspring.model.limits.breaker import CLOSED, HALF_OPEN, OPEN
 from mainspring.model.limits.limits import NAME, QUEUE
@@ -301,6 +303,51 @@ SECRET: Shape = {
     "value": {"kid": TEXT},
     "old": {"kid": TEXT},
     "old_until": INSTANT,
+    "created_at": INSTANT,
+    "updated_at": INSTANT,
+    "actor": TEXT,
+}
+_SUBJECT: Shape = {"key": TEXT, "text": TEXT, "since": INSTANT, "told": FLAG, "gone_at": INSTANT}
+ALERT_RULE: Shape = {
+    "rev": WHOLE,
+    "name": TEXT,
+    "kind": one_of(*ALERT_KINDS),
+    "to": ListOf(
+        {
+            "type": one_of(*DESTINATIONS),
+            "data": {"to": TEXTS, "target": TEXT, "request": {"url": TEXT, "headers": DOCUMENT, "sign_with": TEXTS}},
+        }
+    ),
+    "queues": TEXTS,
+    "prefixes": TEXTS,
+    "after": NUMBER,
+    "threshold": WHOLE,
+    "within": NUMBER,
+    "group_window": NUMBER,
+    "repeat_every": NUMBER,
+    "send_resolved": FLAG,
+    "enabled": FLAG,
+    "queue": TEXT,
+    "silence": {"until": INSTANT, "reason": TEXT, "actor": TEXT, "at": INSTANT},
+    "state": {
+        "episode": WHOLE,
+        "since": INSTANT,
+        "subjects": ListOf(_SUBJECT),
+        "gathering_since": INSTANT,
+        "told_at": INSTANT,
+        "messages": WHOLE,
+        "outbox": ListOf(
+            {
+                "number": WHOLE,
+                "kind": TEXT,
+                "at": INSTANT,
+                "since": INSTANT,
+                "episode": WHOLE,
+                "subjects": ListOf(_SUBJECT),
+            }
+        ),
+        "jobs": TEXTS,
+    },
     "created_at": INSTANT,
     "updated_at": INSTANT,
     "actor": TEXT,

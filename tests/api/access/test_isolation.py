@@ -61,6 +61,7 @@ PATHS = {
     "schedule_id": ("schedule",),
     "redrive_id": ("redrive",),
     "operation_id": ("operation",),
+    "rule_id": ("rule",),
     "key_id": ("key",),
     "queue": ("queue",),
     "worker_id": ("worker",),
@@ -93,6 +94,9 @@ LETTERS: list[Any] = [{"ids": ["{failed}"]}, {"filter": JOB}, {"everything": Tru
 TIMES = {"name": "{own_name}", "queue": "{own_queue}", "schedule": YEARLY}
 EXCEPT = {"repeat": {"cron": YEARLY, "calendars": ["{calendar}"]}}
 SECRET = {"endpoint": "https://example.com/", "queue": "{own_queue}", "headers": {"X-Token": "secret://{secret}"}}
+HOOK = {"type": "webhook", "url": "https://example.com/", "headers": {"X-Token": "secret://{secret}"}}
+MAIL = {"type": "email", "to": ["ops@example.com"]}
+RULE = {"name": "{text}", "kind": "dead_letters", "queues": ["{queue}"], "queue": "{queue}", "to": [MAIL]}
 CREATIONS: list[Any] = [
     {**JOB, "delay": "1h"},
     {**TIMES, "id": "{schedule}"},
@@ -159,6 +163,10 @@ BODIES: dict[str, list[Any]] = {
     "POST /api/breakers/{scope}/{target}/open": [{}, {"queue": "{queue}"}],
     "POST /api/breakers/{scope}/{target}/close": [{}, {"queue": "{queue}"}],
     "POST /api/keys": [{"name": "{text}", "queues": ["{queue}"], "prefixes": ["{name}"]}],
+    "POST /api/alerts": [RULE, {**RULE, "to": [HOOK]}],
+    "PATCH /api/alerts/{rule_id}": [{"name": "{text}"}, {"queues": ["{queue}"]}, {"queue": "{queue}"}, {"to": [HOOK]}],
+    "POST /api/alerts/{rule_id}/silence": [{"duration": "1h"}],
+    "POST /api/alerts/{rule_id}/test": [{"timeout": "0s"}],
     "PUT /api/secrets/{name}": [{"value": "whsec_something", "origins": ["*"]}],
 }
 # Routes that make jobs.

@@ -46,6 +46,7 @@ TARGET = {"queue": "foreign-queue"}
 NEW_TIMES = {"name": "foreign-job", "queue": "foreign-queue", "repeat": {"cron": "0 0 2 1 *"}}
 NEW_JOB = {"name": "foreign-new", "queue": "foreign-queue"}
 NEW_FLOW = {"name": "foreign-flow", "nodes": [{"name": "one", "job": "foreign-new", "queue": "foreign-queue"}]}
+NEW_RULE = {"name": "foreign-new", "kind": "no_worker", "to": [{"type": "email", "to": ["ops@example.com"]}]}
 MOVING = {"verb": "move", "filter": {"queue": "foreign-queue"}, "queue": "foreign-other", "reason": "a reason"}
 TABLE = {
     "GET /api/secrets": Row(ADMIN, 403),
@@ -138,6 +139,14 @@ TABLE = {
     "GET /api/breakers": Row(VIEWER),
     "POST /api/breakers/{scope}/{target:path}/open": Row(OPERATOR, 404, {}),
     "POST /api/breakers/{scope}/{target:path}/close": Row(OPERATOR, 404, {}),
+    "GET /api/alerts": Row(VIEWER),
+    "POST /api/alerts": Row(OPERATOR, 403, NEW_RULE),
+    "GET /api/alerts/{rule_id}": Row(VIEWER, 404),
+    "PATCH /api/alerts/{rule_id}": Row(OPERATOR, 404, {"name": "foreign-new"}),
+    "POST /api/alerts/{rule_id}/silence": Row(OPERATOR, 404, {"duration": "1h"}),
+    "POST /api/alerts/{rule_id}/unsilence": Row(OPERATOR, 404),
+    "POST /api/alerts/{rule_id}/test": Row(OPERATOR, 404, {"timeout": "0s"}),
+    "DELETE /api/alerts/{rule_id}": Row(OPERATOR, 404),
     "GET /api/queues": Row(VIEWER),
     "GET /api/queues/{queue:path}/scale": Row(VIEWER, 404),
     "GET /api/queues/{queue:path}": Row(VIEWER, 404),
@@ -204,8 +213,11 @@ class World:
         flow = scheduler.flow("foreign-flow", {"x": "foreign-value"})
         flow.add("foreign-job", queue="foreign-queue")
         flow_id = (await flow.start()).id
+        to = [{"type": "email", "to": ["ops@example.com"]}]
+        rule = await scheduler.alerts.create("foreign-value", "dead_letters", to, queues=["foreign-queue"])
         ids = {
             "flow_id": flow_id,
+            "rule_id": rule.id,
             "job_id:path": job.id,
             "id": job.id,
             "schedule_id:path": schedule.id,

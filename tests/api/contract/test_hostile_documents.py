@@ -20,12 +20,14 @@ from api.access.test_matrix import OPEN, routes_in
 from api.conftest import Api, serving
 from harness.fuzzing import FULL
 from harness.hostile import VALUES, Document, raw, spread
+from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Calendar, Cron, Every, JobContext, Scheduler
 from mainspring.api.app import make_app
 from mainspring.api.settings import service_settings
 from mainspring.api.wire.jobs import JobOut
+from mainspring.engine.alerts.evaluation import evaluate
 from mainspring.model.views.search import JobFilter
 
 Make = Callable[..., Scheduler]
@@ -43,6 +45,7 @@ STORED = (
     "redrives",
     "operations",
     "access",
+    "alert_rules",
 )
 COLLECTIONS = (*STORED, "secrets", "audit", "stats", "keys", "locks", "alerts", "audit.head", "replies")
 # Where each document of a collection is named, also one that cannot be read.
@@ -55,6 +58,7 @@ LISTED_AT = {
     "operations": ("/api/operations",),
     "access": ("/api/keys",),
     "secrets": ("/api/secrets",),
+    "alert_rules": ("/api/alerts",),
     "audit": ("/api/audit",),
 }
 # Lists that have no next page show as many as they can.
@@ -116,6 +120,10 @@ class World:
         operation = await scheduler.operations.create("set_priority", filter, priority=3, reason="x", actor="x")
         named = await scheduler.operations.create("move", ids=["none"], queue="other", reason="x", start_after=0)
         await scheduler.secrets.put("good-secret", "whsec_something", origins=["*"])
+        to = [{"type": "webhook", "url": "https://example.com/", "headers": {"A": "b"}}]
+        rule = await scheduler.alerts.create("good-rule", "breaker_open", to, group_window=0)
+        await evaluate(await inside(scheduler).store())
+        rule = await scheduler.alerts.silence(rule.id, "1h", reason="a reason")
         key = await scheduler.api_keys.create("good-key", queues=["good-queue"], prefixes=["good"])
         admin = await scheduler.api_keys.create("admin", "admin")
         self.api = self.api.with_key(admin.text)
@@ -129,6 +137,7 @@ class World:
         self.places |= {
             "operation_id": [operation.id, named.id],
             "redrive_id": [redrive.id],
+            "rule_id": [rule.id],
             "key_id": [key.key.id],
             "name": ["good-calendar"],
         }

@@ -121,6 +121,11 @@ async def a_copy(scheduler: Scheduler, api: Api) -> Case:
     return Case(f"/api/jobs/{job.id}/copy", {"delay": "1h"}, {"delay": "2h"})
 
 
+async def an_alert_rule(scheduler: Scheduler, api: Api) -> Case:
+    rule = {"name": "ops", "kind": "no_worker", "to": [{"type": "email", "to": ["ops@example.com"]}]}
+    return Case("/api/alerts", rule, {**rule, "kind": "dead_letters"})
+
+
 CREATES: dict[str, list[Prepare]] = {
     "/api/jobs": [a_job, a_schedule],
     "/api/jobs/{job_id}/copy": [a_copy],
@@ -131,6 +136,7 @@ CREATES: dict[str, list[Prepare]] = {
     "/api/operations": [an_operation],
     "/api/pauses": [a_pause],
     "/api/keys": [a_key],
+    "/api/alerts": [an_alert_rule],
 }
 NOT_TWICE: dict[str, list[Prepare]] = {
     "/api/jobs/bulk": [a_bulk],

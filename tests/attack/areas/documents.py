@@ -162,6 +162,7 @@ async def other_collections(stage: Stage, row: Row) -> None:
         "jobs.workers": "/api/workers",
         "jobs.secrets": "/api/secrets",
         "jobs.access": "/api/keys",
+        "jobs.alert_rules": "/api/alerts",
     }
     for name, path in places.items():
         for document in ({}, {"v": 99}, {"name": 5, "state": [], "kind": "pause"}, {"kind": "breaker", "scope": 7}):

@@ -20,6 +20,7 @@ SCHEDULER = """
     schedule_bulk search settings start stop stop_now suggestions transaction update uri wait webhook
 """
 NAMESPACES = {
+    "alerts": "all create delete edit get silence test unsilence",
     "api_keys": "all create create_first get made_with revoke revoke_made_with rotate",
     "audit": "check find head seal verify",
     "calendars": "all delete get import_ics put",
@@ -55,6 +56,13 @@ def _properties(face: type) -> set[str]:
 
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert mainspring.__all__ == [
+        "AlertDestination",
+        "AlertRule",
+        "AlertRuleNotFound",
+        "AlertSilence",
+        "AlertState",
+        "AlertSubject",
+        "AlertTest",
         "AnyOf",
         "ApiKey",
         "ArchiveError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.endpoints import (
+    alerts,
     batches,
     bulk,
     calendars,
@@ -48,6 +49,7 @@ ROUTERS: list[APIRouter] = [
     observability.router,
     problems.router,
     metrics.router,
+    alerts.router,
     v1.router,
     sessions.router,
     api_keys.router,

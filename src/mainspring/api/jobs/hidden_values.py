@@ -111,7 +111,7 @@ def refuse_marks(value: Any, field: str) -> None:
     elif isinstance(value, list | tuple):
         for one in value:
             refuse_marks(one, field)
-    elif isinstance(value, str) and (value in _MARKS or f"={REDACTED}" in value):
+    elif isinstance(value, str) and (value in _MARKS or f"={REDACTED}" in value or f"/{REDACTED}" in value):
         text = f"{field} has a word in the place of a value that is not shown; give the value again."
         raise Problem(422, text, field=field)
 

@@ -14,7 +14,7 @@ from typing import Any
 from mainspring.api.dependencies import Caller
 from mainspring.api.problems import Problem
 from mainspring.errors import SecretNotFound
-from mainspring.jobtypes.http.secret_references import secret_names
+from mainspring.jobtypes.http.secret_references import secret_names, split_secret_path
 from mainspring.jobtypes.http.urls import target_of
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.privacy.origins import is_among, plain_origin
@@ -35,10 +35,11 @@ async def check_secrets(
     signing = _texts(request.get("sign_with"))
     found = {} if known is None else known
     referred = [one for text in _texts(request.get("headers")) for one in secret_names(text)]
-    for secret_name in sorted({*referred, *signing}):
+    path = split_secret_path(str(request.get("url")))[1]
+    for secret_name in sorted({*referred, *signing, *(() if path is None else (path,))}):
         if secret_name not in found:
             found[secret_name] = await _look_up(caller, secret_name)
-        field = "signWith" if secret_name in signing else "headers"
+        field = "endpoint" if secret_name == path else "signWith" if secret_name in signing else "headers"
         secret = _usable(caller, found[secret_name], secret_name, queue, field)
         origin = plain_origin(target_of(str(request.get("url"))))
         if not is_among(origin, secret.origins):

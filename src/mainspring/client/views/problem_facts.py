@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from mainspring.engine.alerts.facts import live_workers, oldest_due
 from mainspring.model.access.api_keys import Scope
-from mainspring.model.views.problems import RECENT, Due, ProblemFacts
+from mainspring.model.views.problems import RECENT, ProblemFacts
 from mainspring.model.views.statistics import Counts
 from mainspring.model.views.windows import make_window
-from mainspring.model.workers import WorkerStatus
 from mainspring.store import Store
 from mainspring.store.views.problem_facts import COUNTED
 
@@ -18,8 +18,8 @@ async def read_facts(store: Store, scope: Scope) -> ProblemFacts:
     pauses, breakers = await reads.pauses(scope), await reads.breakers(scope)
     return ProblemFacts(
         at=now,
-        workers=await _workers(store, scope),
-        due=tuple(await _due(store, scope)),
+        workers=await live_workers(store, scope),
+        due=await oldest_due(store, scope),
         leases=tuple(await reads.lost_leases(scope)),
         held=tuple(await reads.held(scope)),
         pauses=tuple(pauses),
@@ -32,19 +32,6 @@ async def read_facts(store: Store, scope: Scope) -> ProblemFacts:
         firing=tuple(await reads.firing_next(scope)),
         everything=scope.everything,
     )
-
-
-async def _workers(store: Store, scope: Scope) -> tuple[WorkerStatus, ...]:
-    """The live workers that serve a queue within the scope."""
-    live = await store.workers.live_in_full()
-    wanted = scope.queues
-    return tuple(one for one in live if wanted is None or any(one.serves(queue) for queue in wanted))
-
-
-async def _due(store: Store, scope: Scope) -> list[Due]:
-    """The oldest due jobs. A scope by names sees one only where the oldest job of a queue has such a name."""
-    found = await store.health.oldest_due(scope.queues)
-    return [due for due in found if scope.prefixes is None or scope.allows_name(due.name)]
 
 
 async def _recent(store: Store, scope: Scope) -> dict[str, Counts]:

@@ -18,7 +18,7 @@ from mainspring.clock import EPOCH
 from mainspring.errors import InvalidJob
 from mainspring.jobtypes.http.bodies import LONGEST_BODY, build_body, check_body
 from mainspring.jobtypes.http.headers import LONGEST_HEADER, fill_headers
-from mainspring.jobtypes.http.secret_references import secret_names
+from mainspring.jobtypes.http.secret_references import secret_names, split_secret_path
 from mainspring.jobtypes.http.statuses import ALL, DEFAULT_RETRY_ON, DEFAULT_SUCCESS, NETWORK, Status, check_statuses
 from mainspring.jobtypes.http.templates import Facts, check_template, data_paths
 from mainspring.jobtypes.http.urls import build_url, check_url
@@ -121,9 +121,10 @@ class WebhookRequest(BaseModel):
         return _bytes_of(self.body_base64 or "")
 
     def secret_names(self) -> frozenset[str]:
-        """The names of all secrets that the request refers to, for its headers and its signatures."""
+        """The names of all secrets that the request refers to, for its URL, its headers and its signatures."""
         found = {name for value in self.headers.values() for name in secret_names(value)}
-        return frozenset(found | set(self.sign_with))
+        path = split_secret_path(self.url)[1]
+        return frozenset(found | set(self.sign_with) | ({path} if path is not None else set()))
 
     def data_paths(self) -> frozenset[str]:
         """The paths in the job's data that templates name."""
@@ -132,9 +133,13 @@ class WebhookRequest(BaseModel):
 
     def check_templates(self, data: Mapping[str, Any] | None = None) -> None:
         """Refuse unknown templates and, with the job's data, templates that lead nowhere in it."""
-        check_url(self.url, data, self.templates)
-        if any("secret://" in text for text in (self.url, *self.query, *self._query_texts())):
-            raise ValueError("secrets can be referred to in header values only, not in the URL or the query.")
+        plain, _ = split_secret_path(self.url)
+        check_url(plain, data, self.templates)
+        if any("secret://" in text for text in (plain, *self.query, *self._query_texts())):
+            raise ValueError(
+                "secrets can be referred to in header values, and as the whole path of the URL, as in "
+                "https://hooks.example.com/secret://chat; not elsewhere in the URL or the query."
+            )
         if self.templates:
             for value in (*self.headers.values(), *self._query_texts()):
                 check_template(value, data)
@@ -146,7 +151,7 @@ class WebhookRequest(BaseModel):
     def _check_filled(self, data: Mapping[str, Any]) -> None:
         """Refuse a request that is already known to be too large, or not sendable, with its values filled in."""
         facts = Facts("0" * 24, 1, EPOCH, data, 1, EPOCH) if self.templates else None
-        build_url(self.url, self.query, facts)
+        build_url(split_secret_path(self.url)[0], self.query, facts)
         fill_headers(self.headers, facts, defaultdict(str))
         if self.body is not None:
             build_body(self.body, self.content_type, facts)

@@ -24,6 +24,7 @@ _SHORTEST_BASE64 = 6
 _SCHEME = "secret://"
 _SHORTEST_CREDENTIAL = 4
 _REFERENCE = re.compile(r"secret://([A-Za-z0-9_-]{0,64})")
+_SECRET_PATH = re.compile(r"(https?://[^/?#]+/)secret://([A-Za-z0-9_-]{1,64})", re.I)
 
 
 def secret_names(text: str) -> list[str]:
@@ -32,6 +33,15 @@ def secret_names(text: str) -> list[str]:
     if "" in names:
         raise ConfigurationError(f"{_SCHEME} must be followed by a secret's name: letters, digits, - and _.")
     return names
+
+
+def split_secret_path(url: str) -> tuple[str, str | None]:
+    """The part of a URL before its secret path, and the name of that secret; the whole URL and None if it has none.
+
+    The URL of a chat's webhook is a credential: `https://hooks.example.com/secret://chat` names its server, which is
+    checked as that of any URL, and keeps the rest a secret."""
+    found = _SECRET_PATH.fullmatch(url)
+    return (url, None) if found is None else (found[1], found[2])
 
 
 def fill_secrets(text: str, values: Mapping[str, str], room: Room) -> str:

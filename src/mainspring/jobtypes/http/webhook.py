@@ -24,7 +24,7 @@ from mainspring.jobtypes.http.bodies import BYTES_TYPE, build_body
 from mainspring.jobtypes.http.headers import fill_headers, is_plain
 from mainspring.jobtypes.http.request import WebhookRequest, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse, keep_body, keep_headers, read_body
-from mainspring.jobtypes.http.secret_references import Scrubber, credentials
+from mainspring.jobtypes.http.secret_references import Scrubber, credentials, split_secret_path
 from mainspring.jobtypes.http.signing import PREFIX, signature_headers
 from mainspring.jobtypes.http.statuses import ALL, NETWORK, is_among, is_outage, retry_after
 from mainspring.jobtypes.http.templates import Facts
@@ -131,6 +131,7 @@ async def send(
         headers = fill_headers(
             request.headers, _filling(request, facts), {name: lent.values[0] for name, lent in secrets.items()}
         )
+        url = _with_secret_path(url, request, facts, secrets)
         scrubber = Scrubber([*known, *credentials(headers, str(url))])
         call = _Call(request.method, url, *_prepare(request, facts, secrets, headers), scrubber, secrets)
         async with asyncio.timeout(request.timeout):
@@ -149,9 +150,18 @@ def _filling(request: WebhookRequest, facts: Facts) -> Facts | None:
 
 def _url_of(request: WebhookRequest, facts: Facts, hidden: Sequence[str]) -> URL:
     try:
-        return build_url(request.url, request.query, _filling(request, facts))
+        return build_url(split_secret_path(request.url)[0], request.query, _filling(request, facts))
     except ConfigurationError as error:
         raise WebhookRejected(Scrubber(hidden).clean_text(str(error))) from None
+
+
+def _with_secret_path(url: URL, request: WebhookRequest, facts: Facts, secrets: Mapping[str, Lent]) -> URL:
+    """The URL with the secret that is its path, if it has one. Its server is the one that the secret was lent for."""
+    server, name = split_secret_path(request.url)
+    if name is None:
+        return url
+    path = secrets[name].values[0].removeprefix(server).lstrip("/")
+    return build_url(f"{server}{path}", request.query, _filling(request, facts))
 
 
 async def _borrow(request: WebhookRequest, source: SecretSource, origin: str) -> dict[str, Lent]:

@@ -33,6 +33,14 @@ _REMEMBERED = 4096
 # that is a single template contains no credential.
 _PARAMETER = re.compile(r"""(?<=[?&;#])([^\s=&;#?"'<>]{1,200})=(?!\{\{[^{}]*\}\}(?![^\s&;#"'<>]))([^\s&;#"'<>]+)""")
 
+# The URL of a chat's incoming webhook is a credential itself: its path lets any sender post there.
+_CHAT_PATH = re.compile(
+    r"""(https?://(?:hooks\.slack\.com/(?:services|workflows|triggers)|(?:\w+\.)?discord(?:app)?\.com/api/webhooks|"""
+    r"""[\w-]+\.webhook\.office\.com/webhookb2)/)([^\s?#"'<>\[]+)""",
+    re.I,
+)
+_CHAT_MARKS = ("hooks.slack.com", "/api/webhooks/", ".webhook.office.com")
+
 Name = Callable[[str], bool]
 
 
@@ -61,12 +69,16 @@ def is_credential(name: str) -> bool:
 
 
 def mask_urls(text: str) -> str:
-    """A text without the credentials in the queries of the URLs in it."""
+    """A text without the credentials in the queries of the URLs in it, and in the paths of webhooks of chats."""
+    if _may_be_chat(text):
+        text = _CHAT_PATH.sub(rf"\1{REDACTED}", text)
     return _PARAMETER.sub(_masked, text) if _may_have_query(text) else text
 
 
 def url_credentials(text: str) -> Iterator[str]:
-    """The credentials in the queries of the URLs in a text, as they are written there and decoded."""
+    """The credentials in the URLs in a text: in queries, as they are written there and decoded, and paths of chats."""
+    if _may_be_chat(text):
+        yield from (path for _, path in _CHAT_PATH.findall(text))
     if _may_have_query(text):
         for name, value in _PARAMETER.findall(text):
             if _is_parameter(name):
@@ -96,6 +108,10 @@ def _masked(found: re.Match[str]) -> str:
 
 def _is_parameter(name: str) -> bool:
     return is_credential(unquote_plus(name))
+
+
+def _may_be_chat(text: str) -> bool:
+    return "://" in text and any(mark in text.lower() for mark in _CHAT_MARKS)
 
 
 def _may_have_query(text: str) -> bool:

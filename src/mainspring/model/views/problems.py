@@ -150,6 +150,8 @@ class RecentFailure:
     at: datetime
     fingerprint: str | None = None
     schedule_id: str | None = None
+    message: str = ""
+    """Of a dead letter: the message of its error."""
 
 
 @dataclass(frozen=True, slots=True)

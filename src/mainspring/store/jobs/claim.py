@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from pymongo.errors import PyMongoError
 from mainspring.clock import EPOCH
 from mainspring.errors import Unavailable
 from mainspring.model.jobs.job import FAILED, FIRST_PRIORITY, LAST_PRIORITY, PENDING, RUNNING
-from mainspring.store.codec import DocumentId
+from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.end_fields import undecodable_fields
 from mainspring.store.jobs.stored_job import StoredJob, stored_jobs
@@ -133,6 +133,20 @@ class Claims:
         """Up to `limit` due jobs of a queue, with the fields that decide which workers could run them."""
         found = await self._connection.jobs.find_all(
             self._due(queue) | where, REQUIREMENTS, sort=ORDER, hint=CLAIM, limit=limit
+        )
+        return stored_jobs(found)
+
+    async def due_among(self, ids: Collection[str]) -> list[StoredJob]:
+        """Those of these jobs that may be claimed now."""
+        now = self._connection.clock.expression()
+        found = await self._connection.jobs.find_all(
+            {
+                "_id": {"$in": [document_id(one) for one in ids]},
+                "ready": True,
+                "$expr": {"$lte": ["$run_at", now]},
+            },
+            fields_of(history=True),
+            hint=BY_ID,
         )
         return stored_jobs(found)
 

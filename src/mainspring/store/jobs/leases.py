@@ -8,7 +8,7 @@ rescue by the token and the lease it saw expired.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,14 @@ from pymongo.errors import BulkWriteError
 from mainspring.errors import MainspringError
 from mainspring.model.jobs.guarantee import may_have_run
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, JobError
-from mainspring.store.codec import DocumentId, cancel_reason, encode_error, fingerprint_of, undecodable
+from mainspring.store.codec import (
+    DocumentId,
+    cancel_reason,
+    document_id,
+    encode_error,
+    fingerprint_of,
+    undecodable,
+)
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
@@ -212,6 +219,13 @@ class Rescues:
             {"state": RUNNING, "worker": worker, "v": {"$ne": None}}, hint=LEASE
         )
         return await self._give_back(found)
+
+    async def rescue_these(self, ids: Collection[str]) -> list[Rescued]:
+        """Give back those of these jobs whose leases have run out."""
+        now = self._connection.clock.expression()
+        over = {"state": RUNNING, "v": {"$ne": None}, "$expr": {"$lte": ["$lease_until", now]}}
+        named = {"_id": {"$in": [document_id(one) for one in ids]}}
+        return await self._give_back(await self._connection.jobs.find_all({**named, **over}, hint=BY_ID))
 
     async def _give_back(self, found: list[Document]) -> list[Rescued]:
         rescued = []

@@ -48,6 +48,7 @@ _PAUSES_READ = 100
 _BREAKERS_READ = 50
 _FAILURES_READ = 150
 _SCHEDULES_READ = 50
+_FAILURE = {"name": 1, "queue": 1, "schedule_id": 1, "fingerprint": 1}
 _HOLDING = (BY_LIMIT, NO_HANDLER, TOO_NEW, NO_KEY)
 
 
@@ -76,25 +77,34 @@ class ProblemReads:
 
     async def failures(self, since: datetime, scope: Scope) -> list[RecentFailure]:
         """The latest failed attempts since an instant: of dead letters, and of jobs that were given another attempt."""
-        ended: Document = {"state": FAILED, "finished_at": {"$gte": truncate(since)}}
         retried: Document = {"last_failure_at": {"$gte": truncate(since)}}
-        fields = {"name": 1, "queue": 1, "schedule_id": 1, "fingerprint": 1}
-        dead = await self._connection.jobs.find_all(
-            ended,
-            {**fields, "finished_at": 1, "error.type": 1},
-            sort=[("state", -1), ("finished_at", -1)],
-            hint=DEAD,
-            limit=_FAILURES_READ,
-        )
         again = await self._connection.jobs.find_all(
             retried,
-            {**fields, "last_failure_at": 1, "attempts": {"$slice": -1}},
+            {**_FAILURE, "last_failure_at": 1, "attempts": {"$slice": -1}},
             sort=[("last_failure_at", -1)],
             hint=FAILURES,
             limit=_FAILURES_READ,
         )
-        found = [_dead(fit(one, JOB).document) for one in dead] + [_retried(fit(one, JOB).document) for one in again]
-        return [one for one in found if scope.allows(one.queue, one.name)]
+        found = [_retried(fit(one, JOB).document) for one in again]
+        dead = [_dead(one) for one in await self._dead(since, {"error.type": 1})]
+        return [one for one in (*dead, *found) if scope.allows(one.queue, one.name)]
+
+    async def dead_letters(self, since: datetime, scope: Scope) -> list[RecentFailure]:
+        """The latest dead letters since an instant, with the messages of their errors; 150 are read. Jobs that notify
+        of others are left out: their failure would cause the next notification."""
+        found = await self._dead(since, {"error.type": 1, "error.message": 1, "alert": 1})
+        dead = [_dead(one) for one in found if not one.get("alert")]
+        return [one for one in dead if scope.allows(one.queue, one.name)]
+
+    async def _dead(self, since: datetime, fields: Document) -> list[Document]:
+        found = await self._connection.jobs.find_all(
+            {"state": FAILED, "finished_at": {"$gte": truncate(since)}},
+            {**_FAILURE, "finished_at": 1, **fields},
+            sort=[("state", -1), ("finished_at", -1)],
+            hint=DEAD,
+            limit=_FAILURES_READ,
+        )
+        return [fit(one, JOB).document for one in found]
 
     # -- controls --------------------------------------------------------------------------------------------------
 
@@ -223,7 +233,7 @@ def _retried(job: Document) -> RecentFailure:
 
 def _failure(job: Document, error: Document, at: datetime, fingerprint: str | None) -> RecentFailure:
     names = (job.get("name", ""), job.get("queue", ""), str(error.get("type", "")))
-    return RecentFailure(*names, at, fingerprint, job.get("schedule_id"))
+    return RecentFailure(*names, at, fingerprint, job.get("schedule_id"), str(error.get("message", "")))
 
 
 def _schedule(document: Document) -> ScheduleFact:

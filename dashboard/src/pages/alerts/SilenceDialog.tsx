@@ -1,0 +1,53 @@
+// Silencing an alert rule for some time, and ending that.
+import { useState } from "react";
+import { useAct } from "../../api/act";
+import { api, unwrap } from "../../api/client";
+import { Select, TextField } from "../../ui/Field";
+import { FormDialog } from "../settings/Shelf";
+import { ALERTS, type Rule } from "./words";
+
+const TIMES: [string, string][] = [
+  ["1h", "for an hour"],
+  ["4h", "for four hours"],
+  ["1d", "for a day"],
+  ["7d", "for a week"],
+  ["", "no longer: end the silence"],
+];
+
+export function SilenceDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) {
+  const [duration, setDuration] = useState("1h");
+  const [reason, setReason] = useState("");
+  const act = useAct(
+    async () => {
+      const params = { path: { rule_id: rule.id } };
+      if (!duration) return (await unwrap(api.POST("/api/alerts/{rule_id}/unsilence", { params }))).data;
+      const body = { duration, reason: reason.trim() };
+      return (await unwrap(api.POST("/api/alerts/{rule_id}/silence", { params, body }))).data;
+    },
+    {
+      touches: [ALERTS],
+      onDone: onClose,
+      done: (after) => `The rule ${after.name} is ${after.silence ? "silenced" : "not silenced any more"}.`,
+      quiet: true,
+    },
+  );
+  return (
+    <FormDialog title={`Silence ${rule.name}`} verb="Confirm" act={act} onClose={onClose}>
+      <Select
+        label="Silent"
+        value={duration}
+        options={TIMES}
+        onChange={(event) => setDuration(event.target.value)}
+      />
+      {duration && (
+        <TextField
+          label="Reason"
+          value={reason}
+          maxLength={2000}
+          onChange={(event) => setReason(event.target.value)}
+        />
+      )}
+      <p className="muted">Nothing is sent meanwhile. At its end the rule tells what is true then.</p>
+    </FormDialog>
+  );
+}

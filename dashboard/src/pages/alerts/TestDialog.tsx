@@ -1,0 +1,34 @@
+// Testing an alert rule: one message to each destination, and what has become of it.
+import { Link } from "@tanstack/react-router";
+import { useAct } from "../../api/act";
+import { api, unwrap } from "../../api/client";
+import { FormDialog } from "../settings/Shelf";
+import { ALERTS, destinationWords, type Rule } from "./words";
+
+export function TestDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) {
+  const act = useAct(
+    async () => {
+      const params = { path: { rule_id: rule.id } };
+      return (await unwrap(api.POST("/api/alerts/{rule_id}/test", { params }))).data;
+    },
+    { touches: [ALERTS], quiet: true },
+  );
+  return (
+    <FormDialog title={`Test ${rule.name}`} verb="Send a test message" act={act} onClose={onClose}>
+      <p>Each destination gets one message that is marked as a test.</p>
+      {act.data && (
+        <ul role="status">
+          {act.data.map((one) => (
+            <li key={one.jobId} className="wrap">
+              {destinationWords(one.to)}:{" "}
+              <Link to="/jobs/$id" params={{ id: one.jobId }}>
+                {one.arrived ? "arrived" : one.state}
+              </Link>
+              {one.error && <span className="field-error"> {one.error}</span>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,90 @@
+"""Sends the messages of alerts that no worker can send: the HTTP service runs their jobs itself.
+
+An alert that no worker is alive must not wait for a worker. The service claims such a job as a worker does, by its id,
+with a lease and a fence, runs the handler of webhooks or mail on it, and stores the outcome. It registers no worker, so
+that the alert stays true, and takes no other jobs. A job that it began and never ended, since it died, is given back by
+the next service. Limits and breakers of targets are for workers; there is one message at a time here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from mainspring.client.builtin_jobs import BuiltinSettings, Mails, Webhooks, smtp_settings
+from mainspring.client.lifecycle import Lifecycle
+from mainspring.client.scheduler import Scheduler, core_of, lifecycle_of
+from mainspring.clock import monotonic
+from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.engine.run.executor import Executor
+from mainspring.engine.run.policy import Policies
+from mainspring.engine.worker import new_worker_id
+from mainspring.jobtypes.http.addresses import Allow
+from mainspring.model.jobs.reserved_names import EMAIL, HTTP
+from mainspring.model.jobs.retry import Retry
+from mainspring.store import Store
+from mainspring.store.jobs.stored_job import StoredJob
+
+# Seconds: the lease is not renewed, so that it is longer than an attempt can be.
+_LONGEST_ATTEMPT, _LEASE = 60.0, 120.0
+
+
+class Courier:
+    """Runs the jobs of alerts in a process without a worker."""
+
+    def __init__(self, scheduler: Scheduler, settings: BuiltinSettings) -> None:
+        self._core = core_of(scheduler)
+        self._lifecycle: Lifecycle = lifecycle_of(scheduler)
+        self._webhooks = Webhooks(scheduler, Allow.parse(settings.http_allow))
+        self._handlers = Handlers()
+        self._handlers.add(Handler(HTTP, self._webhooks.call))
+        smtp = smtp_settings(settings)
+        if smtp is not None:
+            self._handlers.add(Handler(EMAIL, Mails(scheduler, smtp).send))
+        self._policies = Policies(self._handlers, Retry(), _LONGEST_ATTEMPT)
+        self._id = f"alerts@{new_worker_id()}"
+
+    async def deliver(self, store: Store, ids: Collection[str]) -> int:
+        """Run those of these jobs that are due and that no live worker can run; returns their number."""
+        await store.rescues.rescue_these(ids)
+        due = [job for job in await store.claims.due_among(ids) if self._handlers.own(job.name) is not None]
+        stranded = await self._stranded(store, due) if due else []
+        if not stranded:
+            return 0
+        asked = monotonic()
+        batch = await store.claims.claim(stranded, self._id, _LEASE, self._policies.attempts)
+        executor = self._executor(store)
+        try:
+            await asyncio.gather(*(self._run(store, executor, job, batch.claim, asked) for job in batch.jobs))
+        finally:
+            await executor.close()
+        return len(batch.jobs)
+
+    async def close(self) -> None:
+        await self._webhooks.close()
+
+    async def _stranded(self, store: Store, due: Sequence[StoredJob]) -> list[StoredJob]:
+        workers = await store.workers.live_in_full()
+        return [job for job in due if not any(one.serves(job.queue) and one.handles(job.name) for one in workers)]
+
+    async def _run(self, store: Store, executor: Executor, job: StoredJob, claim: str, asked: float) -> None:
+        handler = self._handlers.own(job.name)
+        assert handler is not None
+        guarantee = self._policies.guarantee(job, handler)
+        claimed = ClaimedJob(job, claim, handler, asked, asked + _LEASE, guarantee)
+        outcome = await executor.run(claimed)
+        now = store.clock.now()
+        await store.finishing.finish([claimed.finish(self._id, claimed.started_at or now, now, outcome)])
+
+    def _executor(self, store: Store) -> Executor:
+        return Executor(
+            store=store,
+            settings=self._core.link.settings,
+            events=self._core.events,
+            policies=self._policies,
+            worker=self._id,
+            enqueuer=self._lifecycle.child_scheduling(),
+            secrecy=self._core.privacy,
+            began=lambda _: None,
+        )
