@@ -9,10 +9,19 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.api_keys import api_key
 from mainspring.cli.audit import audit
-from mainspring.cli.encryption_keys import keys
 from mainspring.cli.flows import flows
+from mainspring.cli.generate_key import generate_key
+from mainspring.cli.keys import keys
+from mainspring.cli.operate.dead import dead
+from mainspring.cli.operate.jobs import jobs
+from mainspring.cli.operate.operations import operations
+from mainspring.cli.operate.queues import queues
+from mainspring.cli.operate.schedules import schedules
+from mainspring.cli.operate.secrets import secrets
+from mainspring.cli.operate.status import status
+from mainspring.cli.operate.top import top
+from mainspring.cli.operate.workers import workers
 from mainspring.cli.serve import serve
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
@@ -26,7 +35,7 @@ app = typer.Typer(
     help="A distributed job scheduler for Python on MongoDB.",
     epilog="A file .env in the current folder is read; variables of the environment win.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -51,11 +60,20 @@ def _options(
 app.command()(logged(up, "error"))
 app.command()(logged(serve, "warning"))
 app.command()(logged(worker, "info"))
-app.command()(logged(version))
-app.add_typer(api_key, name="api-key")
-app.add_typer(audit, name="audit")
+app.command()(status)
+app.command()(top)
+app.add_typer(jobs, name="jobs")
+app.add_typer(schedules, name="schedules")
+app.add_typer(queues, name="queues")
+app.add_typer(dead, name="dead")
 app.add_typer(flows, name="flows")
+app.add_typer(operations, name="operations")
+app.add_typer(workers, name="workers")
+app.add_typer(secrets, name="secrets")
 app.add_typer(keys, name="keys")
+app.add_typer(audit, name="audit")
+app.command("generate-key")(logged(generate_key))
+app.command()(logged(version))
 
 
 def run() -> int:

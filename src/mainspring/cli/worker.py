@@ -49,6 +49,13 @@ def worker(
         str | None,
         typer.Option("--field-map", help="Run jobs in another program's fields: status-lock, or a map as JSON."),
     ] = None,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option("--max-jobs", min=1, help="Each process ends after so many jobs; those that run then finish."),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: start again when a file of the application changes.")
+    ] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
@@ -78,7 +85,8 @@ def worker(
     set_up_logs()
 
     async def supervise() -> int:
-        return await Supervisor(face.inner, target, options, processes, named).run()
+        supervisor = Supervisor(face.inner, target, options, processes, named, max_jobs=max_jobs, reload=reload)
+        return await supervisor.run()
 
     raise typer.Exit(asyncio.run(supervise()))
 

@@ -132,8 +132,8 @@ async def test_a_command_without_the_key_changes_nothing_that_it_could_not_write
     make_scheduler: Callable[..., Scheduler], command: Run, scheduler: Scheduler
 ) -> None:
     await write(make_scheduler)
-    status, _, told = await command("api-key", "create", "ops", key=None)
+    status, _, told = await command("keys", "create", "ops", key=None)
     assert status == 2 and "'2030a', which this process does not have" in told
     assert await scheduler.api_keys.all() == []
-    assert (await command("api-key", "create", "ops"))[0] == 0
+    assert (await command("keys", "create", "ops"))[0] == 0
     assert (await command("audit", "verify"))[0] == 0
