@@ -71,10 +71,11 @@ fix: $(READY) $(PACKAGES) ## format and repair what can be repaired by itself
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/python hatch_build.py run fix --silent
 
-docs: $(READY) ## write what is generated: the list of modules, the diagram of packages, the HTTP reference, sync.pyi
+docs: $(READY) ## write what is generated: the list of modules, the diagram of packages, the references of HTTP and of the commands, sync.pyi
 	@PYTHONPATH=tests $(BIN)/python -m harness.sync_stub
 	@$(BIN)/python -m supply.modules
 	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md dashboard/openapi.json
+	@$(BIN)/python -m mainspring.cli.generate_reference docs/reference/cli.md
 
 screenshots: $(READY) $(DASHBOARD) ## take the pictures of the documentation from the demonstration
 	@PYTHONPATH=tests $(BIN)/python -m dashboard.screenshots
