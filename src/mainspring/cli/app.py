@@ -82,6 +82,8 @@ def run() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character of a job's name
     read_dot_env(Path.cwd() / ".env")
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        app.rich_markup_mode = None  # help and errors without boxes and colours
     try:
         app()
     except SystemExit as end:

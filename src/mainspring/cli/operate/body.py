@@ -146,7 +146,13 @@ WORK = (
     Field(
         "signWith", ("--sign-with",), "The name of a secret to sign with; may be repeated.", list[str], panel=_WEBHOOK
     ),
-    Field("", ("--set",), "FIELD=JSON: any other field of POST /api/jobs; may be repeated.", list[str], _read_set),
+    Field(
+        "",
+        ("--set",),
+        "FIELD=JSON: any other field of POST /api/jobs, such as repeat.after; may be repeated.",
+        list[str],
+        _read_set,
+    ),
 )
 ONE_JOB = (
     Field("delay", ("--delay",), "Due after this time, such as 5m."),
@@ -214,14 +220,17 @@ def make_body(values: dict[Field, Any]) -> dict[str, Any]:
         if value is None or value == []:
             continue
         read = field.read(value, field.options[0])
-        group, dot, name = field.name.partition(".")
-        if dot:
-            body.setdefault(group, {})[name] = read
-        elif field.name:
-            body[field.name] = read
-        else:
-            body |= read
+        for name, one in ({field.name: read} if field.name else read).items():
+            _put(body, name, one)
     return body
+
+
+def _put(body: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value into the body; `repeat.cron` is the field `cron` in `repeat`."""
+    group, dot, field = name.partition(".")
+    inner = body.setdefault(group, {}) if dot else body
+    if isinstance(inner, dict):
+        inner[field if dot else group] = value
 
 
 def with_name(body: dict[str, Any], name: str | None) -> dict[str, Any]:

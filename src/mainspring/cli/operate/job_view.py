@@ -20,7 +20,7 @@ def note_of(job: Item) -> str | None:
     if error:
         return f"{error['type']}: {error['message']}" if isinstance(error, dict) else str(error)
     if progress:
-        return f"{progress['percent']:g} % {progress.get('note') or ''}".rstrip()
+        return f"{progress['percent']:.0f} % {progress.get('note') or ''}".rstrip()
     if waiting:
         return str(waiting["note"])
     return f"due {ago(job['runAt'])}" if job["state"] == "pending" else None

@@ -26,7 +26,7 @@ from mainspring.cli.operate.choices import (
 from mainspring.cli.operate.job_view import JOBS, show_explanation, show_job
 from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
-from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, say
 from mainspring.cli.terminal.output import print_json, print_text
 from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
@@ -202,6 +202,9 @@ def _wait(call: Call, job_id: str) -> None:
 
 def _hint(api: Api, name: str) -> None:
     """Say if workers are there, and none of them has a handler of this name."""
-    known = [one["name"] for one in api.get("/api/handlers")["data"]]
+    try:
+        known = [one["name"] for one in api.get("/api/handlers")["data"]]
+    except CommandFailed:
+        return  # the job is stored; this was a convenience
     if known and name not in known and "*" not in known:
         say(f"No live worker has a handler for {name!r}: the job waits for one.{did_you_mean(name, known)}")

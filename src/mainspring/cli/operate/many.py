@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +120,9 @@ def _total(operation: Mapping[str, Any]) -> int | None:
 
 
 def _tell_without_workers(call: Call) -> bool:
-    """Say that no worker is there to do it; return True, so that it is said once."""
-    if not any(worker["live"] for worker in call.api.get("/api/workers")["data"]):
+    """Say that no worker is there to do it, if the key may know it; return True, so that it is said once."""
+    with suppress(CommandFailed):
+        if any(worker["live"] for worker in call.api.get("/api/workers")["data"]):
+            return True
         say("No worker is alive; it begins when one is started: mainspring worker MODULE:SCHEDULER")
     return True

@@ -221,7 +221,10 @@ def _known(call: Call, schedule_id: str) -> Iterator[None]:
 
 
 def _check_rule(body: Mapping[str, Any]) -> None:
-    if not {"cron", "every", "rrule", "at"} & body.get("repeat", {}).keys() and not {"schedule", "every"} & body.keys():
+    if (
+        not {"cron", "every", "rrule", "at", "any"} & body.get("repeat", {}).keys()
+        and not {"schedule", "every"} & body.keys()
+    ):
         raise CommandFailed("Say when it fires: give one of --cron, --every, --rrule and --on.", TO_BE_CHANGED)
 
 

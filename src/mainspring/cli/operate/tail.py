@@ -80,7 +80,7 @@ def _line(kind: str, event: Mapping[str, Any]) -> Text:
         printable(str(event.get("queue") or "")),
     )
     if event.get("progress") is not None:
-        line.append(f"  {event['progress']:g} %")
+        line.append(f"  {event['progress']:.0f} %")
     if event.get("detail"):
         line.append(f"  {printable(str(event['detail']))}")
     line.rstrip()

@@ -216,7 +216,7 @@ class Supervisor:
         """Replace the workers when a file of the application changes."""
         if self._watched is None:
             return
-        logger.info("Watching %d files of the application for changes", len(self._watched))
+        logger.info("Watching the files of the application for changes (%d)", len(self._watched))
         while not self._stopping.is_set():
             await asyncio.sleep(WATCH_EVERY)
             path = self._watched.changed()
