@@ -87,3 +87,8 @@ def on_database(uri: str, bare: Run) -> Run:
         return await bare(*arguments, "--uri", uri)
 
     return call
+
+
+async def number(scheduler: Scheduler, state: str | None = None) -> int:
+    """How many jobs are stored, in a state or in all."""
+    return sum(one.count for one in await scheduler.count() if state in (None, one.state))

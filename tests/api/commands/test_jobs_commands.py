@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from api.commands.conftest import Run
+from api.commands.conftest import Run, number
 from mainspring import Scheduler
 
 
@@ -111,7 +111,7 @@ async def test_many_jobs_are_chosen_by_a_filter_and_changed_by_an_operation(comm
     kept = await scheduler.schedule("new", delay=3600)
     refused = await command("jobs", "cancel", "--name", "old")
     assert refused.code == 2 and "3 jobs will be cancelled" in refused.err and "--yes" in refused.err
-    assert await scheduler.count(state="cancelled") == 0
+    assert await number(scheduler, "cancelled") == 0
     async with scheduler:
         done = await command("jobs", "cancel", "--name", "old", "--yes")
         assert done.code == 0 and "3 jobs changed" in done.err
@@ -119,7 +119,7 @@ async def test_many_jobs_are_chosen_by_a_filter_and_changed_by_an_operation(comm
         assert (operation["state"], operation["reason"]) == ("completed", "mainspring jobs cancel")
         followed = await command("operations", "follow", operation["id"])
         assert followed.code == 0 and "3 jobs changed" in followed.err
-    assert await scheduler.count(state="cancelled") == 3
+    assert await number(scheduler, "cancelled") == 3
     assert (await scheduler.get_job(kept.id)).state == "pending"
     assert (await command("jobs", "cancel", "--name", "nothing", "--yes")).code == 1
     assert (await command("jobs", "cancel")).code == 2
@@ -181,7 +181,7 @@ async def test_a_wrong_option_is_named_and_nothing_is_stored(
     ran = await on_database("jobs", "add", "report", *arguments)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert sentence in ran.err
-    assert await scheduler.count() == 0
+    assert await number(scheduler) == 0
 
 
 async def test_a_word_that_is_none_of_a_list_is_told_with_the_closest(on_database: Run) -> None:

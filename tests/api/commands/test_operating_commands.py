@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from api.commands.conftest import Run
+from api.commands.conftest import Run, number
 from mainspring import Scheduler
 
 
@@ -20,7 +20,7 @@ async def test_the_status_says_what_is_wrong_and_ends_with_1_if_jobs_are_not_run
     told = await command("status")
     assert told.code in (0, 1) and "1 pending" in told.out
     async with scheduler:
-        await scheduler.queues.pause("a", "quiet")
+        await scheduler.queues.pause("a", reason="quiet")
         healthy = await command("status")
         assert healthy.code == 0 and healthy.out.split()[:2] == ["status", "healthy"]
         assert "The queue 'a' is paused" in healthy.out
@@ -47,7 +47,7 @@ async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Sc
     assert (await command("queues", "resume", "mail")).code == 0
     assert (await command("queues", "limit", "mail", "-c", "2", "--rate", "100/minute")).code == 0
     [row] = (await command("queues", "limit", "mail")).rows
-    assert row[:3] == ["mail", "2", "100/1m"]
+    assert row[:3] == ["mail", "2", "100/60s"]
     assert (await command("queues", "limit", "mail", "--remove")).code == 0
     assert (await command("queues", "limit", "mail", "--remove")).code == 3
     wrong = await command("queues", "limit", "mail", "--rate", "often")
@@ -78,7 +78,7 @@ async def test_dead_letters_are_listed_retried_and_discarded(command: Run, sched
     assert (redrive["done"], redrive["matched"]) == (1, 1)
     assert (await command("dead", "follow", redrive["id"])).code == 0
     assert (await command("dead", "discard", "--all", "--yes")).code == 0
-    assert await scheduler.count(state="failed") == 0
+    assert await number(scheduler, "failed") == 0
 
 
 async def test_a_worker_is_listed_and_drained(command: Run, scheduler: Scheduler) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mainspring.cli.calls.api import Api
+from mainspring.cli.calls.door import Door
 from mainspring.cli.calls.place import KEY_VARIABLE, URL_VARIABLE, Place
 from mainspring.cli.support.exit_codes import say
 from mainspring.cli.support.logs import logged, set_up_logs
@@ -20,11 +22,23 @@ _PANEL = "Service or database"
 
 
 class Call:
-    """One call of a command: the API, and how to print."""
+    """One call of a command: the API, and how to print. The door is opened at the first use of the API, so that wrong
+    arguments are refused before."""
 
-    def __init__(self, api: Api, as_json: bool) -> None:
-        self.api = api
+    def __init__(self, door: Callable[[], Door], options: Collection[str], as_json: bool) -> None:
+        self._door = door
+        self._options = options
+        self._opened = ExitStack()
         self.as_json = as_json
+
+    @cached_property
+    def api(self) -> Api:
+        """The HTTP API of the service or the database."""
+        return Api(self._opened.enter_context(self._door()), self._options)
+
+    def close(self) -> None:
+        """Close the door, if it was opened."""
+        self._opened.close()
 
     def table(self, items: list[Any], columns: Columns, empty: str) -> None:
         """Print a list: a table, or a JSON array."""
@@ -64,8 +78,9 @@ def operating(command: Callable[..., None] | None = None, *, creates: bool = Fal
         **given: Any,
     ) -> None:
         set_up_logs("warning")
-        with Place(url, key, uri, folder).door(creates=creates) as door:
-            command(Call(Api(door, options), as_json), **given)
+        place = Place(url, key, uri, folder)
+        with closing(Call(lambda: place.door(creates=creates), options, as_json)) as call:
+            command(call, **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     options = {name for one in own for name in _names(one)}
