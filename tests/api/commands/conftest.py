@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Ran:
         return [line.split() for line in self.out.splitlines()[1:]]
 
 
-Run = Callable[..., Awaitable[Ran]]
+Run = Callable[..., Coroutine[Any, Any, Ran]]
 
 
 @pytest.fixture
