@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -50,8 +51,9 @@ async def test_the_first_start_stores_an_admin_key_for_its_user_and_keeps_it_out
     serve = start("serve", "--uri", uri, "--port", "0")
     url = await answering(serve)
     (path,) = stored(config)
+    command = f"mainspring keys show --uri {shlex.quote(uri)}"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    await eventually(lambda: f"stored    {path}; mainspring keys show prints it\n" in serve.output)
+    await eventually(lambda: f"stored    {path}; {command} prints it\n" in serve.output)
     assert "access    with an API key\n" in serve.output and not KEY.search(serve.output)
     key = path.read_text().strip()
     assert ask(f"{url}/api/session")[0] == 401

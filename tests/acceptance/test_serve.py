@@ -117,7 +117,7 @@ async def test_keys_are_made_listed_rotated_and_revoked_by_commands(uri: str, cl
     second = run("keys", "rotate", key.id, "--grace", "1h", "--uri", uri).stdout.strip()
     assert await ServiceBackend(client).check_api_key(first) and await ServiceBackend(client).check_api_key(second)
     listed = run("keys", "list", "--uri", uri).stdout
-    assert re.search(rf"{key.id} +tenant +viewer +queue mail, queue sms, acme\.…  .* in force until ", listed)
+    assert re.search(rf"{key.id} +tenant +viewer +in force until .* queue mail, queue sms, acme\.…", listed)
     assert first.split("_")[2] not in listed and second.split("_")[2] not in listed
     child = await client.api_keys.create("child", actor=f"key:{key.id}")
     assert run("keys", "revoke", key.id, "--made", "--uri", uri).returncode == 0
@@ -126,7 +126,7 @@ async def test_keys_are_made_listed_rotated_and_revoked_by_commands(uri: str, cl
     assert "revoked" in run("keys", "list", "--uri", uri).stdout
     unknown = run("keys", "revoke", "nobody", "--uri", uri)
     assert (unknown.returncode, unknown.stderr) == (
-        1,
+        3,
         "mainspring: There is no API key 'nobody' in force; list those that are there.\n",
     )
     rows = await client.audit.find()
