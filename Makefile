@@ -86,6 +86,7 @@ generated: $(READY) ## write what is generated: the modules, the references of P
 	@$(BIN)/python -m supply.modules
 	@$(BIN)/python -m supply.python_reference
 	@$(BIN)/python -m mainspring.api.generate_reference docs/reference/api.md dashboard/openapi.json
+	@$(BIN)/python -m mainspring.cli.generate_reference docs/reference/cli.md
 
 site: $(READY) ## build the documentation as a site with a search into build/site/html, and check its links
 	@$(BIN)/python -m supply.site

@@ -102,7 +102,7 @@ def test_a_dot_env_beside_the_command_runs_no_program_of_its_own(start: Callable
     evil.write_text(f"#!/bin/sh\ntouch '{ran}'\nexit 1\n")
     evil.chmod(0o755)
     (tmp_path / ".env").write_text(f"MAINSPRING_MONGOD={evil}\n")
-    command = start("api-key", "list", cwd=tmp_path)
+    command = start("keys", "create", "ops", cwd=tmp_path)
     assert command.wait(60) == 0, command.output
     assert "MAINSPRING_MONGOD in" in command.output and not ran.exists()
 

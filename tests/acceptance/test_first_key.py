@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -29,11 +30,11 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api_key(uri: str, config: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `mainspring api-key` on the test's database."""
+    """Runs `mainspring keys` on the test's database."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env = clean_environment(XDG_CONFIG_HOME=str(config))
-        command = [*MAINSPRING, "api-key", *arguments, "--uri", uri]
+        command = [*MAINSPRING, "keys", *arguments, "--uri", uri]
         return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
 
     return run
@@ -50,8 +51,9 @@ async def test_the_first_start_stores_an_admin_key_for_its_user_and_keeps_it_out
     serve = start("serve", "--uri", uri, "--port", "0")
     url = await answering(serve)
     (path,) = stored(config)
+    command = f"mainspring keys show --uri {shlex.quote(uri)}"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    await eventually(lambda: f"stored    {path}; mainspring api-key show prints it\n" in serve.output)
+    await eventually(lambda: f"stored    {path}; {command} prints it\n" in serve.output)
     assert "access    with an API key\n" in serve.output and not KEY.search(serve.output)
     key = path.read_text().strip()
     assert ask(f"{url}/api/session")[0] == 401
@@ -116,7 +118,7 @@ async def test_without_a_place_to_store_the_first_key_or_a_terminal_nothing_is_s
     config.write_text("a file, not a folder")
     serve = start("serve", "--uri", uri, "--port", "0")
     assert serve.wait() == 2
-    assert "the first one cannot be stored in" in serve.output and "mainspring api-key create NAME" in serve.output
+    assert "the first one cannot be stored in" in serve.output and "mainspring keys create NAME" in serve.output
     assert await client.api_keys.all() == []
 
 

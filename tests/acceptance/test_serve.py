@@ -1,4 +1,4 @@
-"""`mainspring serve`, `mainspring api-key`, and the service beside the worker of `mainspring up`."""
+"""`mainspring serve`, `mainspring keys`, and the service beside the worker of `mainspring up`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 async def test_serve_says_where_to_look_answers_and_ends_in_order(start: Start, uri: str) -> None:
     serve = start("serve", "--open", "--uri", uri, "--port", "0")
     url = await answering(serve)
-    assert f"docs      {url}/docs" in serve.output and "mainspring api-key create NAME" in serve.output
+    assert f"docs      {url}/docs" in serve.output and "mainspring keys create NAME" in serve.output
     assert ask(f"{url}/livez") == (200, {"status": "ok"})
     assert ask(f"{url}/api/session")[1]["data"]["way"] == "local"
     serve.signal(signal.SIGTERM)
@@ -89,10 +89,10 @@ async def test_an_application_of_ones_own_checks_what_is_asked_for(start: Start,
 async def test_only_this_machine_is_served_until_there_is_a_key(start: Start, uri: str) -> None:
     refused = run("serve", "--open", "--uri", uri, "--host", "0.0.0.0", "--port", "0")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "mainspring api-key create NAME --role admin" in refused.stderr and refused.stderr.count("\n") == 1
-    scoped = run("api-key", "create", "ops", "--role", "viewer", "--uri", uri)
+    assert "mainspring keys create NAME --role admin" in refused.stderr and refused.stderr.count("\n") == 1
+    scoped = run("keys", "create", "ops", "--role", "viewer", "--uri", uri)
     assert scoped.returncode != 0 and "The first API key must have the role admin" in scoped.stderr
-    made = run("api-key", "create", "ops", "--uri", uri)
+    made = run("keys", "create", "ops", "--uri", uri)
     key = made.stdout.strip()
     assert re.fullmatch(r"ms_\w{12}_\w{43}", key) and "not shown again" in made.stderr
     serve = start("serve", "--uri", uri, "--host", "0.0.0.0", "--port", "0")
@@ -104,7 +104,7 @@ async def test_only_this_machine_is_served_until_there_is_a_key(start: Start, ur
 async def test_keys_are_made_listed_rotated_and_revoked_by_commands(uri: str, client: Scheduler) -> None:
     await client.api_keys.create("ops")
     options = ("--queue", "mail", "--queue", "sms", "--prefix", "acme.", "--expires-in", "90d")
-    first = run("api-key", "create", "tenant", "--role", "viewer", *options, MAINSPRING_URI=uri).stdout.strip()
+    first = run("keys", "create", "tenant", "--role", "viewer", *options, MAINSPRING_URI=uri).stdout.strip()
     key = await ServiceBackend(client).check_api_key(first)
     assert key is not None and key.expires_at is not None
     assert (key.name, key.role, key.scope.queues, key.scope.prefixes) == (
@@ -114,19 +114,19 @@ async def test_keys_are_made_listed_rotated_and_revoked_by_commands(uri: str, cl
         ("acme.",),
     )
     assert (key.expires_at - key.created_at).days in (89, 90)
-    second = run("api-key", "rotate", key.id, "--grace", "1h", "--uri", uri).stdout.strip()
+    second = run("keys", "rotate", key.id, "--grace", "1h", "--uri", uri).stdout.strip()
     assert await ServiceBackend(client).check_api_key(first) and await ServiceBackend(client).check_api_key(second)
-    listed = run("api-key", "list", "--uri", uri).stdout
-    assert re.search(rf"{key.id} +tenant +viewer +queue mail, queue sms, acme\.…  .* in force until ", listed)
+    listed = run("keys", "list", "--uri", uri).stdout
+    assert re.search(rf"{key.id} +tenant +viewer +in force until .* queue mail, queue sms, acme\.…", listed)
     assert first.split("_")[2] not in listed and second.split("_")[2] not in listed
     child = await client.api_keys.create("child", actor=f"key:{key.id}")
-    assert run("api-key", "revoke", key.id, "--made", "--uri", uri).returncode == 0
+    assert run("keys", "revoke", key.id, "--made", "--uri", uri).returncode == 0
     assert await ServiceBackend(client).check_api_key(second) is None
     assert await ServiceBackend(client).check_api_key(child.text) is None
-    assert "revoked" in run("api-key", "list", "--uri", uri).stdout
-    unknown = run("api-key", "revoke", "nobody", "--uri", uri)
+    assert "revoked" in run("keys", "list", "--uri", uri).stdout
+    unknown = run("keys", "revoke", "nobody", "--uri", uri)
     assert (unknown.returncode, unknown.stderr) == (
-        1,
+        3,
         "mainspring: There is no API key 'nobody' in force; list those that are there.\n",
     )
     rows = await client.audit.find()

@@ -91,7 +91,7 @@ async def test_up_runs_an_application_of_ones_own_until_ctrl_c(start: Start, uri
 def test_up_takes_one_place_only(start: Start) -> None:
     up = start("up", "--data", "here", "--uri", "mongodb://there")
     assert up.wait() == 2
-    assert up.output == "mainspring: Give --data or --uri, not both.\n"
+    assert up.output == "mainspring: Give --folder or --uri, not both.\n"
 
 
 @pytest.mark.parametrize("way", ["option", "environment"])

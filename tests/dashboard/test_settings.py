@@ -145,7 +145,7 @@ async def test_a_secret_is_stored_made_and_deleted_and_its_value_is_never_read(k
 
 async def test_without_an_encryption_key_the_page_says_how_to_make_one(board: Board) -> None:
     page = await board.open("/settings?tab=secrets")
-    await expect(page.get_by_text("mainspring keys new")).to_be_visible()
+    await expect(page.get_by_text("mainspring generate-key")).to_be_visible()
     await expect(page.get_by_role("button", name="Store a secret")).to_have_count(0)
 
 

@@ -45,7 +45,7 @@ export function Login() {
         </Button>
         <div className="muted">
           <p>To make a key, on the machine that reaches the database:</p>
-          <pre className="empty-command">mainspring api-key create dashboard --role operator</pre>
+          <pre className="empty-command">mainspring keys create dashboard --role operator</pre>
         </div>
       </form>
     </main>

@@ -95,10 +95,13 @@ def _routes() -> list[BaseRoute]:
     return joined.routes
 
 
-def make_app(scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False) -> FastAPI:
+def make_app(
+    scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False, actor: str | None = None
+) -> FastAPI:
     """Make the application that serves a scheduler. It connects by itself; it starts no worker. With `keyless`, this
-    user on this machine needs no API key while there is none."""
-    service = Service(scheduler, settings, keyless=keyless)
+    user on this machine needs no API key while there is none. With `actor`, every request is this actor's and may do
+    everything: for a command that calls the application in its own process. Such an application must not be served."""
+    service = Service(scheduler, settings, keyless=keyless, actor=actor)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

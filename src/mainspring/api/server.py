@@ -84,7 +84,7 @@ class Server:
         if self._keyless or make_key is None:
             raise ConfigurationError(
                 f"There is no API key yet, and without one only this machine may be served, not {self._settings.host}. "
-                "Make one first: mainspring api-key create NAME --role admin (on the same database); or bind 127.0.0.1."
+                "Make one first: mainspring keys create NAME --role admin (on the same database); or bind 127.0.0.1."
             )
         await make_key()
         self.keyed = True

@@ -1,7 +1,8 @@
-"""The command line: `mainspring up`, `serve`, `worker`, `api-key`, `audit`, `flows`, `keys`, `mcp`, `probe`,
-`version`.
+"""The command line: `mainspring up`, `serve`, `worker`, and the commands that look at an installation and change it.
 
-One file per command. This module is the entry point and imports nothing of the extra `cli` by itself: worker processes
+One file per command; those of `operate` call the HTTP API, as `docs/decisions/0050-one-api-for-commands.md` explains.
+
+This module is the entry point and imports nothing of the extra `cli` by itself: worker processes
 import it and do not need that extra, and without it the command names the package to install.
 """
 

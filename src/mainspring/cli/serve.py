@@ -22,6 +22,7 @@ from mainspring.cli.support.service_options import (
     describe,
     describe_place,
     make_server,
+    name_database,
     place,
     prepare,
     title,
@@ -51,20 +52,20 @@ def serve(
     """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops.
 
     If there is no API key yet, it creates the first one, prints it at a terminal, and stores it for this user;
-    `mainspring api-key show` prints it again.
+    `mainspring keys show` prints it again.
     """
     chosen_place = place(data, uri)
     settings = read_settings(host=host, port=port)
     face = Face(Scheduler(chosen_place)) if target is None else load(target, idle=True)
     prepare(face, chosen_place, settings)
     set_up_logs("warning", informing=AUDIT_LOG)
-    face.run_to_end(_serve(face, make_server(face, settings, keyless=keyless)))
+    options = name_database(data, uri)
+    face.run_to_end(_serve(face, make_server(face, settings, keyless=keyless), FirstKey(options)))
 
 
-async def _serve(face: Face, server: Server) -> None:
+async def _serve(face: Face, server: Server, first_key: FirstKey) -> None:
     told = asyncio.Event()
     given = face.inner.uri
-    first_key = FirstKey()
     on_signals(told, server.stop_now)
     try:
         await when_built(lambda: face.run(lambda: server.start(lambda: first_key.make(face.inner))))

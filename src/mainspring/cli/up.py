@@ -15,6 +15,7 @@ import typer
 
 from mainspring.cli.serve import on_signals
 from mainspring.cli.support.builtin_jobs import MissingExtra, open_target, read_settings
+from mainspring.cli.support.collector import spare_collector
 from mainspring.cli.support.either_scheduler import Face, when_built
 from mainspring.cli.support.environment import is_place_named
 from mainspring.cli.support.exit_codes import say
@@ -122,6 +123,7 @@ class _Up:
             await self._or_told(starting)
             if starting.done():
                 await starting
+                spare_collector()
                 self._show_the_way()
                 await self._work(seconds)
         finally:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version as version_of
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.terminal.output import print_json
 
 
 def describe_versions() -> str:
@@ -14,6 +19,10 @@ def describe_versions() -> str:
     )
 
 
-def version() -> None:
+def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print the version."""
-    print(describe_versions())
+    if not as_json:
+        print(describe_versions())
+        return
+    parts = {"mainspring": version_of("mainspring"), "pymongo": version_of("pymongo")}
+    print_json({**parts, "python": platform.python_version(), "system": platform.system()})

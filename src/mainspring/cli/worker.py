@@ -59,6 +59,13 @@ def worker(
             f"(default: off; {METRICS})",
         ),
     ] = None,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option("--max-jobs", min=1, help="Each process ends after so many jobs; those that run then finish."),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: start again when a file of the application changes.")
+    ] = False,
     data: Data = None,
     uri: Uri = None,
 ) -> None:
@@ -89,7 +96,10 @@ def worker(
     address = metrics_address(metrics, processes)
 
     async def supervise() -> int:
-        return await Supervisor(face.inner, target, options, processes, named, address).run()
+        supervisor = Supervisor(
+            face.inner, target, options, processes, named, address, max_jobs=max_jobs, reload=reload
+        )
+        return await supervisor.run()
 
     raise typer.Exit(asyncio.run(supervise()))
 

@@ -56,6 +56,11 @@ class LocalWorker:
         if (worker := self.current) is not None:
             worker.poll_all()
 
+    def drain(self, worker_id: str) -> None:
+        """Let the worker claim and start no more, if it is the one that is drained."""
+        if (worker := self.current) is not None and worker.id == worker_id:
+            worker.hold()
+
     def schedules_changed(self) -> None:
         """Notify the worker that this process has changed a schedule or made jobs of one."""
         if (worker := self.current) is not None:

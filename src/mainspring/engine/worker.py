@@ -303,6 +303,11 @@ class Worker:
         """Poll for jobs at once."""
         self._producer.wake()
 
+    def hold(self) -> None:
+        """Claim and start no more jobs: the worker drains. The heartbeat follows the stored request from then on."""
+        self._producer.hold()
+        self._slots.close()
+
     def poll_all(self) -> None:
         """Poll all queues, since this process itself has made jobs due."""
         self._producer.poll_all()

@@ -121,7 +121,7 @@ async def test_who_is_not_recognised_is_told_how_to_be(api: Api) -> None:
     await api.scheduler.api_keys.create("ops", "admin")
     for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eDp5"}, {"X-Api-Key": ""}):
         reply = await api.get("/api/session", headers=headers)
-        check_problem(reply, 401, "mainspring api-key create")
+        check_problem(reply, 401, "mainspring keys create")
         assert reply.headers["www-authenticate"] == 'Bearer realm="mainspring"'
 
 

@@ -69,7 +69,7 @@ async def test_a_deleted_secret_is_gone_and_deleting_it_again_finds_nothing(seal
 
 async def test_without_keys_for_encryption_storing_a_secret_is_refused_with_the_cure(api: Api) -> None:
     refused = await api.put("/api/secrets/token", {"value": CANARY, **ANY})
-    assert refused.status == 422 and "mainspring keys new" in refused.body["detail"]
+    assert refused.status == 422 and "mainspring generate-key" in refused.body["detail"]
     assert CANARY not in refused.text
     assert (await api.get("/api/secrets")).data == [] and await rows(api) == []
 

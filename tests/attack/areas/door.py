@@ -177,7 +177,7 @@ async def proxies(stage: Stage, row: Row) -> None:
 
 async def _with_key(stage: Stage, uri: str, trusted: str, key: str | None = None) -> Client:
     if key is None:
-        made = stage.run("api-key", "create", "ops", "--role", "admin", "--uri", uri)
+        made = stage.run("keys", "create", "ops", "--role", "admin", "--uri", uri)
         assert made.wait(60) == 0, made.output
         key = next(word for word in made.output.split() if word.startswith("ms_"))
     service = await stage.serve("serve", "--uri", uri, MAINSPRING_TRUSTED_PROXIES=trusted)

@@ -119,7 +119,7 @@ async def scripting(stage: Stage, row: Row) -> None:
 
 @probe("machine", "A file .env in the current folder names no program to run")
 async def environment_file(stage: Stage, row: Row) -> None:
-    commands = [("api-key", "list"), ("serve", "--port", "0"), ("worker",)]
+    commands = [("keys", "create", "ops"), ("serve", "--port", "0"), ("worker",)]
     started = []
     for number, command in enumerate(commands):
         folder = stage.folder / f"planted-{number}"

@@ -65,7 +65,7 @@ async def _close(held: Sequence[WaitingFor]) -> None:
 async def _service(stage: Stage, **environment: str) -> Service:
     """A service with a key, whose deadlines are short, as an operator may set them."""
     uri = stage.spare()
-    made = stage.run("api-key", "create", "ops", "--role", "admin", "--uri", uri)
+    made = stage.run("keys", "create", "ops", "--role", "admin", "--uri", uri)
     assert await asyncio.to_thread(made.wait, 90) == 0, made.output
     service = await stage.serve("serve", "--uri", uri, **_DEADLINES, **environment)
     service.client.keys["admin"] = next(word for word in made.output.split() if word.startswith("ms_"))

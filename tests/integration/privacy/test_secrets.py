@@ -64,7 +64,7 @@ async def test_a_replaced_value_is_signed_with_until_its_grace_is_over(make_sche
 async def test_without_a_key_nothing_is_stored_and_the_sentence_says_how_to_make_one(
     scheduler: Scheduler, db: Database
 ) -> None:
-    with pytest.raises(ConfigurationError, match="`mainspring keys new` prints one") as refused:
+    with pytest.raises(ConfigurationError, match="`mainspring generate-key` prints one") as refused:
         await scheduler.secrets.put("token", CANARY, origins=["*"])
     assert CANARY not in str(refused.value)
     assert await stored(db) == []

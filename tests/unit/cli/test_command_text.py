@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from harness.inside import inside
 from mainspring import Job, JobError, Scheduler
+from mainspring.cli.support.exit_codes import say
 from mainspring.cli.support.live import Live
 from mainspring.cli.support.logs import set_up_logs
+from mainspring.cli.support.service_options import name_database
 from mainspring.model.printable import printable, shortened
 
 NASTY = "\x1b[2J\x9b31m\u202ereversed\rover\nnext\x07"
@@ -71,3 +74,23 @@ def test_log_lines_are_harmless_and_keep_their_stack(
     shown = capsys.readouterr().err
     assert "\x1b" not in shown and r"\x1b]0;title\x07" in shown
     assert "\n    Traceback" in shown
+
+
+@pytest.mark.parametrize(
+    ("data", "uri", "options"),
+    [
+        (Path("my data"), None, " --folder 'my data'"),
+        (None, "mongodb://localhost/?replicaSet=rs0", " --uri 'mongodb://localhost/?replicaSet=rs0'"),
+        (None, "mongodb://user:secret@localhost", ""),
+        (None, None, ""),
+    ],
+)
+def test_a_command_that_is_printed_names_the_database_without_a_password(
+    data: Path | None, uri: str | None, options: str
+) -> None:
+    assert name_database(data, uri) == options
+
+
+def test_no_text_begins_a_line_of_its_own_among_the_sentences_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    say("It is wrong:\n    61 * *\n    ^\nmainspring: done\x1b[2J")
+    assert capsys.readouterr().err == ("mainspring: It is wrong:\n    61 * *\n    ^\n    mainspring: done\\x1b[2J\n")

@@ -55,7 +55,7 @@ export function KeysTab() {
       id={(key) => key.id}
       columns={columns(setOpen)}
       empty={
-        <Empty title="There is no key yet" command="mainspring api-key create dashboard --role admin">
+        <Empty title="There is no key yet" command="mainspring keys create dashboard --role admin">
           Until there is one, this service answers this user of this machine without a key. The first key is an admin's
           and reaches everything; from then on every request needs a key or a session.
         </Empty>

@@ -47,7 +47,7 @@ export function SecretsTab() {
             Webhooks refer to a secret by name, as in the header Authorization: Bearer secret://billing-token.
           </Empty>
         ) : (
-          <Empty title="Secrets need an encryption key" command="mainspring keys new 2026a">
+          <Empty title="Secrets need an encryption key" command="mainspring generate-key 2026a">
             Make a key and set MAINSPRING_KEYS for the service and its workers; then secrets can be stored here.
           </Empty>
         )

@@ -74,7 +74,7 @@ function versions({ version, python, platform, access, encryption }: Settings): 
       encryption.keyIds.length ? (
         <Ids key="ids" ids={encryption.keyIds} verb="encrypts" />
       ) : (
-        "no key; mainspring keys new makes one for MAINSPRING_KEYS"
+        "no key; mainspring generate-key makes one for MAINSPRING_KEYS"
       ),
     ],
     [

@@ -32,7 +32,7 @@ _sleep = asyncio.sleep
 _NAMED = 20
 _NOT_SIGNED = (
     "The audit log is not signed: a program that can write to the database can write a new one. Set "
-    "MAINSPRING_AUDIT_KEYS or MAINSPRING_AUDIT_KEYS_FILE; `mainspring keys new` prints a key"
+    "MAINSPRING_AUDIT_KEYS or MAINSPRING_AUDIT_KEYS_FILE; `mainspring generate-key` prints a key"
 )
 _NOT_SEALED = (
     "The audit log has rows that were written without its key: before there was one, or by a program that has none. "

@@ -32,7 +32,7 @@ KEY_HEADER = "x-api-key"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]*)?", re.ASCII)
 _HOW = (
-    "Send an API key: Authorization: Bearer ms_…; make one with: mainspring api-key create NAME --role admin, "
+    "Send an API key: Authorization: Bearer ms_…; make one with: mainspring keys create NAME --role admin, "
     "on the machine that reaches the database."
 )
 
@@ -92,17 +92,23 @@ class Keys(Protocol):
 class Authenticator:
     """Finds the caller of a request."""
 
-    def __init__(self, keys: Keys, hosts: frozenset[str], secret: bytes, *, keyless: bool = False) -> None:
+    def __init__(
+        self, keys: Keys, hosts: frozenset[str], secret: bytes, *, keyless: bool = False, actor: str | None = None
+    ) -> None:
         self._keys = keys
         self._hosts = hosts
         self._secret = secret
         """The secret that signs sessions."""
         self._unknown = UnknownKeys()
+        self._own = None if actor is None else Principal(actor, ADMIN, EVERYTHING, BY_PLACE)
+        """The only caller of an application that the process of the caller itself runs."""
         self.keyless = keyless
         """Whether this user on this machine needs no key. It becomes False for good once a key exists."""
 
     async def recognise(self, request: HTTPConnection) -> Principal:
         """Find the caller of a request, or raise a Problem of 401 or 403 with the cure."""
+        if self._own is not None:
+            return self._own
         text = key_in(request)
         if text is not None:
             return await self._by_key(text)
@@ -112,6 +118,11 @@ class Authenticator:
         session = await self._by_session(request, cookie)
         # An ended session must not lock out a caller that would be accepted without it.
         return session or await self._by_place(request, "This session has expired; log in again with an API key.")
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the caller is the process that runs the application: a command that has the database itself."""
+        return self._own is not None
 
     def open_session(self, key: Key, lasts: timedelta) -> tuple[str, Session]:
         """Open a session that stands for a key. Return its text for the cookie, and its content."""
@@ -133,6 +144,8 @@ class Authenticator:
     async def lapse(self, principal: Principal) -> Lapse | None:
         """The reason why an authenticated caller is no longer valid, or no longer has the same rights; None while it
         is."""
+        if self._own is not None:
+            return None
         if principal.key is None:
             return Lapse.KEYED if await self._is_keyed() else None
         key = await self._keys.get_api_key(principal.key.id)

@@ -24,7 +24,9 @@ class Child:
         self.worker_id = worker_id
         self.ready = False
         self.drained = False
-        """Whether an operator has drained it, so that it ends for good."""
+        """Whether it was drained, by an operator or after its last job, so that it ends for good."""
+        self.reloading = False
+        """Whether it ends because a file of the application has changed."""
         self.last_words: str | None = None
         self._on_ready = on_ready
         self._process: asyncio.subprocess.Process | None = None
@@ -46,6 +48,7 @@ class Child:
         options: Mapping[str, Any],
         uri: str | None,
         variables: Mapping[str, str] | None = None,
+        max_jobs: int | None = None,
     ) -> None:
         """Start the process: a new interpreter, in its own process group, so that Ctrl-C reaches the supervisor only.
         Modules in the current folder are importable for the application (`target.load`), not for Mainspring itself."""
@@ -60,6 +63,7 @@ class Child:
                     "mainspring.cli.support.worker_process",
                     target or "",
                     json.dumps(options),
+                    str(max_jobs or ""),
                 ),
                 stdin=theirs.fileno(),
                 env={**os.environ, **(variables or {}), **given},

@@ -1,8 +1,5 @@
-"""Errors of the commands: one sentence on stderr, and an exit code.
-
-0 is a clean end, 1 a failure at run time, 2 something to be changed (arguments, settings, server). Tracebacks are for
-bugs, and for MAINSPRING_DEBUG=1.
-"""
+"""Errors of the commands: one sentence on stderr, and an exit code. Tracebacks are for bugs, and for
+MAINSPRING_DEBUG=1."""
 
 from __future__ import annotations
 
@@ -10,15 +7,55 @@ import os
 import sys
 import traceback
 
-from mainspring.errors import ConfigurationError, EmbeddedError, MainspringError, UnsupportedServer
+from mainspring.errors import (
+    CalendarNotFound,
+    ConfigurationError,
+    EmbeddedError,
+    FlowNotFound,
+    JobNotFound,
+    KeyNotFound,
+    MainspringError,
+    OperationNotFound,
+    RedriveNotFound,
+    ScheduleNotFound,
+    SecretNotFound,
+    UnsupportedServer,
+    WorkerNotFound,
+)
 from mainspring.model.printable import printable
 
-RUNTIME_FAILURE, TO_BE_CHANGED = 1, 2
+RUNTIME_FAILURE, TO_BE_CHANGED, NOT_FOUND, INTERRUPTED = 1, 2, 3, 130
+EXIT_CODES = {
+    0: "done",
+    RUNTIME_FAILURE: "a failure at run time: the server cannot be reached, the job is in another state, the "
+    "installation is unhealthy, the job that was waited for did not complete",
+    TO_BE_CHANGED: "something to be changed: an argument, a setting, the API key, the MongoDB server; nothing was done",
+    NOT_FOUND: "there is no such job, schedule, queue, worker, flow, key, secret or operation",
+    INTERRUPTED: "interrupted by Ctrl-C",
+}
+"""The exit codes of all commands, with their meanings."""
+_TO_BE_CHANGED = (ConfigurationError, EmbeddedError, UnsupportedServer)
+_NOT_FOUND = (
+    *(CalendarNotFound, FlowNotFound, JobNotFound, KeyNotFound, OperationNotFound, RedriveNotFound),
+    *(ScheduleNotFound, SecretNotFound, WorkerNotFound),
+)
+
+
+class CommandFailed(MainspringError):
+    """The end of a command, with its exit code."""
+
+    def __init__(self, sentence: str, code: int = RUNTIME_FAILURE) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 def exit_code(error: BaseException) -> int:
     """The exit code for an error that ends a command."""
-    return TO_BE_CHANGED if isinstance(error, ConfigurationError | EmbeddedError | UnsupportedServer) else 1
+    if isinstance(error, CommandFailed):
+        return error.code
+    if isinstance(error, _NOT_FOUND):
+        return NOT_FOUND
+    return TO_BE_CHANGED if isinstance(error, _TO_BE_CHANGED) else RUNTIME_FAILURE
 
 
 def report(error: BaseException) -> None:
@@ -31,8 +68,11 @@ def report(error: BaseException) -> None:
 
 
 def say(sentence: str) -> None:
-    """Write a sentence to stderr."""
-    sys.stderr.write(f"mainspring: {printable(sentence)}\n")
+    """Write a sentence to stderr. All lines after the first, such as that of a caret, are indented: no text of a job
+    can begin a line."""
+    first, *rest = printable(sentence, keep="\n").split("\n")
+    lines = [line if line.startswith("    ") else f"    {line}" for line in rest]
+    sys.stderr.write("\n".join([f"mainspring: {first}", *lines]) + "\n")
 
 
 def debugging() -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from mainspring.cli.api_keys import facts
 from mainspring.cli.support.database import actor
 from mainspring.cli.support.key_files import StagedKey, folder_of_keys
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.errors import ConfigurationError
+from mainspring.model.access.api_keys import Key
 from mainspring.model.access.audit import Entry
 
 NAME = "first key, made by serve"
@@ -22,7 +22,9 @@ NAME = "first key, made by serve"
 class FirstKey:
     """Creates the first key, and describes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: str = "") -> None:
+        self._database = database
+        """The options that name the database in a command."""
         self._staged: StagedKey | None = None
         self._text: str | None = None
         self.made = False
@@ -39,7 +41,7 @@ class FirstKey:
         if self._staged is not None:
             self._staged.publish()
         self.made = True
-        await ServiceBackend(scheduler).note_change(Entry(actor(), "key.create", made.key.id, after=facts(made.key)))
+        await ServiceBackend(scheduler).note_change(Entry(actor(), "key.create", made.key.id, after=_facts(made.key)))
 
     def describe(self) -> list[str]:
         """Lines for the banner."""
@@ -47,7 +49,7 @@ class FirstKey:
             return []
         lines = [f"  first key {self._text} (admin; not shown again)"] if self._text is not None else []
         if self._staged is not None:
-            lines.append(f"  stored    {self._staged.path}; mainspring api-key show prints it")
+            lines.append(f"  stored    {self._staged.path}; mainspring keys show{self._database} prints it")
         return lines
 
     def _keep(self, text: str) -> None:
@@ -59,6 +61,11 @@ class FirstKey:
                 raise ConfigurationError(_cannot_store(error)) from error
 
 
+def _facts(key: Key) -> dict[str, object]:
+    """The audit entry of a key."""
+    return {"name": key.name, "role": key.role, "scope": key.scope.to_document()}
+
+
 def _cannot_store(error: Exception) -> str:
     try:
         place = str(folder_of_keys())
@@ -67,6 +74,6 @@ def _cannot_store(error: Exception) -> str:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (
         f"There is no API key yet, and the first one cannot be stored in {place} ({why}). Set XDG_CONFIG_HOME to a "
-        "folder that this user may write, or make a key first: mainspring api-key create NAME --role admin (on the "
+        "folder that this user may write, or make a key first: mainspring keys create NAME --role admin (on the "
         "same database)."
     )

@@ -1,7 +1,7 @@
 """The API keys of this user of the machine, one file each, in the user's settings folder: never in the folder that a
 command runs in, which may be a repository.
 
-`mainspring serve` stores the first key there, and `mainspring api-key show` reads it. Files are readable by their owner
+`mainspring serve` stores the first key there, and `mainspring keys show` reads it. Files are readable by their owner
 only. The content of a file decides whether its key is valid, not its name: the folder has keys of several databases,
 and a key may have been rotated or revoked elsewhere.
 """

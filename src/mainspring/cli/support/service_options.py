@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,20 +19,32 @@ if TYPE_CHECKING:
     from mainspring.api.server import Server
     from mainspring.api.settings import ServiceSettings
 
-_KEYLESS = "without a key, from this machine and user only, until there is one: mainspring api-key create NAME"
+_KEYLESS = "without a key, from this machine and user only, until there is one: mainspring keys create NAME"
 _KEYED = "with an API key"
 
 Host = Annotated[str | None, typer.Option("--host", help="The address to answer at (default: 127.0.0.1).")]
 Port = Annotated[int | None, typer.Option("--port", help="The port (default: 3000); 0 takes any that is free.")]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the embedded MongoDB (default: .mainspring).")]
+Data = Annotated[
+    Path | None, typer.Option("--folder", "--data", help="Folder of the embedded MongoDB (default: .mainspring).")
+]
 Uri = Annotated[str | None, typer.Option("--uri", help="The URI of your own MongoDB instead.")]
 
 
 def place(data: Path | None, uri: str | None) -> str | None:
     """The database that the options name."""
     if data is not None and uri is not None:
-        raise ConfigurationError("Give --data or --uri, not both.")
+        raise ConfigurationError("Give --folder or --uri, not both.")
     return uri if data is None else f"{EMBEDDED}{data}"
+
+
+def name_database(data: Path | None, uri: str | None) -> str:
+    """The options by which another command reaches the same database, for a line that is to be copied. A password is
+    left out: MAINSPRING_URI is the place for it."""
+    if data is not None:
+        return f" --folder {shlex.quote(str(data))}"
+    if uri is None or without_password(uri) != uri:
+        return ""
+    return f" --uri {shlex.quote(uri)}"
 
 
 def make_server(face: Face, settings: ServiceSettings, *, keyless: bool) -> Server:

@@ -3,7 +3,8 @@
 It replaces a worker that ends unasked, after a pause that grows with each such end; a worker that an operator has
 drained is not replaced. It knows for sure that the process is dead, so that it rescues the worker's jobs at once,
 instead of waiting for the leases to run out. If a worker cannot start because of its settings, or if the starts fail
-repeatedly, the supervisor ends; in an outage of the database it does not.
+repeatedly, the supervisor ends; in an outage of the database it does not. With `--reload`, it replaces all workers when
+a file of the application changes, and waits for a change where they cannot start.
 
 At the first signal the workers drain, at the second they stop at once, at the third they are killed. The supervisor
 also kills a worker that has not ended some time after its grace. If the supervisor itself is killed, its workers notice
@@ -26,6 +27,7 @@ from mainspring.cli.support.channel import STOP, STOP_NOW
 from mainspring.cli.support.child import Child
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, TO_BE_CHANGED, say
 from mainspring.cli.support.metrics_port import address_of
+from mainspring.cli.support.watching import WATCH_EVERY, Watched
 from mainspring.cli.support.worker_process import KILL_MARGIN, UNAVAILABLE
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic
@@ -48,7 +50,8 @@ class Supervisor:
     """Supervises the worker processes of one target, or of webhooks and email.
 
     `scheduler` is this process's own, for the rescue of dead workers' jobs; `uri` is the database that the user gave to
-    the command, if any; `metrics` the address at which the first worker serves its metrics.
+    the command, if any; `metrics` the address at which the first worker serves its metrics. A worker ends for good
+    after `max_jobs` jobs; with `reload`, all are replaced when a file of the application changes.
     """
 
     def __init__(
@@ -59,6 +62,9 @@ class Supervisor:
         processes: int,
         uri: str | None = None,
         metrics: tuple[str, int] | None = None,
+        *,
+        max_jobs: int | None = None,
+        reload: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._target = target
@@ -66,6 +72,9 @@ class Supervisor:
         self._uri = uri
         self._metrics = metrics
         self._processes = processes
+        self._max_jobs = max_jobs
+        self._watched = Watched() if reload else None
+        self._changed = asyncio.Event()
         self._children: set[Child] = set()
         self._rescues: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -81,9 +90,11 @@ class Supervisor:
             loop.add_signal_handler(wanted, self._on_signal)
         try:
             if await self._connect():
+                watching = asyncio.create_task(self._watch())
                 async with asyncio.TaskGroup() as group:
                     for number in range(1, self._processes + 1):
                         group.create_task(self._keep(number))
+                await cancel_task(watching)
         finally:
             self._kill_all()
             await self._finish_rescues()
@@ -136,12 +147,18 @@ class Supervisor:
             if self._stopping.is_set():
                 self._after_stop(child)
                 return
+            if child.reloading:
+                if child.code != 0 and child.ready:
+                    self._rescue(child)
+                continue
             if child.drained and child.code == 0:
                 logger.info("Worker %d (pid %d) was drained; no other one takes its place", child.number, child.pid)
                 return
             self._after_death(child)
             short_lives = 0 if monotonic() - started >= _LIVED_LONG else short_lives + 1
-            if not self._stopping.is_set():
+            if self._watched is not None and not child.ready:
+                await self._until_changed(child)
+            elif not self._stopping.is_set():
                 await self._pause_before_next(child, short_lives)
 
     async def _run_child(self, number: int) -> Child:
@@ -149,7 +166,7 @@ class Supervisor:
         child = Child(number, f"{socket.gethostname()}:{os.getpid()}.{number}:{secrets.token_hex(4)}", self._on_ready)
         self._children.add(child)
         try:
-            await child.start(self._target, self._options, self._uri, address_of(number, self._metrics))
+            await child.start(self._target, self._options, self._uri, address_of(number, self._metrics), self._max_jobs)
             if self._stopping.is_set():
                 child.tell(STOP)
             await child.ended()
@@ -176,6 +193,8 @@ class Supervisor:
         child.kill_relatives()
         if child.ready:
             self._rescue(child)
+        elif self._watched is not None:
+            return  # the next change of a file may mend it
         elif child.code == TO_BE_CHANGED:
             self._give_up(TO_BE_CHANGED, child.last_words or f"A worker process {child.how_it_ended()}.")
         elif child.code != UNAVAILABLE:
@@ -193,6 +212,33 @@ class Supervisor:
             *(child.number, child.pid, child.how_it_ended(), words, pause),
         )
         await self._unless_stopping(pause)
+
+    # -- reloading -------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Replace the workers when a file of the application changes."""
+        if self._watched is None:
+            return
+        logger.info("Watching the files of the application for changes (%d)", len(self._watched))
+        while not self._stopping.is_set():
+            await asyncio.sleep(WATCH_EVERY)
+            path = self._watched.changed()
+            if path is not None:
+                logger.info("%s has changed; the workers are started again", path)
+                self._changed.set()
+                for child in self._children:
+                    child.reloading = True
+                    child.tell(STOP_NOW)
+
+    async def _until_changed(self, child: Child) -> None:
+        """Wait for a change of the application that cannot start."""
+        logger.error("The worker cannot start: %s", child.last_words or child.how_it_ended())
+        self._changed.clear()
+        stopping = asyncio.create_task(self._stopping.wait())
+        changed = asyncio.create_task(self._changed.wait())
+        await asyncio.wait({stopping, changed}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        changed.cancel()
 
     # -- rescuing the jobs of dead workers -------------------------------------------------------------------------
 

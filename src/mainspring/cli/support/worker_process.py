@@ -1,4 +1,5 @@
-"""One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS`.
+"""One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS
+MAX_JOBS`.
 
 It runs the scheduler until its supervisor, SIGTERM, or the supervisor's death stops it, and then drains. It needs
 nothing of the extra `cli`. The exit codes are those of the commands, and UNAVAILABLE.
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 from mainspring.cli.support.builtin_jobs import open_target
@@ -22,7 +24,9 @@ from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, debugging, exit_code, report
 from mainspring.cli.support.logs import set_up_logs
 from mainspring.cli.support.metrics_port import close, serve_process
+from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError, Unavailable
+from mainspring.model.jobs.job import Job
 
 if TYPE_CHECKING:
     from mainspring.observability.metrics.server import MetricsServer
@@ -35,7 +39,7 @@ KILL_MARGIN = 15.0
 """How long after the grace time a worker that has not ended is killed."""
 
 
-def main(target: str, options: str) -> int:
+def main(target: str, options: str, max_jobs: str = "") -> int:
     """Run the worker, and return the exit code."""
     wire = WorkerEnd()
     try:
@@ -44,6 +48,8 @@ def main(target: str, options: str) -> int:
         set_up_logs()
         spare_collector()
         face.inner.on("worker:start", lambda _: _on_ready(wire))
+        if max_jobs:
+            _drain_after(int(max_jobs), face.inner)
         face.run_to_end(_serve(face, wire))
     except MainspringError as error:
         if debugging():
@@ -93,6 +99,19 @@ async def _serve(face: Face, wire: WorkerEnd) -> None:
         await asyncio.to_thread(close, metrics)
 
 
+def _drain_after(jobs: int, scheduler: Scheduler) -> None:
+    """Drain this worker when it has started so many jobs; those that run by then finish."""
+    started = count(1)
+    own: list[str] = []
+    scheduler.on("worker:start", own.append)
+
+    async def drain(_: Job) -> None:
+        if next(started) >= jobs:  # a second request changes nothing; one may fail in an outage
+            await scheduler.workers.drain(own[0], reason=f"It has started {jobs} jobs (--max-jobs).")
+
+    scheduler.on("job:start", drain)
+
+
 def _on_ready(wire: WorkerEnd) -> None:
     # The id belongs to this process; a scheduler in a child process must not take it.
     os.environ.pop("MAINSPRING_WORKER_ID", None)
@@ -107,4 +126,4 @@ def _outlive_nobody(grace: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    sys.exit(main(*sys.argv[1:4]))

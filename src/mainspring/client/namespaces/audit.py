@@ -61,7 +61,7 @@ class AuditLog:
         if not store.audit.keyed:
             raise ConfigurationError(
                 "There is no key to sign the audit log with. Set MAINSPRING_AUDIT_KEYS or MAINSPRING_AUDIT_KEYS_FILE; "
-                "`mainspring keys new` prints one."
+                "`mainspring generate-key` prints one."
             )
         after = {"reason": check_reason(reason)} if reason else None
         [row] = await store.audit.append(Entry(check_name(actor, "an actor"), SEAL, "audit", after=after))

@@ -44,14 +44,15 @@ class Workers:
     async def drain(self, worker_id: str, *, reason: str = "", actor: str | None = None) -> WorkerStatus:
         """Ask one worker to claim no more jobs, to finish those that it runs, and to end; return it as it is now.
 
-        It obeys within a few seconds, and its jobs may take as long as they need. A process of `mainspring worker` ends
-        with it and is not replaced; in other processes the Scheduler goes on without a worker. A second call changes
-        nothing. Raise WorkerNotFound if no live worker has this id.
+        It obeys within a few seconds, at once if it runs in this process, and its jobs may take as long as they need. A
+        process of `mainspring worker` ends with it and is not replaced; in other processes the Scheduler goes on
+        without a worker. A second call changes nothing. Raise WorkerNotFound if no live worker has this id.
         """
         reason, actor = check_reason(reason), check_actor(actor)
         found = await (await self._core.store()).workers.drain(_checked(worker_id), reason, actor)
         if found is None:
             raise WorkerNotFound(worker_id)
+        self._core.worker.drain(worker_id)
         return found
 
     async def cancel_drain(self, worker_id: str) -> WorkerStatus:

@@ -28,7 +28,7 @@ KEY_BYTES = 32
 _LOOK_EVERY, _LOOK_AGAIN = 2.0, 0.2
 # Shorter than any key in base64, so that a key in the place of its id is never taken for an id, and shown.
 _KEY_ID = re.compile(r"[A-Za-z0-9_.-]{1,24}", re.ASCII)
-_CURE = "`mainspring keys new` prints one"
+_CURE = "`mainspring generate-key` prints one"
 
 
 class Keyring:

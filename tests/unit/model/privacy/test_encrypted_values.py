@@ -379,6 +379,6 @@ def test_a_sealed_value_survives_a_pipe_to_another_process() -> None:
 
 
 def test_the_command_prints_a_new_key() -> None:
-    printed = CliRunner().invoke(app, ["keys", "new", "2026a"])
+    printed = CliRunner().invoke(app, ["generate-key", "2026a"])
     assert printed.exit_code == 0
     assert find_keys(None, {KEYS_VARIABLE: printed.stdout}).ids[0] == "2026a"

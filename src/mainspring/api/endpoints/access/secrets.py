@@ -30,7 +30,7 @@ async def list_secrets(caller: Admin) -> ListAnswer[SecretOut]:
 async def put_secret(name: Name, body: SecretIn, caller: Admin) -> Answer[SecretPut]:
     """Store a secret, or a new value of it. Webhooks refer to it in headers, `Authorization: Bearer secret://NAME`,
     and in `signWith`. It is sent to its `origins` only, by jobs of its `queues` and `prefixes`. The service needs an
-    encryption key: `mainspring keys new` makes one for MAINSPRING_KEYS."""
+    encryption key: `mainspring generate-key` makes one for MAINSPRING_KEYS."""
     caller.check_everything()
     made = new_secret() if body.value is None else None
     value = made if body.value is None else body.value.get_secret_value()

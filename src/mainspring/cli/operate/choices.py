@@ -1,0 +1,72 @@
+"""Choices of jobs and names in the commands: filters as options, and the closest name for a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli.operate.body import one_of, read_pairs
+from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed
+from mainspring.cli.terminal.times import past_instant
+from mainspring.model.explain.explanation import did_you_mean
+from mainspring.model.jobs.job import STATES
+
+State = Annotated[str | None, typer.Option("--state", help=f"{', '.join(STATES)}.")]
+Name = Annotated[str | None, typer.Option("--name", help="Only jobs with this name.")]
+Queue = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
+Tag = Annotated[str | None, typer.Option("--tag", help="Only with this tag.")]
+Error = Annotated[str | None, typer.Option("--error", help="Only with this text in the error.")]
+Since = Annotated[str | None, typer.Option("--since", help="Made since this instant, or this long ago, such as 1h.")]
+Until = Annotated[str | None, typer.Option("--until", help="Made before this instant, or this long ago.")]
+Where = Annotated[
+    list[str] | None, typer.Option("--where", help="PATH=VALUE: only with this value in the data; may be repeated.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason; it is kept.")]
+
+
+def job_filter(
+    *,
+    state: str | None = None,
+    name: str | None = None,
+    queue: str | None = None,
+    tag: str | None = None,
+    error: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    where: list[str] | None = None,
+    **more: str | None,
+) -> dict[str, Any]:
+    """The filter of jobs that the options give, as the body of an operation has it."""
+    given: dict[str, Any] = {
+        "state": one_of(state, STATES, "--state"),
+        "name": name,
+        "queue": queue,
+        "tag": tag,
+        "error": error,
+        "since": past_instant(since, "--since"),
+        "until": past_instant(until, "--until"),
+        "data": read_pairs(where, "--where") if where else None,
+        **more,
+    }
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def as_query(given: dict[str, Any]) -> dict[str, Any]:
+    """A filter of jobs as the parameters of a query."""
+    data = given.pop("data", None) or {}
+    return {**given, "key": [f"{path}:{value}" for path, value in data.items()] or None}
+
+
+@contextmanager
+def suggesting(wrong: str, known: Callable[[], list[str]]) -> Iterator[None]:
+    """Add the closest known name to the sentence that there is no such thing."""
+    try:
+        yield
+    except CommandFailed as error:
+        if error.code != NOT_FOUND:
+            raise
+        raise CommandFailed(f"{error}{did_you_mean(wrong, known())}", NOT_FOUND) from None

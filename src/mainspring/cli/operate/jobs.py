@@ -1,0 +1,210 @@
+"""`mainspring jobs`: looks at jobs, and acts on one of them or on many."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli.calls.api import Api, path
+from mainspring.cli.calls.operating import Call, operating
+from mainspring.cli.operate.body import ONE_JOB, WORK, bodied, one_of, with_name
+from mainspring.cli.operate.choices import (
+    Error,
+    Limit,
+    Name,
+    Queue,
+    Reason,
+    Since,
+    State,
+    Tag,
+    Until,
+    Where,
+    as_query,
+    job_filter,
+)
+from mainspring.cli.operate.job_view import JOBS, show_explanation, show_job
+from mainspring.cli.operate.many import Selection, on_many
+from mainspring.cli.operate.tail import tail
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, say
+from mainspring.cli.terminal.output import print_json, print_text
+from mainspring.model.explain.explanation import did_you_mean
+from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
+
+jobs = typer.Typer(help="Jobs.", no_args_is_help=True)
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
+JobIds = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids; or use the filters.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act on many jobs without asking.")]
+_LONGEST_WAIT = 30
+
+
+@jobs.command("list")
+@operating
+def list_jobs(
+    call: Call,
+    state: State = None,
+    name: Name = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    error: Error = None,
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Only jobs of this schedule.")] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Only jobs that this worker runs or ran.")] = None,
+    since: Since = None,
+    until: Until = None,
+    where: Where = None,
+    limit: Limit = 50,
+) -> None:
+    """List jobs, the newest first."""
+    given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, since=since, until=until, where=where)
+    found = call.api.items("/api/jobs/search", limit, scheduleId=schedule, worker=worker, **as_query(given))
+    call.table(found, JOBS, "No job matches.")
+    if len(found) == limit and not call.as_json:
+        say(f"There may be more; --limit {10 * limit} shows more.")
+
+
+@jobs.command()
+@operating
+def count(
+    call: Call,
+    name: Name = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    error: Error = None,
+    since: Since = None,
+    until: Until = None,
+    where: Where = None,
+) -> None:
+    """Count jobs by state."""
+    given = job_filter(name=name, queue=queue, tag=tag, error=error, since=since, until=until, where=where)
+    found = call.api.get("/api/jobs/counts", **as_query(given))["data"]
+    columns = {"STATE": lambda one: one["state"], "JOBS": lambda one: f"{one['count']:,}{'+' * one['capped']}"}
+    call.table(found, columns, "")
+
+
+@jobs.command()
+@operating
+def show(call: Call, job_id: JobId) -> None:
+    """Show a job in every detail: data, attempts, errors, logs."""
+    call.document(call.api.get(path("jobs", job_id, "detail"))["data"], show_job)
+
+
+@jobs.command()
+@operating
+@bodied(*WORK, *ONE_JOB)
+def add(
+    call: Call,
+    body: dict[str, Any],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of its handler.")] = None,
+    once: Annotated[
+        str | None,
+        typer.Option("--once", help="A text of your choice: for a day, a second command with it adds no job."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit with 1 unless it completed.")] = False,
+) -> None:
+    """Add a job: for a handler, a webhook (--endpoint) or an email (--type email). Print its id."""
+    made = call.api.post("/api/jobs", with_name(body, name), once=once)["data"]
+    job_id = made["jobId"]
+    if not wait:
+        print_json(made) if call.as_json else print_text(job_id)
+    if made.get("deduplicated"):
+        say("A job with this --dedupe-key exists already; no other was made.")
+    elif name is not None:
+        _hint(call.api, name)
+    if wait:
+        _wait(call, job_id)
+
+
+@jobs.command()
+@operating
+def cancel(
+    call: Call,
+    job_ids: JobIds = None,
+    state: State = None,
+    name: Name = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    where: Where = None,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Cancel jobs: pending ones at once, running ones are asked to stop."""
+    chosen = Selection(job_ids, job_filter(state=state, name=name, queue=queue, tag=tag, where=where), reason, yes)
+    on_many(call, "cancel", chosen, {"reason": reason})
+
+
+@jobs.command()
+@operating
+def retry(
+    call: Call,
+    job_ids: JobIds = None,
+    state: State = None,
+    name: Name = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    error: Error = None,
+    where: Where = None,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Run jobs that have ended again, as a new round of attempts."""
+    given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, where=where)
+    on_many(call, "retry", Selection(job_ids, given, reason, yes))
+
+
+@jobs.command("run")
+@operating
+def run_now(
+    call: Call,
+    job_ids: JobIds = None,
+    name: Name = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    where: Where = None,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Make pending jobs due at once."""
+    on_many(call, "run", Selection(job_ids, job_filter(name=name, queue=queue, tag=tag, where=where), reason, yes))
+
+
+@jobs.command()
+@operating
+def explain(call: Call, job_id: JobId) -> None:
+    """Explain why a job does not run: every gate before it."""
+    call.document(call.api.get(path("jobs", job_id, "explain"))["data"], show_explanation)
+
+
+@jobs.command("tail")
+@operating
+def tail_jobs(
+    call: Call,
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="One job, with its log, until it ends; by default all jobs.")
+    ] = None,
+    name: Name = None,
+    queue: Queue = None,
+    state: Annotated[str | None, typer.Option("--state", help="Only changes to this state.")] = None,
+) -> None:
+    """Show what happens to jobs, as it happens; with --json, one object per line. Ctrl-C ends."""
+    tail(call, job_id, {"name": name, "queue": queue, "state": one_of(state, STATES, "--state")})
+
+
+def _wait(call: Call, job_id: str) -> None:
+    """Wait for the end of a job, and show it."""
+    job: dict[str, Any] = {}
+    while job.get("state") not in FINISHED:
+        job = call.api.get(path("jobs", job_id, "wait"), timeout=f"{_LONGEST_WAIT}s")["data"]
+    call.document(call.api.get(path("jobs", job_id, "detail"))["data"], show_job)
+    if job["state"] != COMPLETED:
+        raise typer.Exit(RUNTIME_FAILURE)
+
+
+def _hint(api: Api, name: str) -> None:
+    """Say if workers are there, and none of them has a handler of this name."""
+    try:
+        known = [one["name"] for one in api.get("/api/handlers")["data"]]
+    except CommandFailed:
+        return  # the job is stored; this was a convenience
+    if known and name not in known and "*" not in known:
+        say(f"No live worker has a handler for {name!r}: the job waits for one.{did_you_mean(name, known)}")

@@ -1,0 +1,71 @@
+"""`mainspring status`: whether jobs are run, what is wrong, and how much there is to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from mainspring.cli.calls.api import Api
+from mainspring.cli.calls.operating import Call, operating
+from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
+from mainspring.cli.terminal.output import print_fields, print_heading, print_text
+from mainspring.cli.terminal.times import ago
+from mainspring.model.printable import printable
+
+_UNHEALTHY = "unhealthy"
+
+
+@operating
+def status(call: Call) -> None:
+    """Show whether jobs are run, and what is wrong. Exit with 1 if the installation is unhealthy."""
+    found = read_status(call.api)
+    call.document(found, _show)
+    if found["health"]["status"] == _UNHEALTHY:
+        raise typer.Exit(RUNTIME_FAILURE)
+
+
+def read_status(api: Api) -> dict[str, Any]:
+    """The health, the problems and the counts of an installation."""
+    health = api.get("/api/observability/health", accept=503)
+    return {
+        "place": api.place,
+        "health": health,
+        "counts": {one["state"]: one["count"] for one in api.get("/api/jobs/counts")["data"]},
+        "overview": api.get("/api/overview")["data"],
+    }
+
+
+def summary(found: dict[str, Any]) -> list[tuple[str, object]]:
+    """The fields that say how things are."""
+    health, counts, overview = found["health"], found["counts"], found["overview"]
+    load, live = health["scheduler"], [worker for worker in health["workers"] if worker["live"]]
+    firing = overview["nextFirings"][0] if overview["nextFirings"] else None
+    return [
+        ("status", health["status"]),
+        ("where", found["place"]),
+        ("workers", f"{len(live)}, {load['runningJobs']} of {load['maxConcurrentJobs']} slots busy"),
+        ("jobs", ", ".join(f"{number:,} {state}" for state, number in counts.items() if number) or "none"),
+        ("next firing", None if firing is None else f"{firing['scheduleId']} {ago(firing['due'])}"),
+    ]
+
+
+def problem_lines(found: dict[str, Any]) -> list[Text]:
+    """A line for each problem, the worst first."""
+    colours = {"critical": "bold red", "error": "red", "warning": "yellow"}
+    return [
+        Text.assemble(("! ", colours.get(one["severity"], "")), printable(one["text"]))
+        for one in found["overview"]["problems"]
+    ]
+
+
+def _show(found: dict[str, Any]) -> None:
+    print_fields(summary(found))
+    reasons = found["health"]["reasons"]
+    lines = [Text(printable(reason)) for reason in reasons] if found["health"]["status"] != "healthy" else []
+    problems = problem_lines(found)
+    if lines or problems:
+        print_heading("What is wrong")
+        for line in [*lines, *problems]:
+            print_text(line)

@@ -1,0 +1,59 @@
+"""`mainspring workers`: looks at the worker processes, and drains them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mainspring.cli.calls.api import path
+from mainspring.cli.calls.operating import Call, operating
+from mainspring.cli.operate.choices import Reason, suggesting
+from mainspring.cli.terminal.output import Columns, many
+from mainspring.cli.terminal.times import ago
+
+workers = typer.Typer(help="Worker processes.", no_args_is_help=True)
+
+WorkerId = Annotated[str, typer.Argument(metavar="WORKER", help="The id of the worker, as `list` shows it.")]
+
+
+def _state(worker: Any) -> str:
+    if not worker["live"]:
+        return "gone"
+    return "draining" if worker["drain"] else "live"
+
+
+WORKERS: Columns = {
+    "ID": lambda one: one["id"],
+    "STATE": _state,
+    "RUNNING": lambda one: f"{one['running']}/{one['concurrency']}",
+    "STARTED": lambda one: ago(one["startedAt"]),
+    "BEAT": lambda one: ago(one["beatAt"]),
+    "MEMORY": lambda one: None if one["memoryBytes"] is None else f"{one['memoryBytes'] / 2**20:.0f} MB",
+    "QUEUES": lambda one: one["queues"] or "all",
+    "HANDLERS": lambda one: "all" if one["handlers"] is None else one["handlers"],
+}
+
+
+@workers.command("list")
+@operating
+def list_workers(call: Call) -> None:
+    """List the workers that are alive, and those that ended within the last hour."""
+    call.table(call.api.get("/api/workers")["data"], WORKERS, "No worker: mainspring worker MODULE:SCHEDULER")
+
+
+@workers.command()
+@operating
+def drain(
+    call: Call,
+    worker_id: WorkerId,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Let it claim jobs again.")] = False,
+    reason: Reason = "",
+) -> None:
+    """Let a worker finish its jobs, claim no more, and end."""
+    where = path("workers", worker_id, "drain")
+    with suggesting(worker_id, lambda: [one["id"] for one in call.api.get("/api/workers")["data"]]):
+        found = call.api.delete(where) if cancel else call.api.post(where, {"reason": reason})
+    worker = found["data"]
+    sentence = "claims jobs again" if cancel else f"drains; it runs {many(worker['running'], 'job')} now"
+    call.done(worker, f"The worker {worker['id']} {sentence}.")

@@ -1,0 +1,73 @@
+"""The output of commands: safe, plain in a pipe, and with times that a person reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mainspring.cli.terminal import times
+from mainspring.cli.terminal.output import cell, print_fields, print_items, print_json, table_lines
+from mainspring.cli.terminal.progress import progress_text
+from mainspring.errors import ConfigurationError
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "now", lambda: NOW)
+
+
+def test_texts_of_jobs_cannot_reach_the_terminal_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2J\u202e\x07\r\n"
+    print_items([hostile], {"A": lambda one: one, "B": lambda one: [one], "C": lambda one: {"x": one}})
+    print_fields([("a", hostile), ("b", {"x": hostile})])
+    print_json({"x": hostile})
+    printed = capsys.readouterr().out
+    assert all(character.isprintable() or character == "\n" for character in printed)
+    assert printed.count("\n") == 6  # two lines of the table, three of the fields, and the JSON
+
+
+def test_a_table_is_as_wide_as_it_must_be_in_a_pipe_and_fits_a_terminal() -> None:
+    rows = [["1", "é" * 30], ["22", "文字" * 3]]
+    assert [line.plain for line in table_lines(["A", "B"], rows, None)] == [
+        "A   B",
+        "1   " + "é" * 30,
+        "22  文字文字文字",
+    ]
+    assert [line.plain for line in table_lines(["A", "B"], rows, 14)] == ["A   B", "1   ééééééééé…", "22  文字文字…"]
+
+
+def test_cells_say_what_is_missing() -> None:
+    assert [cell(value) for value in (None, "", True, 12345, ["a", "b"], [])] == [
+        "-",
+        "-",
+        "yes",
+        "12,345",
+        "a, b",
+        "-",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "now"), (-5, "5.0s ago"), (-75, "1m15s ago"), (3600 * 3 + 61, "in 3h1m"), (-86400 * 3, "3d ago")],
+)
+def test_an_instant_is_told_by_its_distance(seconds: float, text: str) -> None:
+    assert times.ago((NOW + timedelta(seconds=seconds)).isoformat()) == text
+
+
+def test_an_instant_is_given_with_its_zone_or_as_a_time_ago() -> None:
+    assert times.past_instant("90m", "--since") == "2030-01-01T10:30:00.000Z"
+    assert times.past_instant("2030-01-01T00:00+02:00", "--since") == "2029-12-31T22:00:00.000Z"
+    assert times.past_instant(None, "--since") is None
+    for wrong in ("2030-01-01", "yesterday", "5x", ""):
+        with pytest.raises(ConfigurationError, match="--since"):
+            times.past_instant(wrong, "--since")
+
+
+def test_the_time_that_is_left_is_estimated() -> None:
+    assert progress_text(25, 100, 10) == "25 of 100 (25 %), about 30s left"
+    assert progress_text(0, 100, 10) == "0 of 100 (0 %)"
+    assert progress_text(7, None, 10) == "7 so far"
