@@ -8,7 +8,7 @@ only if it still has an earlier field; doing it twice, or in two processes at on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from mainspring.model.jobs.job import PENDING
 from mainspring.model.schema_versions import CURRENT, FIRST, OLDEST_READER, SchemaStatus
 from mainspring.store.collection import Collection
 from mainspring.store.connection import Connection, Document
+from mainspring.store.deadlines import NO_SUCH_INDEX
 from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.schema import BUMP, BY_ID, EARLIER_INDEXES, SCHEMA
 
@@ -64,13 +65,12 @@ class Migrations:
             return await self._counted(SchemaStatus(FIRST if earlier else CURRENT))
         walk = record.get("walk") or {}
         found = SchemaStatus(
-            int(record.get("version", FIRST)),
-            int(record.get("minimum", FIRST)),
-            True,
-            int(walk.get("seen", 0)),
-            0,
-            int(walk.get("changed", 0)),
-            int(walk.get("step", 0)) >= len(self._steps),
+            _whole(record, "version", FIRST),
+            _whole(record, "minimum", FIRST),
+            recorded=True,
+            seen=_whole(walk, "seen"),
+            changed=_whole(walk, "changed"),
+            walked=_whole(walk, "step") >= len(self._steps),
         )
         return await self._counted(found)
 
@@ -95,8 +95,10 @@ class Migrations:
             wanted, hint = ({"held.by": {"$exists": True}}, _HELD) if held else (filter, BY_ID)
             try:
                 ids = await collection.find_ids(wanted, hint=hint, limit=_BATCH)
-            except OperationFailure:  # the index is gone: a migration has ended meanwhile
-                return changed
+            except OperationFailure as error:
+                if error.code not in NO_SUCH_INDEX:
+                    raise
+                return changed  # the index is gone: a migration has ended meanwhile
             changed += await self._change(collection, ids, filter, stages)
         return changed
 
@@ -105,7 +107,7 @@ class Migrations:
         status = await self.record()
         record = await self._record() or {}
         walk = record.get("walk") or {}
-        at, after = int(walk.get("step", 0)), walk.get("after")
+        at, after = _whole(walk, "step"), walk.get("after")
         if not status.pending or at >= len(self._steps):
             return await self._end(status)
         collection, filter, stages = self._steps[at]
@@ -115,8 +117,8 @@ class Migrations:
         noted = {
             "step": at if ids else at + 1,
             "after": ids[-1] if ids else None,
-            "seen": int(walk.get("seen", 0)) + len(ids),
-            "changed": int(walk.get("changed", 0)) + changed,
+            "seen": _whole(walk, "seen") + len(ids),
+            "changed": _whole(walk, "changed") + changed,
         }
         await self._connection.locks.update_one({"_id": SCHEMA}, {"$set": {"walk": noted}})
         return await self.status()
@@ -174,3 +176,9 @@ class Migrations:
 
     def _now(self) -> Any:
         return truncate(self._connection.clock.now())
+
+
+def _whole(document: Mapping[str, Any], key: str, usual: int = 0) -> int:
+    """A whole number of a record; the usual one where another program has written something else."""
+    value = document.get(key) if isinstance(document, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else usual
