@@ -27,7 +27,7 @@ _MAINSPRINGS = frozenset(
         *("dedupe_key", "dedupe_until", "burst", "parent_id", "schedule_id", "scheduled_for", "tracked", "ahead"),
         *("suspect", "claim", "worker", "claimed_at", "lease_until", "max_attempts", "once", "cancel", "steps"),
         *("progress", "log", "log_cut", "result", "result_note", "error", "finished_at", "sealed", "fingerprint"),
-        *("redrive", "requests", "alert", "mapped", "edited_at", "snoozes", "stack"),
+        *("redrive", "requests", "alert", "mapped", "edited_at", "snoozes", "stack", "trace"),
         *(
             "after",
             "because",

@@ -138,7 +138,7 @@ async def test_a_run_of_a_schedule_checks_in_with_its_rule_and_then_with_its_end
     assert first["check_in_id"] == last["check_in_id"]
     assert first["monitor_config"] == {"schedule": {"type": "interval", "value": 1, "unit": "hour"}}
     assert last["duration"] > 0
-    (job,) = await scheduler.jobs(name="report")
+    (job,) = [job async for job in scheduler.jobs(name="report")]
     assert first["check_in_id"] == check_in_id_of(job.id)
     await scheduler.schedule("report", {"fail": True}, repeat=_hourly(scheduler), schedule_id="failing")
     await eventually(lambda: len(kept.of("check_in")) == 4)

@@ -101,8 +101,8 @@ async def test_the_worker_with_the_lock_of_the_chores_shows_the_queues_and_no_ot
         scheduler.job("x")(lambda: None)
         await scheduler.start()
     await first.schedule("later", queue="mail", delay=3600)
-    leading = [lambda s=scheduler: inside(s).worker.vitals.leads for scheduler in (first, second)]  # type: ignore[misc]
-    await eventually(lambda: any(leads() for leads in leading))
+    workers = [inside(scheduler).worker for scheduler in (first, second)]
+    await eventually(lambda: any(worker.vitals.leads for worker in workers))
     shown = [("mainspring_queue_scheduled_jobs", frozenset({("queue", "mail")})) in await exposition(m) for m in both]
     assert sorted(shown) == [False, True]
 

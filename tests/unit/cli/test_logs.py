@@ -117,7 +117,7 @@ def test_a_line_as_json_is_one_object_with_the_ids(
         told = json.loads(line)
         assert {
             "level": "error",
-            "logger": "mainspring",
+            "logger": "mainspring.jobs",
             "job_id": "7",
             "attempt": 2,
             "worker": "w",
