@@ -56,7 +56,10 @@ export default function AlertsPage() {
         id={(rule) => rule.id}
         columns={columns(may, setOpen)}
         empty={
-          <Empty title="No alert rule yet" command='mainspring alerts add "No worker" no_worker --email ops@example.com'>
+          <Empty
+            title="No alert rule yet"
+            command='mainspring alerts add "No worker" no_worker --email ops@example.com'
+          >
             A rule tells of a problem by email, webhook or chat: once when it begins, and once when it is over.
           </Empty>
         }
@@ -76,7 +79,11 @@ function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
     { key: "name", title: "Name", cell: (rule) => <span className="wrap">{rule.name}</span> },
     { key: "kind", title: "Problem", cell: (rule) => <span className="wrap">{kindWords(rule.kind)}</span> },
     { key: "subjects", title: "Now", cell: (rule) => <Subjects rule={rule} /> },
-    { key: "to", title: "Tells", cell: (rule) => <span className="wrap">{rule.to.map(destinationWords).join("; ")}</span> },
+    {
+      key: "to",
+      title: "Tells",
+      cell: (rule) => <span className="wrap">{rule.to.map(destinationWords).join("; ")}</span>,
+    },
     { key: "scope", title: "About", cell: (rule) => <span className="wrap">{scopeWords(rule)}</span>, minor: true },
     { key: "told", title: "Last message", cell: (rule) => <LastMessage rule={rule} />, minor: true },
     {

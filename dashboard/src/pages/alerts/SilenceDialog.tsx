@@ -33,19 +33,9 @@ export function SilenceDialog({ of: rule, onClose }: { of: Rule; onClose: () => 
   );
   return (
     <FormDialog title={`Silence ${rule.name}`} verb="Confirm" act={act} onClose={onClose}>
-      <Select
-        label="Silent"
-        value={duration}
-        options={TIMES}
-        onChange={(event) => setDuration(event.target.value)}
-      />
+      <Select label="Silent" value={duration} options={TIMES} onChange={(event) => setDuration(event.target.value)} />
       {duration && (
-        <TextField
-          label="Reason"
-          value={reason}
-          maxLength={2000}
-          onChange={(event) => setReason(event.target.value)}
-        />
+        <TextField label="Reason" value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
       )}
       <p className="muted">Nothing is sent meanwhile. At its end the rule tells what is true then.</p>
     </FormDialog>
