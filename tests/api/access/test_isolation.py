@@ -79,7 +79,7 @@ QUERIES: dict[str, str | None] = {
     "key": "data:{text}",
     "actor": "key:{key}",
     "target": "{job}",
-    **dict.fromkeys(("fingerprint", "error", "text"), "{text}"),
+    **dict.fromkeys(("fingerprint", "error", "text", "label"), "{text}"),
     # These name nothing that anybody has.
     **dict.fromkeys(("state", "kind", "page", "limit", "cursor", "since", "until", "start", "end", "step", "count")),
     **dict.fromkeys(("order", "heaviest", "latest", "action", "drain", "slots")),
@@ -102,6 +102,7 @@ CREATIONS: list[Any] = [
     {**TIMES, "id": "{schedule}"},
     {**MINE, "dedupeKey": "{dedupe}"},
     {"name": "{own_name}", "queue": "{own_queue}", **EXCEPT},
+    {"name": "{own_name}", "queue": "{own_queue}", "repeat": {"any": [EXCEPT["repeat"]]}},
     SECRET,
 ]
 FILTERS: list[Any] = [
@@ -114,6 +115,7 @@ FILTERS: list[Any] = [
     {"dedupeKey": "{dedupe}"},
     {"error": "{text}"},
     {"fingerprint": "{text}"},
+    {"label": "{text}"},
     {"data": {"data": "{text}"}},
 ]
 OWN_NODE = {"job": "{own_name}", "queue": "{own_queue}"}

@@ -23,7 +23,7 @@ def some() -> dict[str, dict[str, Any]]:
     return {
         "declined": job("failed", 1, error=DECLINED, fingerprint="f" * 16, name="charge", queue="mail"),
         "broken": job("failed", 2, error={"type": "ValueError", "message": "broken"}, fingerprint="e" * 16),
-        "keyed": job("pending", 3, dedupe_key="order-42", tags=["vip"]),
+        "keyed": job("pending", 3, dedupe_key="order-42", tags=["vip"], label="billing"),
         "in a namespace": job("pending", 4, dedupe_key="space\x1forder-43"),
         "running": job("running", 5, worker="w-1"),
         "ran": job("completed", 6, attempts=[{"n": 1, "token": 1, "outcome": "completed", "worker": "w-1"}]),
@@ -54,6 +54,8 @@ FILTERS: list[tuple[dict[str, str], set[str]]] = [
     ({"dedupeKey": "order-43", "state": "pending"}, {"in a namespace"}),
     ({"dedupeKey": "order-4"}, set()),
     ({"dedupeKey": "rder-42"}, set()),
+    ({"label": "billing"}, {"keyed"}),
+    ({"label": "bill"}, set()),
     ({"worker": "w-1"}, {"running", "ran"}),
     ({"worker": "w-1", "state": "running"}, {"running"}),
     ({"finishedSince": "2026-03-01T13:00:00Z"}, {"late"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -201,6 +202,15 @@ def test_the_command_knows_the_tasks_of_all_applications(backend: Any) -> None:
     call_command("mainspring_worker", "--check", "--queue-name", "mail", "--concurrency", "3", stdout=out)
     assert "harness.django_app.tasks.add," in out.getvalue()
     assert (backend.scheduler.settings.queues, backend.scheduler.settings.concurrency) == (("mail",), 3)
+
+
+def test_the_command_of_mainspring_finds_the_scheduler_of_the_project(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "mainspring.integrations.django.worker", raising=False)
+    found = importlib.import_module("mainspring.integrations.django.worker")
+    assert found.scheduler is backend.scheduler
+    assert "harness.django_app.tasks.add" in (found.scheduler.workers.handler_names or ())
 
 
 def test_the_command_names_a_backend_that_is_none_of_mainspring() -> None:
