@@ -79,6 +79,8 @@ async def test_tools_that_run_side_by_side_keep_their_results_apart(scheduler: S
     done = await ended(scheduler, "forecast")
     assert done.result == "['Oslo: fine', 'Rome: fine']"
     assert (sorted(ran), order) == (["Oslo", "Rome", "model", "model"], ["Rome", "Oslo"])
+    asked = [step.name.rpartition(":")[2] for step in done.steps if "call_tool" in step.name]
+    assert asked == ["ask id-Rome", "ask id-Oslo"]
 
 
 async def test_several_runs_in_one_job_do_not_take_each_others_answers(scheduler: Scheduler) -> None:

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from harness.pages import ROOT
 from mainspring.api.server import GRACE
-from mainspring.api.settings import ServiceSettings
+from mainspring.api.settings import ServiceSettings, service_settings
 from mainspring.cli.app import app
 from mainspring.cli.support import environment, logs
 from mainspring.cli.support.worker_process import KILL_MARGIN
@@ -114,7 +114,7 @@ def seconds(text: str) -> float:
     return float(text.removesuffix("s"))
 
 
-def test_compose_starts_a_replica_set_the_service_and_any_number_of_workers() -> None:
+def test_compose_starts_a_replica_set_the_service_and_any_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     services = COMPOSE["services"]
     nodes = [name for name, one in services.items() if "--replSet" in one.get("command", ())]
     assert len(nodes) == 3
@@ -126,6 +126,11 @@ def test_compose_starts_a_replica_set_the_service_and_any_number_of_workers() ->
         check_command(services[name]["command"])
         assert set(services[name]["environment"]) <= known_variables()
         assert services[name]["cap_drop"] == ["ALL"] and services[name]["read_only"]
+        for variable, value in services[name]["environment"].items():
+            if value is not None:
+                monkeypatch.setenv(variable, value)
+        service_settings()
+        environment.worker_settings()
     assert "container_name" not in services["worker"] and "ports" not in services["worker"]
     test = services["worker"]["healthcheck"]["test"]
     assert test[:2] == ["CMD", "mainspring"] and check_command(test[2:])["part"] == "worker"
