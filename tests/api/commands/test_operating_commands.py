@@ -87,9 +87,8 @@ async def test_a_worker_is_listed_and_drained(command: Run, scheduler: Scheduler
         [worker] = (await command("workers", "list", "--json")).json
         wrong = await command("workers", "drain", worker["id"][:-1])
         assert wrong.code == 3 and worker["id"] in wrong.err
-        assert (await command("workers", "drain", worker["id"], "--reason", "new version")).code == 0
-        [row] = (await command("workers", "list")).rows
-        assert row[:2] == [worker["id"], "draining"]
+        drained = (await command("workers", "drain", worker["id"], "--reason", "new version", "--json")).json
+        assert (drained["id"], drained["drain"]["reason"]) == (worker["id"], "new version")
 
 
 async def test_a_secret_is_read_from_stdin_and_never_shown(

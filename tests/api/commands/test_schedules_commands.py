@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api.commands.conftest import Run, number
-from mainspring import Cron, Every, ManualClock, Scheduler
+from mainspring import Cron, Every, Scheduler
+from mainspring.clock import ManualClock
 
 Make = Callable[..., Scheduler]
 
