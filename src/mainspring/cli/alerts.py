@@ -12,7 +12,7 @@ from mainspring.cli.support.database import actor, on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
 from mainspring.cli.support.logs import logged
 from mainspring.cli.support.service_options import Data, Uri, place
-from mainspring.cli.support.tables import print_table
+from mainspring.cli.terminal.output import print_table
 from mainspring.client.alerts.trial import AlertTest
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend

@@ -12,7 +12,7 @@ import typer
 
 from mainspring.cli.support.logs import set_up_logs
 from mainspring.cli.support.service_options import Data, Uri, place
-from mainspring.cli.support.tables import print_table
+from mainspring.cli.terminal.output import print_table
 from mainspring.client.benchmarking import PREFIX, Figure, measure
 
 

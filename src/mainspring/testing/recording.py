@@ -92,7 +92,7 @@ class Recorder:
         self._digests: dict[str, list[bytes]] = {}
         self._wait_names: set[str] = set()
         self._numbers = 0
-        self._steps = Steps(job, Settings().max_result, self._keep)
+        self._steps = Steps(job, Settings(), self._keep)
         self._waits = HandlerWaits(self, lambda: self._steps)
 
     # -- the requests of every handler -----------------------------------------------------------------------------

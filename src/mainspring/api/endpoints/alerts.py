@@ -124,7 +124,9 @@ async def test_alert_rule(rule_id: RuleId, caller: Operator, body: TrialIn | Non
     rule = await _reached(caller, rule_id)
     ids = await caller.backend.begin_alert_test(rule)
     await caller.service.alerts.deliver(ids)
-    outcomes = await caller.backend.end_alert_test(rule, ids, span_seconds((body or TrialIn()).timeout))
+    outcomes = await caller.backend.end_alert_test(
+        rule, ids, span_seconds((body or TrialIn.model_validate({})).timeout)
+    )
     await caller.note("alert.test", rule_id, after={"arrived": [one.arrived for one in outcomes]})
     return Answer(data=[AlertTestOut.of(one) for one in outcomes])
 

@@ -39,7 +39,12 @@ def print_items(items: Iterable[Any], columns: Columns, empty: str = "") -> None
     if not rows and empty:
         sys.stderr.write(f"{empty}\n")
         return
-    for line in table_lines(list(columns), rows, terminal_width()):
+    print_table(list(columns), rows)
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of safe texts below their titles."""
+    for line in table_lines(titles, rows, terminal_width()):
         print_text(line)
 
 
