@@ -20,7 +20,7 @@ async def look(api: Api, key: str | None = None) -> dict[str, Finding]:
 async def test_a_service_without_keys_is_told_with_its_problems(make_scheduler: Make) -> None:
     async with serving(make_scheduler()) as api:
         found = await look(api)
-    assert found["service keys"].status == "warning" and "api-key create" in found["service keys"].cure
+    assert found["service keys"].status == "warning" and "keys create" in found["service keys"].cure
     assert found["TLS of the service"].status == "ok"
     assert found["health"].status == "warning" and "No worker is alive" in found["health"].text
     assert found["overview"].status == "warning" and "No worker is alive" in found["overview"].text

@@ -62,7 +62,7 @@ def _check_key(status: int) -> Iterator[Finding]:
         yield Finding("service keys", "ok", "The service asks for a key.")
     else:
         text = "The service answers this user without a key, since there is none."
-        yield Finding("service keys", "warning", text, "Make the first key: mainspring api-key create NAME")
+        yield Finding("service keys", "warning", text, "Make the first key: mainspring keys create NAME")
 
 
 def _check_health(health: Any) -> Iterator[Finding]:

@@ -84,10 +84,10 @@ def check_service(facts: DoctorFacts) -> Iterator[Finding]:
         yield Finding("service keys", "ok", f"The HTTP service has {service.keys:,} {keys} in force.")
     elif service.keys:
         text = "No key in force has the role admin, so that keys can be made only beside the database."
-        yield Finding("service keys", "warning", text, "Make one: mainspring api-key create NAME --role admin")
+        yield Finding("service keys", "warning", text, "Make one: mainspring keys create NAME --role admin")
     elif service.used:
         text = "The HTTP service has been used and has no key: it answers the user of its own machine, and no other."
-        yield Finding("service keys", "warning", text, "Make the first key: mainspring api-key create NAME")
+        yield Finding("service keys", "warning", text, "Make the first key: mainspring keys create NAME")
     else:
         yield Finding("service keys", "ok", "There is no API key, and the HTTP service has not been used.")
 
