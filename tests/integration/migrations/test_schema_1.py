@@ -17,6 +17,7 @@ from harness.waiting import eventually
 from mainspring import ConfigurationError, Scheduler
 from mainspring.cli.app import app
 from mainspring.client.migrating import migrate, schema_status
+from mainspring.client.scheduler import core_of
 from mainspring.store.schema import EARLIER_INDEXES
 
 Make = Callable[..., Scheduler]
@@ -106,6 +107,7 @@ async def test_workers_of_both_versions_run_side_by_side(make_scheduler: Make, d
     await eventually(lambda: {("stranger", 0), ("stranger", 1)} <= set(ran))
     status = await migrate(scheduler)
     assert status.waits and status.earlier_workers == (OLD_WORKER,) and status.version == 1
+    assert (await (await core_of(scheduler).store()).migrations.step()).version == 1
     # The old worker goes on: it puts one more job aside, in its own fields.
     late = next(one for one in stored["jobs"]["documents"] if one["name"] == "stranger")
     await db.jobs.insert_one({**late, "_id": ObjectId(), "data": {"n": 77}})
