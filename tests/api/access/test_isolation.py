@@ -490,6 +490,8 @@ async def test_what_is_ones_own_is_answered_without_a_trace_of_others(world: Wor
 
 
 ABOUT_NAMES = {
+    "POST /api/alerts",
+    "PATCH /api/alerts/{rule_id}",
     "PUT /api/limits/{scope}/{target}",
     "DELETE /api/limits/{scope}/{target}",
     "POST /api/breakers/{scope}/{target}/open",
@@ -506,7 +508,8 @@ ABOUT_NAMES = {
     "POST /api/dead-letters/retry",
     "POST /api/dead-letters/discard",
 }
-"""Routes of which a key of queues may use some forms only: not those for a name everywhere, or a calendar of others."""
+"""Routes of which a key of queues may use some forms only: not those for a name everywhere, or a calendar of others, or
+a secret that is for other names."""
 
 
 async def fresh(world: World, request: Request) -> Party:
@@ -514,8 +517,11 @@ async def fresh(world: World, request: Request) -> Party:
     scheduler, target = world.scheduler, party("own", **OWN)
     needed = set(re.findall(r"\{(\w+)\}", f"{request.path} {request.body}"))
     target.ids.update(world.parties["own"].ids)
-    for kind in needed & {*JOBS, "flow", "declared", "schedule", "key"}:
-        if kind in ("flow", "declared"):
+    for kind in needed & {*JOBS, "flow", "declared", "schedule", "key", "rule"}:
+        if kind == "rule":
+            scope: Any = {"queues": [OWN["queue"]], "queue": OWN["queue"], "enabled": False}
+            target.ids[kind] = (await scheduler.alerts.create("own", "dead_letters", [MAIL], **scope)).id
+        elif kind in ("flow", "declared"):
             flow = scheduler.flow("own-flow", delay=3600)
             flow.add(OWN["name"], queue=OWN["queue"])
             target.ids[kind] = (await flow.start()).id

@@ -182,7 +182,7 @@ async def test_a_hostile_error_neither_breaks_a_message_nor_marks_it_up(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
     url = "https://hook.example.com/x"
-    to: list[Any] = [CHAT, {"type": "webhook", "url": url}, {"type": "email", "to": ["ops@example.com"]}]
+    to: list[dict[str, Any]] = [CHAT, {"type": "webhook", "url": url}, {"type": "email", "to": ["ops@example.com"]}]
     await timed.alerts.create("ops", "dead_letters", to, group_window=0)
     await db.jobs.insert_one(dead_letter(clock.now(), error={"type": "E", "message": HOSTILE}))
     await look(timed)

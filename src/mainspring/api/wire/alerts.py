@@ -121,7 +121,7 @@ class SilenceIn(In):
 class TrialIn(In):
     """How long a test waits for its messages."""
 
-    timeout: Annotated[Span, AfterValidator(_short)] = Field("10s", description="At most 30s.")
+    timeout: Annotated[Span, AfterValidator(_short)] = Field(default="10s", description="At most 30s.")
 
 
 class DestinationOut(Out):
