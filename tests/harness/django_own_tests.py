@@ -43,7 +43,8 @@ class TestedBackend(MainspringBackend):
 
     @property
     def results(self) -> list[Any]:
-        return _elsewhere(lambda: [self.result_of(job) for job in self.scheduler.jobs()])
+        found: list[Any] = _elsewhere(lambda: [self.result_of(job) for job in self.scheduler.jobs()])
+        return found
 
 
 def _elsewhere(call: Callable[[], Any]) -> Any:
