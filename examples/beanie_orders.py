@@ -49,32 +49,31 @@ async def ship(order_id: PydanticObjectId, address: Address) -> Label:
     return Label(text=f"{order.item} to {address.street}, {address.city}")
 
 
-async def place_order(item: str, address: Address, in_stock: bool = True) -> str:
+async def place_order(order: Order, address: Address, in_stock: bool = True) -> str:
     """The order and its job exist together, or not at all."""
     async with scheduler.transaction() as tx:
-        order = Order(item=item)
         await order.insert(session=tx.session)
         assert order.id is not None
         job = await ship.options(session=tx.session).schedule(order.id, address)
         if not in_stock:
-            raise LookupError(f"no {item} left")
+            raise LookupError(f"no {order.item} left")
     return job.id
 
 
 async def main() -> None:
     await scheduler.connect()
-    database = scheduler.client.get_default_database("mainspring")
-    await init_beanie(database=database, document_models=[Order])
-    await Order.delete_all()
+    await init_beanie(database=scheduler.client.get_default_database("mainspring"), document_models=[Order])
+    home = Address(street="Main Street 1", city="Springfield")
+    book, shoes = Order(id=PydanticObjectId(), item="a book"), Order(id=PydanticObjectId(), item="shoes")
     async with scheduler:
-        home = Address(street="Main Street 1", city="Springfield")
-        done = await scheduler.wait(await place_order("a book", home), timeout=30)
+        done = await scheduler.wait(await place_order(book, home), timeout=30)
         print(done.state, Label.model_validate(done.result))
-        print("shipped to", (await Order.find_one(Order.item == "a book")).shipped_to)  # type: ignore[union-attr]
+        await book.sync()
+        print("shipped to", book.shipped_to)
         try:
-            await place_order("shoes", home, in_stock=False)
+            await place_order(shoes, home, in_stock=False)
         except LookupError as error:
-            print(error, "- orders:", await Order.find(Order.item == "shoes").count())
+            print(error, "- order:", await Order.get(shoes.id))
         print(len([job async for job in scheduler.jobs(name="ship", state="pending")]), "jobs left")
 
 

@@ -20,6 +20,10 @@ settings.configure(
             "OPTIONS": {"uri": os.environ.get("MAINSPRING_URI"), "retry": 1},
         }
     },
+    LOGGING={  # this program prints the failure itself
+        "version": 1,
+        "loggers": {name: {"level": "CRITICAL"} for name in ("django.tasks", "django_tasks")},
+    },
     USE_TZ=True,
 )
 django.setup()

@@ -55,7 +55,7 @@ PYTHON = (sys.executable, "-X", "dev", "-W", "error")
             [
                 "completed text='a book to Main Street 1, Springfield'",
                 "shipped to Springfield",
-                "no shoes left - orders: 0",
+                "no shoes left - order: None",
                 "0 jobs left",
             ],
         ),

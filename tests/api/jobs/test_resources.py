@@ -179,7 +179,7 @@ async def test_a_schedule_can_be_given_an_id_and_is_replaced_under_it(api: Api) 
         ({**HOOK, "body": {"a": "{{data.missing}}"}}, "body", []),
         ({**HOOK, "method": "GET", "body": {}}, "body", ["GET"]),
         ({**HOOK, "method": "TRACE"}, "method", []),
-        ({**HOOK, "name": "x"}, "name", []),
+        ({**HOOK, "name": "mainspring:x"}, "name", ["Mainspring's own"]),
         ({**HOOK, "schedule": "61 * * * * *"}, "schedule", []),
         ({**HOOK, "schedule": "0 0 30 2 *"}, "schedule", []),
         ({**HOOK, "schedule": "* * * * *", "every": 1000}, "every", ["one of"]),
