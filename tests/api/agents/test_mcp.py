@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
 
 from api.conftest import Api
 from harness.api_keys import actions, keyed
+from harness.commands import MAINSPRING
 from mainspring.api.generate_reference import document
 from mainspring.errors import ConfigurationError
 from mainspring.integrations.mcp.server import make_server, open_service
@@ -133,6 +135,17 @@ async def test_arguments_cannot_lead_a_call_to_another_operation(api: Api) -> No
 async def test_the_service_describes_its_operations_itself(api: Api) -> None:
     async with open_service(api.url, None) as service:
         assert find_operations(await service.document(), changing=True) == find_operations(document(), changing=True)
+
+
+@pytest.mark.slow
+async def test_the_command_speaks_over_its_standard_streams_with_the_key_of_a_file(api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "assistant.key"
+    file.write_text((await keyed(api, "viewer")).headers["Authorization"].removeprefix("Bearer ") + "\n")
+    words = ["mcp", "--url", api.url, "--key-file", str(file), "--read-only"]
+    async with Client(StdioServerParameters(command=MAINSPRING[0], args=words, cwd=tmp_path)) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {*READING}
+        failed, answer = await said(client, "get_session")
+        assert not failed and answer["data"]["role"] == "viewer"
 
 
 async def test_a_service_that_is_not_there_or_no_service_is_named(api: Api) -> None:
