@@ -64,7 +64,8 @@ def mainspring_server(pytestconfig: pytest.Config) -> Iterator[str]:
     try:
         server = TemporaryServer(run)
     except EmbeddedError as error:
-        pytest.fail(f"The tests have no MongoDB: {error} Or name yours: {VARIABLE}=mongodb://…", pytrace=False)
+        said = f"The tests have no MongoDB: {error} Or name yours: {VARIABLE}=mongodb://…"
+        raise pytest.fail.Exception(said, pytrace=False) from None
     with server:
         yield server.uri
 
@@ -78,7 +79,7 @@ def mainspring_databases(mainspring_server: str) -> Iterator[ScratchDatabases]:
     try:
         databases = ScratchDatabases(mainspring_server)
     except MainspringError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     yield databases
     databases.close()
 

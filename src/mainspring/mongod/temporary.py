@@ -29,7 +29,11 @@ class TemporaryServer:
 
     def __init__(self, key: str) -> None:
         self._folder = Folder(temporary_place() / f"{PREFIX}{key}")
-        self._server = open_server(self._folder.path)
+        try:
+            self._server = open_server(self._folder.path)
+        except BaseException:
+            self._delete_if_unused()
+            raise
 
     @property
     def uri(self) -> str:
@@ -38,6 +42,9 @@ class TemporaryServer:
     def close(self) -> None:
         """Stop using the server. The last user deletes the folder, whereupon the guardian kills mongod at once."""
         self._server.close()
+        self._delete_if_unused()
+
+    def _delete_if_unused(self) -> None:
         users = FileLock(self._folder.users_lock)
         if users.try_exclusive():
             self._delete()

@@ -39,8 +39,12 @@ class ScratchDatabases:
         self._as_new: dict[str, Any] = {}
         try:
             self._client: MongoClient[Document] = MongoClient(_with_patience(uri))
-            self._client.admin.command("ping")
         except (PyMongoError, ValueError) as error:
+            raise ConfigurationError(f"The URI of the tests' MongoDB server is wrong: {error}") from error
+        try:
+            self._client.admin.command("ping")
+        except PyMongoError as error:
+            self._client.close()
             said = re.split(r" \(configured timeouts|, Timeout: ", str(error))[0]
             raise Unavailable(f"The MongoDB server of the tests does not answer: {said}") from error
 
