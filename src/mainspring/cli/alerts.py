@@ -218,7 +218,7 @@ def test(
 
 @alerts.command()
 @logged
-def delete(rule: RuleArgument, data: Data = None, uri: Uri = None) -> None:
+def delete(rule: RuleArgument, as_json: Json = False, data: Data = None, uri: Uri = None) -> None:
     """Delete a rule."""
 
     async def remove(scheduler: Scheduler) -> AlertRule:
@@ -228,7 +228,11 @@ def delete(rule: RuleArgument, data: Data = None, uri: Uri = None) -> None:
         await _note(scheduler, "alert.delete", found, None)
         return found
 
-    say(f"The alert rule {on_database(place(data, uri), remove).name} is deleted.")
+    gone = on_database(place(data, uri), remove)
+    if as_json:
+        print(json.dumps({"id": gone.id, "deleted": True}))
+    else:
+        say(f"The alert rule {gone.name} is deleted.")
 
 
 def _changed(

@@ -88,6 +88,14 @@ def _word(*known: str) -> Reader:
     return lambda value, option: one_of(value, known, option)
 
 
+def _encrypted(texts: list[str], option: str) -> bool | list[str]:
+    return True if texts == ["all"] else texts
+
+
+def _rules(texts: list[str], option: str) -> list[dict[str, Any]]:
+    return [read_object(text, option) for text in texts]
+
+
 def _statuses(texts: list[str], option: str) -> list[Any]:
     return [int(text) if text.isdigit() else text for text in texts]
 
@@ -130,6 +138,7 @@ WORK = (
         read=lambda value, option: str(one_of(value, GUARANTEES, option)).upper(),
     ),
     Field("startWithin", ("--start-within",), "How late it may start, such as 30m; then it expires."),
+    Field("label", ("--label",), "A name of its own, beside that of its handler."),
     Field("dataVersion", ("--data-version",), "The payload version that the data is written for.", int),
     Field("type", ("--type",), "http, email or job; found out by itself.", read=_word("http", "email", "job")),
     Field("endpoint", ("--endpoint",), "The URL that a webhook calls.", panel=_WEBHOOK),
@@ -160,6 +169,10 @@ ONE_JOB = (
     Field("expiresAt", ("--expires-at",), "It does not start after this instant.", read=instant),
     Field("dedupeKey", ("--dedupe-key",), "While a job with this key is live, no other is made."),
     Field("dedupeWindow", ("--dedupe-window",), "How long the key counts, such as 1h, also after the job's end."),
+    Field("debounce", ("--debounce",), "With a key: due when no call has come for this time, such as 5s."),
+    Field("debounceMax", ("--debounce-max",), "With --debounce: due at the latest after this time."),
+    Field("throttle", ("--throttle",), "With a key: at most one job in this time, such as 1m."),
+    Field("encrypt", ("--encrypt",), "A path in the data to encrypt, or all; may be repeated.", list[str], _encrypted),
 )
 RULE = (
     Field("repeat.cron", ("--cron",), "A cron expression, such as '0 9 * * MON-FRI'.", panel=_RULE),
@@ -171,7 +184,13 @@ RULE = (
         read=_word("start", "end"),
         panel=_RULE,
     ),
+    Field("repeat.anchor", ("--anchor",), "An instant of the grid of --every.", read=instant, panel=_RULE),
     Field("repeat.rrule", ("--rrule",), "A recurrence rule (RFC 5545).", panel=_RULE),
+    Field("repeat.start", ("--rrule-start",), "The DTSTART of --rrule.", read=instant, panel=_RULE),
+    Field("repeat.any", ("--any",), "A rule as JSON; any of those given fires it.", list[str], _rules, _RULE),
+    Field("repeat.gap", ("--gap",), "What a wall time that a change of clocks skips becomes.", panel=_RULE),
+    Field("repeat.fold", ("--fold",), "Which of the wall times that come twice count.", panel=_RULE),
+    Field("repeat.then", ("--then",), "Where a firing on a day of --except moves to.", panel=_RULE),
     Field("repeat.at", ("--on",), "An instant; may be repeated.", list[str], panel=_RULE),
     Field("repeat.timezone", ("--timezone", "--zone"), "The time zone, such as Europe/Paris.", panel=_RULE),
     Field(
