@@ -53,6 +53,7 @@ async def test_every_call_of_the_documentation_is_answered(make_scheduler: Make,
     refused = []
     async with serving(make_scheduler(keys={"a": b"k" * 32})) as api:
         await api.scheduler.secrets.put("billing-token", "x", origins=["https://api.example.com"])
+        await api.scheduler.secrets.put("chat", "services/T0/B0/x", origins=["https://hooks.slack.com"])
         await api.scheduler.secrets.put("orders", "whsec_" + "a" * 32, origins=["https://api.example.com"])
         for page, command in calls:
             status, text = await send(api, command, tmp_path)
