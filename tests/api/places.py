@@ -30,8 +30,7 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
         case "redrive_id":
             return (await scheduler.dead_letters.discard(name="x")).id
         case "rule_id":
-            mail = {"type": "email", "to": ["ops@example.com"]}
-            return (await scheduler.alerts.create("x", "dead_letters", [mail])).id
+            return await _rule(scheduler)
         case "operation_id":
             return (await scheduler.operations.create("cancel", {"name": "x"}, reason="x")).id
         case "name" if path.startswith("/api/secrets"):
@@ -46,6 +45,14 @@ async def _make(scheduler: Scheduler, path: str, name: str) -> str:
         case "scope" | "target":
             return {"scope": "queue", "target": "default"}[name]
     raise AssertionError(f"say what {name} may be")
+
+
+async def _rule(scheduler: Scheduler) -> str:
+    for rule in await scheduler.alerts.all():  # there are at most a hundred
+        if rule.name == "x":
+            await scheduler.alerts.delete(rule.id)
+    mail = {"type": "email", "to": ["ops@example.com"]}
+    return (await scheduler.alerts.create("x", "dead_letters", [mail])).id
 
 
 async def _job(scheduler: Scheduler, *, ended: bool) -> str:

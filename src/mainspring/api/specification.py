@@ -23,6 +23,7 @@ _ERRORS = {
     "415": "The body is of another type than JSON.",
     "422": "A field is wrong; `errors` names it, and the cure.",
     "429": "Too many requests, or a full queue; `Retry-After` says when to try again.",
+    "431": "The path and the headers are too large.",
     "501": "The database cannot do this.",
     "503": "MongoDB is unreachable; `Retry-After` says when to try again.",
 }

@@ -114,7 +114,6 @@ async def test_a_preview_names_the_field_that_is_wrong(api: Api, change: dict[st
     ("change", "field"),
     [
         ({"endpoint": "ftp://example.com/"}, "endpoint"),
-        ({"endpoint": "https://example.com/", "name": "x"}, "name"),
         ({"name": "mainspring:x"}, "name"),
         ({"type": "email", "data": {}}, "data.to"),
         ({"name": "x", "headers": {"A": "b"}}, "headers"),

@@ -36,7 +36,7 @@ async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -
 
 
 @router.get("/{queue:path}/scale", summary="Get the number of workers that a queue needs")
-async def scale(
+async def get_queue_scale(
     queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])],
     caller: Viewer,
     drain: Annotated[Span, Query(description="Within which time the ready jobs should be done.")] = "1m",

@@ -45,13 +45,11 @@ logger = logging.getLogger("mainspring")
 CHUNK = 1000
 _IN_FLIGHT = 3
 _OPTIONAL = (
-    *("start_within", "timeout", "retry", "guarantee", "tags", "dedupe_key", "parent_id", "seq", "data_v", "trace"),
+    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
+    "trace",
 )
 """The fields that only some jobs have, and that a draft has under the same name."""
 _ANY_SIZE = 2**24
-_OPTIONAL = (
-    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
-)
 
 InsertOutcome = Exception | None
 Stored = Job | Exception

@@ -26,7 +26,7 @@ _TYPES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get(PATH, summary="Read the metrics", response_class=PlainTextResponse, responses=_TYPES)
-async def metrics(request: Request) -> Response:
+async def read_metrics(request: Request) -> Response:
     """Return the metrics of this process, and of the queues, workers, schedules and breakers, for Prometheus. This
     needs a key without a scope, or the setting `MAINSPRING_METRICS_OPEN`, and the extra `metrics`."""
     service: Service = request.app.state.service
