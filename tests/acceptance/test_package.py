@@ -31,7 +31,7 @@ def test_the_wheel_has_the_dashboard_and_the_types_and_nothing_but_the_package(f
     page = files["mainspring/api/static/dashboard/index.html"].decode()
     scripts = [name for name in names if name.startswith("mainspring/api/static/dashboard/assets/")]
     assert len(scripts) > 10 and any(Path(name).name in page for name in scripts)
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mainspring"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mainspring", "pytest_mainspring"}
     assert not [name for name in names if "test" in Path(name).name or "conftest" in name or "__pycache__" in name]
 
 
