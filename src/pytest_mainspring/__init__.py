@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mainspring.clock import ManualClock
-    from mainspring.store.scratch_databases import ScratchDatabases
+    from mainspring.store.scratch.scratch_databases import ScratchDatabases
     from mainspring.testing.binding import Bound
 
 VARIABLE = "MAINSPRING_TEST_URI"
@@ -74,7 +74,7 @@ def mainspring_server(pytestconfig: pytest.Config) -> Iterator[str]:
 def mainspring_databases(mainspring_server: str) -> Iterator[ScratchDatabases]:
     """The databases of the run."""
     from mainspring.errors import MainspringError
-    from mainspring.store.scratch_databases import ScratchDatabases
+    from mainspring.store.scratch.scratch_databases import ScratchDatabases
 
     try:
         databases = ScratchDatabases(mainspring_server)

@@ -123,7 +123,7 @@ async def test_a_decision_that_was_overtaken_is_not_stored(
 ) -> None:
     """Of the firings that were missed one gets a job. Two who decide at different times would choose different ones."""
     sleeper = await fleet.start()
-    firings = Firings(EACH, _soon(3), _soon(14))
+    firings = Firings(EACH, _soon(6), _soon(17))
     with _held_up(servers, ask, "update", "jobs.schedules"):
         await firings.store(scheduler, misfire="latest", misfire_grace=1)
         await eventually(lambda: _under_way(servers, ask, "update", "jobs.schedules"))

@@ -14,7 +14,7 @@ from statistics import median
 
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.clock import monotonic
-from mainspring.store.floor import Floor
+from mainspring.store.scratch.floor import Floor
 
 PREFIX = "mainspring_bench_"
 _BATCH = 1000

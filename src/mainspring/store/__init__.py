@@ -8,7 +8,7 @@ from mainspring.store.access.audit import Audit
 from mainspring.store.access.closed_sessions import ClosedSessions
 from mainspring.store.access.idempotency import IdempotencyRecords
 from mainspring.store.access.service_secrets import ServiceSecrets
-from mainspring.store.alert_rules import AlertRules
+from mainspring.store.alerts.alert_rules import AlertRules
 from mainspring.store.connection import Connection
 from mainspring.store.dead_letters.alerts import Alerts
 from mainspring.store.dead_letters.dead_letters import DeadLetters

@@ -14,7 +14,7 @@ from mainspring.errors import JobNotFound, WaitTimeout
 from mainspring.model.alerts.episode import TEST, Message
 from mainspring.model.alerts.rule import AlertRule
 from mainspring.model.jobs.job import COMPLETED, Job
-from mainspring.store.alert_rules import job_id_of
+from mainspring.store.alerts.alert_rules import job_id_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The worker with the lock of the chores evaluates, and so does every HTTP service, which is there when no worker is. Any
 number of evaluations may run at once, and any of them may die at any point: the compare-and-set on the rule's document
-and the ids of the jobs (`store/alert_rules.py`) make each message one message.
+and the ids of the jobs (`store/alerts/alert_rules.py`) make each message one message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An alert rule: the condition that it watches, where its messages go, and how they are grouped and repeated. Pure.
 
-The namespace `scheduler.alerts` makes rules, `store/alert_rules.py` stores them, each with the state of its alert
-(`model/alerts/episode.py`) in the same document, so that one compare-and-set covers both.
+The namespace `scheduler.alerts` makes rules, `store/alerts/alert_rules.py` stores them, each with the state of its
+alert (`model/alerts/episode.py`) in the same document, so that one compare-and-set covers both.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mainspring.errors import ConfigurationError
-from mainspring.store.scratch_databases import with_database
+from mainspring.store.scratch.scratch_databases import with_database
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Alert rules in the database."""
