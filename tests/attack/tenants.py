@@ -19,6 +19,7 @@ MISSING = {
     "key": "NoSuchKeyId0",
     "redrive": "6bbbbbbbbbbbbbbbbbbbbbbb",
     "operation": "6ccccccccccccccccccccccc",
+    "rule": "0123456789ab",
 }
 """Ids of which there is nothing."""
 BY_ID = [("_id", 1)]
@@ -38,11 +39,13 @@ class Foreign:
     redrive: str
     operation: str
     flow: str
+    rule: str
     key: str
 
     @property
     def ids(self) -> list[str]:
-        return [self.job, self.dead, self.done, self.schedule, self.redrive, self.operation, self.flow, self.key]
+        things = [self.schedule, self.redrive, self.operation, self.flow, self.rule, self.key]
+        return [self.job, self.dead, self.done, *things]
 
     def in_paths(self) -> dict[str, str]:
         """What to put into paths, by the names of their parameters."""
@@ -53,6 +56,7 @@ class Foreign:
             "schedule_id": self.schedule,
             "redrive_id": self.redrive,
             "operation_id": self.operation,
+            "rule_id": self.rule,
             "key_id": self.key,
             "name": f"{FOREIGN}-thing",
             "scope": "queue",
@@ -98,6 +102,10 @@ async def _settle(stage: Stage) -> Foreign:
     nodes = [{"job": "plain", "name": f"{FOREIGN}-node", **own}]
     flow = await ask("POST", "/api/flows", "foreign", json={"name": f"{FOREIGN}-flow", "nodes": nodes, "delay": "10h"})
     assert flow.ok, flow
+    mail = {"type": "email", "to": [f"{FOREIGN}@example.com"]}
+    told = {"name": f"{FOREIGN}-rule", "kind": "dead_letters", "to": [mail], "queue": FOREIGN_QUEUE, "enabled": False}
+    rule = await ask("POST", "/api/alerts", "foreign", json=told)
+    assert rule.ok, rule
     limit = await ask(
         "PUT", f"/api/limits/queue/{FOREIGN_QUEUE}", "admin", json={"concurrency": 7, "reason": f"{FOREIGN}-reason"}
     )
@@ -107,8 +115,9 @@ async def _settle(stage: Stage) -> Foreign:
     await ask("PUT", f"/api/calendars/{FOREIGN}-thing", "admin", json={"days": ["2030-12-24"]})
     key = await stage.make_key("foreign-viewer", "foreign-admin", role="viewer", queues=[FOREIGN_QUEUE])
     assert key.ok, key
-    others = (redrive.data["id"], operation.data["id"], flow.data["id"], stage.key_id("foreign-viewer"))
-    return Foreign(job, dead, done, schedule, *others)
+    made = {"redrive": redrive, "operation": operation, "flow": flow, "rule": rule}
+    ids: dict[str, str] = {kind: one.data["id"] for kind, one in made.items()}
+    return Foreign(job, dead, done, schedule, key=stage.key_id("foreign-viewer"), **ids)
 
 
 def foreign_in(text: str, request: str, foreign: Foreign) -> list[str]:

@@ -115,6 +115,7 @@ async def texts(stage: Stage, row: Row) -> None:
     none |= {
         "redrive_id": MISSING["redrive"],
         "operation_id": MISSING["operation"],
+        "rule_id": MISSING["rule"],
         "key_id": MISSING["key"],
         "name": "nothing-thing",
     }
