@@ -23,7 +23,8 @@ settings.load_profile("steady")
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """`make test` runs the tests without the mark `system`, `make test-system` those with it."""
-    if is_of_the_system(item) and item.get_closest_marker("core") is None:
+    long = is_of_the_system(item) or item.get_closest_marker("slow") is not None
+    if long and item.get_closest_marker("core") is None:
         item.add_marker("system")
 
 

@@ -144,6 +144,7 @@ async def test_a_key_ends_no_later_than_the_one_it_was_made_with(api: Api) -> No
     assert [key.name for key in await api.scheduler.api_keys.all()] == ["ops", "same", "sooner"]
 
 
+@pytest.mark.slow
 async def test_a_session_makes_no_key_that_ends_later_than_its_own(api: Api) -> None:
     end = api.scheduler.now() + timedelta(minutes=10)
     key = await api.scheduler.api_keys.create("ops", "admin", expires_at=end)

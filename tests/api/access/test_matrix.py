@@ -315,6 +315,7 @@ async def test_less_than_the_role_is_not_enough(world: World) -> None:
     assert await world.hashes() == before
 
 
+@pytest.mark.slow
 async def test_the_role_is_enough_and_each_change_is_written_down_once(world: World) -> None:
     wrong = {}
     for route, row in TABLE.items():
@@ -340,6 +341,7 @@ async def test_a_key_with_a_scope_neither_sees_nor_changes_what_is_foreign(world
     assert await world.hashes() == before
 
 
+@pytest.mark.slow
 async def test_reading_changes_nothing(world: World) -> None:
     before, rows = await world.hashes(), await world.rows()
     for route in (one for one in TABLE if one.startswith("GET")):

@@ -234,6 +234,7 @@ async def test_an_ended_job_whose_dedupe_key_a_foreign_job_holds_is_refused_with
 # -- limits and breakers of webhooks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_tenant_neither_opens_the_breaker_of_another_nor_eats_its_slots(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     async with Sink(answers=[by_path]) as sink, running(scheduler) as open_api:

@@ -43,6 +43,7 @@ async def said(client: Client, tool: str, **arguments: Any) -> tuple[bool, Any]:
     return bool(answer.is_error), json.loads(found[3])
 
 
+@pytest.mark.slow
 def test_every_tool_is_an_operation_of_the_service_and_no_tool_deals_with_keys_or_secrets() -> None:
     found = find_operations(document(), changing=True)
     assert list(found) == [*READING, *CHANGING]
@@ -132,6 +133,7 @@ async def test_arguments_cannot_lead_a_call_to_another_operation(api: Api) -> No
         assert "no tool 'create_key'" in (await said(client, "create_key"))[1]["detail"]
 
 
+@pytest.mark.slow
 async def test_the_service_describes_its_operations_itself(api: Api) -> None:
     async with open_service(api.url, None) as service:
         assert find_operations(await service.document(), changing=True) == find_operations(document(), changing=True)

@@ -92,6 +92,7 @@ async def test_the_test_button_sends_without_a_worker_and_shows_the_outcome(make
         assert json.loads(sink.received[0].body)["status"] == "test"
 
 
+@pytest.mark.slow
 async def test_the_command_line_adds_shows_silences_tests_and_deletes_a_rule(
     uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

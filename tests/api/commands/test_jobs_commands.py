@@ -56,6 +56,7 @@ async def test_a_job_is_added_listed_shown_and_explained(command: Run, scheduler
     assert counts["pending"] == 1
 
 
+@pytest.mark.slow
 async def test_a_job_is_run_cancelled_and_retried(command: Run, scheduler: Scheduler) -> None:
     job = await scheduler.schedule("report", delay=3600)
     assert (await command("jobs", "run", job.id)).code == 0
@@ -105,6 +106,7 @@ async def test_a_name_that_no_worker_has_is_told_with_the_closest(command: Run, 
     assert made.err.endswith("Did you mean 'report'?\n")
 
 
+@pytest.mark.slow
 async def test_many_jobs_are_chosen_by_a_filter_and_changed_by_an_operation(command: Run, scheduler: Scheduler) -> None:
     for _ in range(3):
         await scheduler.schedule("old", delay=3600)

@@ -13,6 +13,7 @@ from api.commands.conftest import Run, number
 from mainspring import Scheduler
 
 
+@pytest.mark.slow
 async def test_the_status_says_what_is_wrong_and_ends_with_1_if_jobs_are_not_run(
     command: Run, scheduler: Scheduler
 ) -> None:
@@ -37,6 +38,7 @@ async def test_a_look_of_top_is_printed_once_in_a_pipe(command: Run, scheduler: 
         assert [json.loads(look)["queues"][0]["name"] for look in looks] == ["a", "a"]
 
 
+@pytest.mark.slow
 async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Scheduler) -> None:
     await scheduler.schedule("report", queue="mail", delay=60)
     assert (await command("queues", "pause", "mail", "--reason", "quiet")).code == 0
@@ -54,6 +56,7 @@ async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Sc
     assert wrong.code == 2 and "often" in wrong.err
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_listed_retried_and_discarded(command: Run, scheduler: Scheduler) -> None:
     @scheduler.job("break", retry=1)
     async def fail(way: str = "no") -> None:
@@ -105,6 +108,7 @@ async def test_a_secret_is_read_from_stdin_and_never_shown(
     assert (await command("secrets", "delete", "token")).code == 0
 
 
+@pytest.mark.slow
 async def test_api_keys_are_made_listed_rotated_and_revoked(command: Run, scheduler: Scheduler) -> None:
     await command("keys", "create", "first", "--role", "admin")
     made = await command("keys", "create", "tenant", "--role", "viewer", "--queue", "mail", "--expires-in", "90d")
@@ -121,6 +125,7 @@ async def test_api_keys_are_made_listed_rotated_and_revoked(command: Run, schedu
     assert (revoked.code, revoked.err) == (0, f"mainspring: The key {key_id} is revoked.\n")
 
 
+@pytest.mark.slow
 async def test_changes_are_in_the_audit_log_under_the_actor_of_the_command(command: Run, scheduler: Scheduler) -> None:
     job = await scheduler.schedule("report", delay=60)
     await command("jobs", "cancel", job.id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+import pytest
+
 from api.commands.conftest import Run
 from api.conftest import serving
 from harness.pages import ROOT, blocks
@@ -13,6 +15,7 @@ from mainspring import Scheduler
 PAGE = ROOT / "docs" / "howto" / "command-line.md"
 
 
+@pytest.mark.slow
 async def test_the_commands_of_the_page_work(bare: Run, make_scheduler: Callable[..., Scheduler]) -> None:
     scheduler = make_scheduler()
 

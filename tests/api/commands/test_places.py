@@ -15,6 +15,7 @@ from mainspring import Scheduler
 Make = Callable[..., Scheduler]
 
 
+@pytest.mark.slow
 async def test_the_environment_names_the_service_and_the_key(
     bare: Run, make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, uri: str
 ) -> None:

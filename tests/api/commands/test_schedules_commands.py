@@ -29,6 +29,7 @@ async def of_missed_firings(make_scheduler: Make, count: int = 300) -> tuple[str
     return "--since", (T0 + timedelta(milliseconds=1)).isoformat(), "--until", end.isoformat()
 
 
+@pytest.mark.slow
 async def test_a_schedule_is_stored_shown_paused_resumed_and_triggered(command: Run, scheduler: Scheduler) -> None:
     made = await command(
         *("schedules", "add", "report", "--id", "morning", "--cron", "0 9 * * MON-FRI", "--zone", "Europe/Paris"),
@@ -68,6 +69,7 @@ async def test_the_next_firings_are_shown_in_the_zone_of_the_schedule(command: R
     assert [one["local"] for one in stored] == ["2030-03-31T03:00:00+02:00", "2030-04-01T02:30:00+02:00"]
 
 
+@pytest.mark.slow
 async def test_past_firings_are_listed_and_made_up_for(
     command: Run, scheduler: Scheduler, make_scheduler: Make
 ) -> None:
@@ -101,6 +103,7 @@ async def test_an_interrupted_backfill_goes_on(
     assert await number(scheduler) > 250
 
 
+@pytest.mark.slow
 async def test_wrong_schedules_are_refused_in_words(on_database: Run, scheduler: Scheduler) -> None:
     await scheduler.schedule("report", repeat=Every("1h"), schedule_id="morning")
     for arguments, code, sentence in (

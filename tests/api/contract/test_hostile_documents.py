@@ -216,6 +216,7 @@ async def world(make_scheduler: Make, uri: str, side_client: AsyncMongoClient[Do
 
 
 @pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.slow
 async def test_malformed_documents_harm_no_answer_and_are_shown_by_their_ids(world: World, turn: int) -> None:
     before = await world.answers({})
     marks = [one for values in world.places.values() for one in values]
@@ -231,6 +232,7 @@ async def test_malformed_documents_harm_no_answer_and_are_shown_by_their_ids(wor
             assert {why for one, why in inserted[name].items() if one not in after[path]} == set(), path
 
 
+@pytest.mark.slow
 async def test_jobs_with_ids_of_other_types_harm_no_list(world: World) -> None:
     document = next(one for one in world.good["jobs"] if one["state"] == "failed")
     ids: list[Any] = [7, Int64(2**60), 1.5, True, {"a": 1}, b"x", Binary(b"y", 128), Decimal128("1"), "", "a/b", "ü\n"]
@@ -240,6 +242,7 @@ async def test_jobs_with_ids_of_other_types_harm_no_list(world: World) -> None:
     assert all(one in answers["/api/jobs"] for one in world.places["id"])
 
 
+@pytest.mark.slow
 async def test_a_malformed_job_is_shown_with_its_state_and_error_and_can_be_deleted(world: World) -> None:
     inserted = await world.insert("jobs", 3)
     for one, why in inserted.items():
@@ -272,6 +275,7 @@ def test_no_model_that_goes_out_quotes_its_input_in_errors() -> None:
     assert "CANARY" not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_worker_runs_jobs_and_fires_schedules_beside_malformed_documents(
     world: World, make_scheduler: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import requests
 import schemathesis
 
@@ -22,6 +23,7 @@ Make = Callable[..., Scheduler]
 _ENDLESS = "/api/events"
 
 
+@pytest.mark.slow
 async def test_every_operation_succeeds_with_an_answer_that_the_document_names(make_scheduler: Make) -> None:
     document = specification(make_app(Scheduler("mongodb://127.0.0.1:1/x"), service_settings()))
     schema: Any = schemathesis.openapi.from_dict(document)

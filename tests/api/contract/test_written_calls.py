@@ -44,6 +44,7 @@ def written() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 async def test_every_call_of_the_documentation_is_answered(make_scheduler: Make, tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)

@@ -47,6 +47,7 @@ async def test_dead_letters_are_listed_latest_first_page_by_page(api: Api) -> No
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_filtered_and_shown_without_secrets(api: Api) -> None:
     one, two = await die(
         api,

@@ -77,6 +77,7 @@ async def members(api: Api, flow_id: str) -> list[str]:
     return [job.state async for job in api.scheduler.jobs(flow_id=flow_id)]
 
 
+@pytest.mark.slow
 async def test_a_batch_stores_its_lines_and_runs_its_callbacks_when_all_have_ended(api: Api, called: list[Any]) -> None:
     answers = await send(api, ndjson(HEAD, b"", *work(*range(1200))))
     flow_id = answers[0]["flowId"]
@@ -198,6 +199,7 @@ async def interrupt(api: Api, head: dict[str, Any], **headers: str) -> str:
     return str(told[0]["flowId"])
 
 
+@pytest.mark.slow
 async def test_an_interrupted_upload_aborts_the_batch(api: Api, called: list[Any]) -> None:
     flow_id = await interrupt(api, {**HEAD, "onFailure": {"job": "complain"}})
     assert (await api.get(f"/api/flows/{flow_id}")).data["state"] == "blocked"

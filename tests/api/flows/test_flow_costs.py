@@ -22,6 +22,7 @@ def db(side_client: AsyncMongoClient[dict[str, Any]], uri: str) -> Database:
     return side_client.get_database(uri.rpartition("/")[2].partition("?")[0])
 
 
+@pytest.mark.slow
 async def test_a_look_at_the_largest_flow_examines_a_bounded_number_of_keys(api: Api, db: Database) -> None:
     flow = api.scheduler.flow("large", delay=3600)
     names = [f"n{number:04}" for number in range(MOST_NODES)]

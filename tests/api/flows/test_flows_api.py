@@ -102,6 +102,7 @@ async def test_a_flow_runs_its_nodes_in_order_with_earlier_results(api: Api, ran
     assert await actions(api) == [("flow.start", flow["id"])]
 
 
+@pytest.mark.slow
 async def test_the_members_of_a_flow_are_jobs_that_are_found_by_flow_and_node(api: Api, ran: list[Any]) -> None:
     flow_id = (await api.post("/api/flows", NIGHTLY)).data["id"]
     await api.scheduler.start()
@@ -166,6 +167,7 @@ async def test_blocked_jobs_are_counted(api: Api, ran: list[Any]) -> None:
     assert await counted(f"flowId={flow_id}") == 1
 
 
+@pytest.mark.slow
 async def test_a_failed_flow_is_retried_and_completed_nodes_are_not(api: Api, ran: list[Any]) -> None:
     nodes = [
         {"job": "extract"},

@@ -251,6 +251,7 @@ async def test_nothing_of_a_bulk_is_made_twice_after_a_death_before_it_was_writt
     assert await made(api.scheduler) == [1, 2]
 
 
+@pytest.mark.slow
 async def test_bulks_at_once_with_the_same_key_make_each_job_once(api: Api) -> None:
     body = ndjson(*({"name": "x", "data": {"n": n}} for n in range(700)))
     answers = await asyncio.gather(*(send(api, body, **K1) for _ in range(3)))

@@ -57,6 +57,7 @@ async def test_a_key_with_a_scope_exports_what_is_within_it(api: Api, db: Databa
     assert (await mine.get(EXPORT, params={"worker": "w"})).text == ""
 
 
+@pytest.mark.slow
 async def test_a_stream_ends_with_its_key_and_says_so(api: Api, db: Database) -> None:
     await fill(api.scheduler, db, *(job("failed", n, data={"text": "x" * 10_000}) for n in range(4_000)))
     made = await api.scheduler.api_keys.create("reader", "viewer")

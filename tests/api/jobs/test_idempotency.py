@@ -105,6 +105,7 @@ async def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_answers_are_kept_for_a_day(api: Api) -> None:
     db = api.scheduler.client.get_default_database()
     await api.post("/api/jobs", JOB, **keyed("k"))

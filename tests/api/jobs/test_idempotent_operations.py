@@ -153,6 +153,7 @@ ALL = [one for prepared in (CREATES | NOT_TWICE).values() for one in prepared]
 ONE_ANSWER = [one for one in ALL if one is not a_bulk]
 
 
+@pytest.mark.slow
 def test_every_operation_that_creates_something_takes_the_key() -> None:
     document = specification(make_app(Scheduler("mongodb://127.0.0.1:1/x"), service_settings()))
     posts = {path: methods["post"] for path, methods in document["paths"].items() if "post" in methods}
@@ -223,6 +224,7 @@ async def broken(*_: Any) -> None:
 
 @pytest.mark.parametrize("lost", ["keep_reply", "note_change"])
 @pytest.mark.parametrize("prepare", ONE_ANSWER, ids=lambda one: one.__name__)
+@pytest.mark.slow
 async def test_nothing_is_made_twice_after_a_death_before_the_answer_was_kept(
     api: Api, prepare: Prepare, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

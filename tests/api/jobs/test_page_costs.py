@@ -60,6 +60,7 @@ QUERIES: list[str] = [
 ]
 
 
+@pytest.mark.slow
 async def test_no_request_of_the_page_examines_more_than_two_thousand_keys(api: Api, db: Database) -> None:
     await fill(api.scheduler, db, *many())
     spent: dict[str, tuple[int, int, int]] = {}

@@ -161,6 +161,7 @@ async def test_schedules_and_controls_are_told(api: Api) -> None:
     assert "secret" not in str(client.events)
 
 
+@pytest.mark.slow
 async def test_a_broken_connection_is_resumed_without_a_loss_or_a_double(api: Api) -> None:
     names: list[str] = []
 
@@ -409,6 +410,7 @@ async def test_a_digest_stands_for_the_changes_of_its_time(api: Api) -> None:
     assert all(one.data["names"] in (["send"], []) and one.data["queues"] in (["mail"], []) for one in digests)
 
 
+@pytest.mark.slow
 async def test_a_burst_of_thousands_of_changes_is_digested_without_a_gap(api: Api) -> None:
     async with reading(api, "?digest=1s") as client:
         await api.scheduler.schedule_bulk([{"name": "send", "data": {"n": n}, "delay": 3600} for n in range(6_000)])

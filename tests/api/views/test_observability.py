@@ -127,6 +127,7 @@ async def health_is(api: Api, status: int) -> bool:
     return (await api.get("/api/observability/health")).status == status
 
 
+@pytest.mark.slow
 async def test_health_without_mongodb_is_a_503_and_liveness_is_not(make_scheduler: Make) -> None:
     servers = Servers(1)
     servers.start()

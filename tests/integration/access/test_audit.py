@@ -80,6 +80,7 @@ async def test_rows_of_one_actor_or_target_are_found_by_an_index(log: Audit, db:
     assert explained["executionStats"]["totalKeysExamined"] <= 3
 
 
+@pytest.mark.slow
 async def test_eight_who_append_at_once_make_one_unbroken_chain(
     make_scheduler: Callable[..., Scheduler], db: Database
 ) -> None:

@@ -228,6 +228,7 @@ class Flaky:
         return outcome
 
 
+@pytest.mark.slow
 async def test_several_evaluations_and_lost_replies_send_each_message_once(
     make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -424,6 +424,7 @@ def lines(process: subprocess.Popen[str], until: str) -> list[str]:
     raise AssertionError(f"it ended without saying {until!r}: {seen}")
 
 
+@pytest.mark.slow
 def test_it_can_be_used_after_a_fork_by_both_sides(blocking: Scheduler, uri: str) -> None:
     with program("fork", uri) as process:
         output, _ = process.communicate(timeout=60)
@@ -434,6 +435,7 @@ def test_it_can_be_used_after_a_fork_by_both_sides(blocking: Scheduler, uri: str
 
 
 @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+@pytest.mark.slow
 def test_run_lets_handlers_finish_on_a_signal(blocking: Scheduler, uri: str, number: int) -> None:
     job = blocking.schedule("work", {"seconds": 0.5})
     with program("run", uri, "30") as process:
@@ -444,6 +446,7 @@ def test_run_lets_handlers_finish_on_a_signal(blocking: Scheduler, uri: str, num
     assert blocking.get_job(job.id).state == "completed"
 
 
+@pytest.mark.slow
 def test_a_second_signal_is_faster(blocking: Scheduler, uri: str) -> None:
     job = blocking.schedule("work", {"seconds": 600})
     with program("run", uri, "300") as process:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from harness.looking import Database
 from mainspring import Schedule, Scheduler
 from mainspring.cli.demo.day import SCHEDULES, seed_day
@@ -13,6 +15,7 @@ async def found(scheduler: Scheduler) -> list[Schedule]:
     return [schedule async for schedule in scheduler.schedules.find()]
 
 
+@pytest.mark.slow
 async def test_the_day_is_stored_once(scheduler: Scheduler, db: Database) -> None:
     assert await seed_day(scheduler)
     stored = await db["jobs"].count_documents({})
@@ -27,6 +30,7 @@ async def test_a_database_that_has_a_job_or_a_schedule_is_left_alone(scheduler: 
     assert await db["jobs"].count_documents({}) == 1 and await found(scheduler) == []
 
 
+@pytest.mark.slow
 async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None:
     await seed_day(scheduler)
     schedules = await found(scheduler)
@@ -46,6 +50,7 @@ async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None
     assert later.jobs and all(job.run_at > scheduler.now() for job in later.jobs)
 
 
+@pytest.mark.slow
 async def test_the_counts_are_those_of_the_attempts(scheduler: Scheduler, db: Database) -> None:
     await seed_day(scheduler)
     now = scheduler.now()
@@ -58,6 +63,7 @@ async def test_the_counts_are_those_of_the_attempts(scheduler: Scheduler, db: Da
     assert before.total.completed > 1000 and before.total.failed > 10
 
 
+@pytest.mark.slow
 async def test_the_dead_letters_have_the_trend_of_their_own_failures(scheduler: Scheduler) -> None:
     await seed_day(scheduler)
     groups, now = await scheduler.dead_letters.groups(), scheduler.now()
@@ -66,6 +72,7 @@ async def test_the_dead_letters_have_the_trend_of_their_own_failures(scheduler: 
     assert max(len([hour for hour in group.trend if hour]) for group in groups) >= 3
 
 
+@pytest.mark.slow
 async def test_the_ledgers_of_schedules_name_jobs_that_are_stored(scheduler: Scheduler) -> None:
     await seed_day(scheduler)
     now = scheduler.now()

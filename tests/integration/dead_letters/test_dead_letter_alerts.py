@@ -188,6 +188,7 @@ async def test_dead_letters_from_before_the_first_start_are_not_told_of(
     assert [one["message"] for one in await tell(timed)] == ["number 2 is bad"]
 
 
+@pytest.mark.slow
 async def test_what_was_told_of_is_not_told_of_again_also_by_another_process(
     timed: Scheduler, make_scheduler: Make, clock: ManualClock, db: Database
 ) -> None:
@@ -228,6 +229,7 @@ async def test_all_are_told_of_however_many_fail_within_a_moment(
     assert len(await alert_jobs(db)) == 18
 
 
+@pytest.mark.slow
 async def test_one_that_is_seen_late_is_told_of_though_the_walk_has_passed_it_and_goes_on(
     timed: Scheduler, clock: ManualClock, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ async def test_the_blocking_face_lists_and_groups_too(uri: str, db: Database, sc
 # -- what is kept --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_keeps_every_attempt_of_all_its_rounds(scheduler: Scheduler) -> None:
     @scheduler.job("work", retry=Retry(attempts=40, delay=0, jitter=0))
     async def work() -> None:

@@ -79,6 +79,7 @@ async def cost(db: Database, command: Document) -> tuple[set[str], int, int]:
     return stages, keys, max(int(part.get("totalDocsExamined", 0)) for part in found)
 
 
+@pytest.mark.slow
 async def test_an_explanation_is_a_handful_of_reads_along_indexes(uri: str, db: Database) -> None:
     listener = Listener()
     async with AsyncMongoClient[Document](uri, event_listeners=[listener]) as client:

@@ -44,6 +44,7 @@ def items(*numbers: int) -> Iterator[dict[str, Any]]:
     return ({"name": "work", "data": {"n": n}} for n in numbers)
 
 
+@pytest.mark.slow
 async def test_the_callbacks_of_success_run_once_all_jobs_have_completed(
     scheduler: Scheduler, called: list[Any]
 ) -> None:

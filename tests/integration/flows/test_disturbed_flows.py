@@ -90,6 +90,7 @@ async def test_when_the_worker_dies_between_the_end_of_a_child_and_the_check_the
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Unavailable("lost"), RuntimeError("crash"), asyncio.CancelledError()])
+@pytest.mark.slow
 async def test_a_spawn_that_is_repeated_makes_no_second_child_and_loses_none(
     scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: bool
 ) -> None:
@@ -400,6 +401,7 @@ async def test_a_job_may_grow_its_wait_beside_a_map_of_any_name(scheduler: Sched
     assert (await ended(scheduler)).result == 2
 
 
+@pytest.mark.slow
 async def test_a_handler_in_a_process_of_its_own_waits(scheduler: Scheduler) -> None:
     with_leaf(scheduler)
     scheduler.job("parent", isolation="process")(flowing.waits)
@@ -437,6 +439,7 @@ async def test_a_retry_that_dies_half_way_is_carried_on(
     assert root["state"] == "pending" and "retry_tree" not in root and "check_at" not in root
 
 
+@pytest.mark.slow
 async def test_children_that_fail_fast_has_cancelled_run_again_when_their_flow_is_retried(
     scheduler: Scheduler, db: Database
 ) -> None:
@@ -455,6 +458,7 @@ async def test_children_that_fail_fast_has_cancelled_run_again_when_their_flow_i
 # -- what flows cost -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_document_of_a_parent_does_not_grow_with_its_children_and_is_written_a_few_times(
     scheduler: Scheduler, db: Database
 ) -> None:

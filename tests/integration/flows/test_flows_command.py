@@ -37,6 +37,7 @@ async def started(scheduler: Scheduler) -> str:
     return (await flow.start()).id
 
 
+@pytest.mark.slow
 async def test_flows_are_listed_and_shown(scheduler: Scheduler, command: Run) -> None:
     flow_id = await started(scheduler)
     status, told, _ = await command("list")
@@ -51,6 +52,7 @@ async def test_flows_are_listed_and_shown(scheduler: Scheduler, command: Run) ->
     assert [node["after"] for node in json.loads(told)["nodes"]] == [[], ["extract"]]
 
 
+@pytest.mark.slow
 async def test_a_flow_is_cancelled_and_an_ended_one_is_not_retried(scheduler: Scheduler, command: Run) -> None:
     flow_id = await started(scheduler)
     status, told, _ = await command("retry", flow_id)

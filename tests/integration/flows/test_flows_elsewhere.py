@@ -94,6 +94,7 @@ async def test_values_that_the_handler_of_a_node_redacts_are_not_shown_in_the_ro
     assert "canary" not in shown and "ann" in shown
 
 
+@pytest.mark.slow
 async def test_a_handler_in_a_process_of_its_own_gets_references_and_its_predecessors(scheduler: Scheduler) -> None:
     scheduler.job("first")(flowing.first)
     scheduler.job("second", isolation="process")(flowing.second)
@@ -105,6 +106,7 @@ async def test_a_handler_in_a_process_of_its_own_gets_references_and_its_predece
     assert (await scheduler.get_job(ended.node("second").id or "")).result == [7, {"value": 7}, "completed"]
 
 
+@pytest.mark.slow
 def test_the_blocking_face_declares_starts_and_follows_flows(uri: str) -> None:
     scheduler = BlockingScheduler(uri, poll_interval=0.2)
     try:

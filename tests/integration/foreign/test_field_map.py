@@ -467,6 +467,7 @@ async def test_what_a_process_without_the_map_has_done_is_written_to_the_other_p
 # -- the window ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_job_that_is_later_than_the_windows_length_expires(make_scheduler: MakeScheduler, db: Database) -> None:
     scheduler = make_scheduler(field_map="status-lock", start_within=1800)
 
@@ -484,6 +485,7 @@ async def test_a_job_that_is_later_than_the_windows_length_expires(make_schedule
     assert (await ended(scheduler, stale)).state == "completed", "it had been started in time"
 
 
+@pytest.mark.slow
 async def test_two_workers_run_each_document_once_while_a_program_keeps_inserting(
     make_scheduler: MakeScheduler, db: Database
 ) -> None:

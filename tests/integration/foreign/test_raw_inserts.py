@@ -135,6 +135,7 @@ async def test_priorities_of_raw_inserts_order_them(scheduler: Scheduler, db: Da
     assert order == [1, 3, 5, 9]
 
 
+@pytest.mark.slow
 async def test_a_thousand_raw_inserts_are_all_taken_up_at_once(worker: Scheduler, db: Database) -> None:
     await db.jobs.insert_many([{"name": "tell", "state": "pending"} for _ in range(1200)])
 

@@ -145,6 +145,7 @@ async def test_a_reason_to_cancel_says_what_was_cut(scheduler: Scheduler) -> Non
     assert error is not None and error.message.endswith("x… (904 more characters cut)")
 
 
+@pytest.mark.slow
 async def test_attempts_that_were_dropped_are_counted_where_the_job_is_told_too(scheduler: Scheduler) -> None:
     heard: list[Job] = []
     scheduler.on("job:fail", heard.append)

@@ -324,6 +324,7 @@ async def test_fifty_concurrent_calls_for_a_job_that_has_started_or_ended_make_o
     assert [job.id for job in await pending(one)] == [jobs[0].id]
 
 
+@pytest.mark.slow
 async def test_while_two_workers_run_what_is_due_every_call_is_followed_by_a_run_with_its_data_or_later(
     make_scheduler: Make,
 ) -> None:

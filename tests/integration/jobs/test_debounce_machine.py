@@ -171,6 +171,7 @@ def machine(servers: Servers) -> Iterator[type[Bursts]]:
 
 
 @pytest.mark.timeout(600)  # to shrink an example takes its time
+@pytest.mark.slow
 def test_every_call_leads_to_a_run_with_its_data_unless_a_later_call_changed_it_before(machine: type[Bursts]) -> None:
     run_state_machine_as_test(
         machine,

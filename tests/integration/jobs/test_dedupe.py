@@ -168,6 +168,7 @@ async def test_of_fifty_concurrent_calls_for_a_key_that_has_just_become_free_one
     assert sum(not job.deduplicated for job in jobs) == 1
 
 
+@pytest.mark.slow
 async def test_eight_processes_that_race_for_the_same_keys_make_one_job_each(uri: str, db: Database) -> None:
     command = [sys.executable, "-m", "harness.apps.dedupe", uri, "race"]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}

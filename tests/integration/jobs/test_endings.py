@@ -357,6 +357,7 @@ async def test_a_huge_error_and_huge_logs_are_kept_in_part_and_say_so(scheduler:
     assert log[-1].endswith("… (1,000 more characters cut)") and len(log) == 201
 
 
+@pytest.mark.slow
 async def test_the_last_hundred_attempts_are_kept_and_the_others_counted(scheduler: Scheduler) -> None:
     @scheduler.job("fail", retry=Retry(attempts=105, delay=0, jitter=0))
     async def fail() -> None:

@@ -62,6 +62,7 @@ async def test_secrets_are_taken_out_of_details_before_they_are_cut(scheduler: S
     assert details is not None and "hunter" not in str(details) and "more characters cut" in details["more"]
 
 
+@pytest.mark.slow
 async def test_details_of_a_process_of_its_own_arrive(make_scheduler: Make) -> None:
     job = await attempt_of(make_scheduler(), explain_badly, isolation="process")
     error = error_of(job)

@@ -237,6 +237,7 @@ async def test_a_cancelled_job_that_executes_at_most_once_ends_as_cancelled(sche
     assert (done.state, error_of(done)) == ("cancelled", ("Cancelled", "enough"))
 
 
+@pytest.mark.slow
 async def test_a_handler_that_takes_its_process_with_it_is_not_started_again(
     scheduler: Scheduler, tmp_path: Path
 ) -> None:
@@ -315,6 +316,7 @@ async def test_a_job_that_is_not_held_any_more_or_is_cancelled_is_not_begun(stor
     assert not await store.claims.begin(lost["_id"], lost["token"])
 
 
+@pytest.mark.slow
 async def test_a_job_claimed_ahead_is_known_to_be_started_before_it_is(make_scheduler: Make, db: Database) -> None:
     scheduler = make_scheduler(concurrency=2)
     seen: dict[str, bool] = {}
@@ -450,6 +452,7 @@ async def test_signals_end_a_job_that_executes_exactly_once_as_any_other(schedul
     assert (await ended(scheduler, "x")).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_process_of_its_own_changes_nothing_about_exactly_once(scheduler: Scheduler, ready: Any) -> None:
     for function in (guaranteed.commit, guaranteed.commit_blocking, guaranteed.forget, guaranteed.swallow):
         scheduler.job(guarantee="exactly_once", isolation="process")(function)
@@ -476,6 +479,7 @@ async def alone(standalone: Servers) -> AsyncIterator[Scheduler]:
         await client.drop_database(client.get_default_database().name)
 
 
+@pytest.mark.slow
 async def test_a_standalone_server_refuses_exactly_once_with_a_sentence(alone: Scheduler) -> None:
     refused = r'guarantee="exactly_once" \(of \'x\'\) needs transactions, which a standalone MongoDB does not have'
     with pytest.raises(UnsupportedServer, match=refused):
@@ -525,6 +529,7 @@ async def test_the_idempotency_key_is_the_same_over_all_attempts_and_rounds(sche
     assert keys[-1] == f"ms-{other.id}" != keys[0]
 
 
+@pytest.mark.slow
 async def test_the_idempotency_key_is_the_same_in_a_thread_and_in_a_process(scheduler: Scheduler, db: Database) -> None:
     scheduler.job("thread")(guaranteed.key_of)
     scheduler.job("process", isolation="process")(guaranteed.key_of)
@@ -540,6 +545,7 @@ async def test_the_idempotency_key_is_the_same_in_a_thread_and_in_a_process(sche
     assert found[0] == found[1] and found[0].startswith("ms-") and "order" not in found[0]
 
 
+@pytest.mark.slow
 async def test_jobs_of_one_name_in_two_collections_have_two_idempotency_keys(
     make_scheduler: Make, db: Database
 ) -> None:

@@ -122,6 +122,7 @@ async def test_a_crowded_queue_does_not_starve_the_others(make_scheduler: Make) 
     assert ran[:24].count("small") >= 8
 
 
+@pytest.mark.slow
 async def test_a_job_for_later_is_not_run_early(scheduler: Scheduler) -> None:
     started: list[datetime] = []
 

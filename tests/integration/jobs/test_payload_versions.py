@@ -138,6 +138,7 @@ async def test_each_attempt_lifts_from_what_is_stored(make_scheduler: Make) -> N
     assert upgraded == [{"n": 1}] * 3
 
 
+@pytest.mark.slow
 async def test_a_process_of_its_own_gets_the_lifted_data(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(), make_scheduler()
     worker.job("add", isolation="process", version=2, upgrade={1: lambda data: {**data, "b": 5}})(isolated.add)
@@ -173,6 +174,7 @@ async def test_a_lift_that_raises_is_retried_as_any_failure_and_named(make_sched
     assert error.stack is not None and "shaky" in error.stack
 
 
+@pytest.mark.slow
 async def test_a_lift_that_forgets_to_return_says_so(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(), make_scheduler()
 

@@ -299,6 +299,7 @@ async def test_what_was_walked_over_is_not_read_again_until_the_next_lap(
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_the_indexes_for_names_and_queues_are_made_only_where_a_rule_needs_them(
     timed: Scheduler, db: Database
 ) -> None:

@@ -387,6 +387,7 @@ def machine(servers: Servers) -> Iterator[type[Jobs]]:
 
 
 @pytest.mark.timeout(600)  # to shrink an example takes its time
+@pytest.mark.slow
 def test_the_verbs_in_any_order_do_what_the_model_does(machine: type[Jobs]) -> None:
     run_state_machine_as_test(
         machine,

@@ -675,6 +675,7 @@ async def worker(servers: Servers, side_client: AsyncMongoClient[dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", ["step", "step_async"])
+@pytest.mark.slow
 async def test_a_step_in_a_process_is_kept_over_its_death(worker: Scheduler, name: str, tmp_path: Path) -> None:
     file = tmp_path / "ran"
     job = await worker.schedule(name, {"file": str(file)})
@@ -685,6 +686,7 @@ async def test_a_step_in_a_process_is_kept_over_its_death(worker: Scheduler, nam
     assert sorted((step.name, step.attempt) for step in done.steps) == [("one", 1), ("two", 1)]
 
 
+@pytest.mark.slow
 async def test_a_step_in_a_process_is_kept_when_its_transaction_is_run_again(worker: Scheduler, tmp_path: Path) -> None:
     file = tmp_path / "ran"
     await worker.client.get_default_database()["counters"].insert_one({"_id": "hot", "n": 0})

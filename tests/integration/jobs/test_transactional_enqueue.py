@@ -85,6 +85,7 @@ async def test_a_rolled_back_transaction_leaves_no_job_no_key_no_slot_and_no_eve
         assert await ready[collection].find({}, hint="_id_").to_list(None) == [], collection
 
 
+@pytest.mark.slow
 async def test_a_job_that_was_there_already_is_not_announced_again(scheduler: Scheduler, heard: list[str]) -> None:
     first = await scheduler.schedule("x", dedupe_key="k")
     async with scheduler.transaction() as tx:
@@ -138,6 +139,7 @@ async def test_a_child_of_the_handlers_transaction_is_announced_if_and_only_if_i
     assert (inside, heard) == ([[], []], [done.id, done.result])
 
 
+@pytest.mark.slow
 async def test_a_handler_in_a_process_of_its_own_has_children_in_its_transaction_too(
     scheduler: Scheduler, heard: list[str]
 ) -> None:
@@ -197,6 +199,7 @@ async def test_the_drivers_own_retries_work_with_jobs_and_keys(scheduler: Schedu
     assert (len(runs), job.deduplicated, await ids(scheduler)) == (2, True, [job.id])
 
 
+@pytest.mark.slow
 async def test_a_key_of_an_open_transaction_keeps_nobody_from_it_for_good(scheduler: Scheduler) -> None:
     async with scheduler.transaction() as tx:
         await scheduler.schedule("x", dedupe_key="k", session=tx.session)
@@ -457,6 +460,7 @@ async def test_a_commit_that_stays_unknown_is_given_up_and_says_so(scheduler: Sc
     assert await ids(scheduler) == made  # it had, and that must not be called "not done"
 
 
+@pytest.mark.slow
 async def test_many_functions_that_want_one_document_all_get_their_turn(scheduler: Scheduler, ready: Any) -> None:
     await ready.effects.insert_one({"_id": 1, "n": 0})
 

@@ -207,6 +207,7 @@ async def test_a_conflict_with_a_concurrent_write_runs_the_handler_again_and_cos
     assert await effects(ready) == [{"_id": 1, "n": 21}]
 
 
+@pytest.mark.slow
 async def test_many_jobs_that_write_one_document_lose_no_update(make_scheduler: Make, ready: Any) -> None:
     await ready.effects.insert_one({"_id": 1, "n": 0})
     scheduler = make_scheduler(concurrency=8)

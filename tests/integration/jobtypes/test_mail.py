@@ -311,6 +311,7 @@ BODIES = st.text(st.characters(codec="utf-8"), max_size=300)
 
 @examples(60, 5_000)
 @given(st.lists(NAMES, min_size=1, max_size=4), TEXTS, TEXTS, BODIES)
+@pytest.mark.slow
 async def test_the_wire_has_what_was_asked_for_and_nothing_else(
     names: list[str], subject: str, header: str, body: str
 ) -> None:

@@ -102,6 +102,7 @@ def wire() -> Iterator[Wire]:
 
 @examples(300)
 @given(TEXTS, PLAIN | TEXTS)
+@pytest.mark.slow
 def test_values_of_the_job_change_neither_request_line_nor_headers(wire: Wire, value: str, other: str) -> None:
     fields = {
         "headers": {"X-Value": "<{{data.h}}>"},
@@ -140,6 +141,7 @@ def test_values_of_the_job_stay_where_they_are_put_in_texts_of_every_kind(wire: 
     st.dictionaries(PLAIN | TEXTS, PLAIN | TEXTS, max_size=2),
     st.none() | TEXTS | st.dictionaries(TEXTS, TEXTS, max_size=2),
 )
+@pytest.mark.slow
 def test_what_an_author_writes_is_refused_or_sent_as_it_is(
     wire: Wire, headers: dict[str, str], path: str, method: str, query: dict[str, str], body: Any
 ) -> None:

@@ -240,6 +240,7 @@ async def test_a_bulk_may_name_jobs_that_are_there_already_at_a_full_queue(bound
     assert job.deduplicated
 
 
+@pytest.mark.slow
 async def test_a_bulk_of_a_producer_that_waits_is_stored_as_room_comes_and_never_goes_beyond_the_bound(
     scheduler: Scheduler,
 ) -> None:
@@ -383,6 +384,7 @@ async def test_two_processes_feel_each_others_jobs(make_scheduler: Make, db: Dat
     assert await count_jobs(db) <= 20
 
 
+@pytest.mark.slow
 async def test_two_processes_that_wait_get_everything_done_by_two_workers(make_scheduler: Make) -> None:
     schedulers = [make_scheduler(), make_scheduler()]
     pending: list[int] = []

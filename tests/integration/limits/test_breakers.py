@@ -120,6 +120,7 @@ async def test_a_breaker_opens_by_error_rate_and_holds_its_jobs_back_everywhere(
     assert [(event, now.state) for event, now in heard] == [("breaker:open", "open")]
 
 
+@pytest.mark.slow
 async def test_after_a_while_one_probe_is_let_through_and_closes_the_breaker(
     make_scheduler: Make, service: Service, db: Database
 ) -> None:
@@ -140,6 +141,7 @@ async def test_after_a_while_one_probe_is_let_through_and_closes_the_breaker(
     assert await count_jobs(db, line={"$exists": True}) == 0
 
 
+@pytest.mark.slow
 async def test_probes_run_one_at_a_time_in_all_processes_together_and_a_bad_one_opens_the_breaker_again(
     make_scheduler: Make, service: Service
 ) -> None:

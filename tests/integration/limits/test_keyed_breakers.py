@@ -102,6 +102,7 @@ async def _held(scheduler: Scheduler, job_id: str) -> Any:
     return job if job.waiting_for is not None else None
 
 
+@pytest.mark.slow
 async def test_a_probe_of_a_value_closes_that_values_breaker(make_scheduler: Make, hosts: Hosts, db: Database) -> None:
     worker, other = make_scheduler(), make_scheduler()
     hosts.serve(worker, breaker=SHORT)

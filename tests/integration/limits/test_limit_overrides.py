@@ -94,6 +94,7 @@ async def test_a_raised_limit_lets_more_jobs_run_in_all_processes(make_scheduler
     assert crowd.most == 4
 
 
+@pytest.mark.slow
 async def test_a_lowered_limit_counts_as_soon_as_there_are_fewer_again(make_scheduler: Make, crowd: Crowd) -> None:
     one, two, other = make_scheduler(), make_scheduler(), make_scheduler()
     crowd.handle(one, two, concurrency=6)

@@ -271,6 +271,7 @@ async def test_a_job_scheduled_by_a_process_that_does_not_know_of_the_sequence_j
     assert done == list(range(5))
 
 
+@pytest.mark.slow
 async def test_keys_with_very_different_backlogs_get_equal_shares_while_all_have_work(make_scheduler: Make) -> None:
     scheduler = make_scheduler(concurrency=5)
     done: list[str] = []
@@ -313,6 +314,7 @@ async def test_a_more_urgent_job_goes_first_however_often_its_key_was_served(
     assert done[0] == "urgent"
 
 
+@pytest.mark.slow
 async def test_a_rate_lets_a_burst_start_and_then_so_many_a_second(make_scheduler: Make, db: Database) -> None:
     scheduler = make_scheduler()
     started: list[float] = []

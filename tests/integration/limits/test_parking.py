@@ -79,6 +79,7 @@ async def ended(scheduler: Scheduler, jobs: list[Job]) -> list[Job]:
     return [await scheduler.wait(job.id, timeout=30) for job in jobs]
 
 
+@pytest.mark.slow
 async def test_short_jobs_are_claimed_ahead_and_never_run_beyond_their_limit(
     make_scheduler: Make, crossing: Crossing
 ) -> None:

@@ -177,6 +177,7 @@ async def test_what_runs_goes_on_when_its_queue_is_paused_and_can_be_cancelled(s
     assert (await scheduler.wait(job.id, 10)).state == "cancelled"
 
 
+@pytest.mark.slow
 async def test_paused_jobs_in_the_line_of_a_limit_let_those_behind_them_pass(
     make_scheduler: Make, ran: Ran, db: Database
 ) -> None:
@@ -251,6 +252,7 @@ async def test_jobs_of_a_paused_queue_in_the_line_of_a_limit_let_others_pass(mak
     await ran.has(*range(21))
 
 
+@pytest.mark.slow
 async def test_a_long_stretch_of_paused_jobs_does_not_starve_those_behind_it(
     uri: str, make_scheduler: Make, ran: Ran, db: Database
 ) -> None:
@@ -353,6 +355,7 @@ async def test_a_line_of_a_pause_that_ended_while_nobody_ran_is_dissolved_at_the
     await other.wait(job.id, 20)
 
 
+@pytest.mark.slow
 async def test_pauses_count_on_a_server_without_change_streams(standalone: Servers, make_scheduler: Make) -> None:
     at = standalone.uri("pauses")
     worker, other = make_scheduler(at), make_scheduler(at)

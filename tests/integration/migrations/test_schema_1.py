@@ -72,6 +72,7 @@ def with_handlers(make: Make, ran: list[tuple[str, int]], **options: Any) -> Sch
     return scheduler
 
 
+@pytest.mark.slow
 async def test_a_new_worker_runs_what_a_dead_worker_of_version_1_has_left(make_scheduler: Make, db: Database) -> None:
     await load(db, alive=False)
     ran: list[tuple[str, int]] = []

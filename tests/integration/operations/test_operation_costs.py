@@ -54,6 +54,7 @@ FILTERS: list[tuple[Any, JobFilter, int]] = [
 
 
 @pytest.mark.parametrize(("verb", "filter", "expected"), FILTERS, ids=lambda one: str(one)[:40])
+@pytest.mark.slow
 async def test_neither_a_preview_nor_a_step_examines_more_than_so_many_keys(
     full: Scheduler, db: Database, verb: Any, filter: JobFilter, expected: int
 ) -> None:
@@ -79,6 +80,7 @@ async def stepping(scheduler: Scheduler, db: Database, operation: Operation) -> 
         yield spent
 
 
+@pytest.mark.slow
 async def test_looking_for_operations_reads_an_empty_index_while_there_are_none_under_way(
     full: Scheduler, db: Database
 ) -> None:

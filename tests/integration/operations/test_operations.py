@@ -396,6 +396,7 @@ async def test_a_batch_that_was_in_hand_when_it_was_cancelled_is_counted(schedul
 
 @pytest.mark.parametrize("place", ["_carry_out", "_account", "_change"])
 @pytest.mark.parametrize("verb", ["cancel", "retry", "run", "delete", "set_priority", "move"])
+@pytest.mark.slow
 async def test_a_step_that_breaks_off_is_made_up_for_by_the_next_and_no_job_is_changed_twice(
     scheduler: Scheduler, db: Database, verb: Any, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +451,7 @@ async def test_two_operations_over_the_same_jobs_do_each_their_own(scheduler: Sc
     assert {(one["priority"], one["queue"], one["rev"]) for one in found} == {(2, "q", 2)}
 
 
+@pytest.mark.slow
 async def test_several_processes_at_one_operation_change_each_job_once_and_count_it_once(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -464,6 +466,7 @@ async def test_several_processes_at_one_operation_change_each_job_once_and_count
     assert {one["rev"] async for one in db.jobs.find({}, {"rev": 1}, hint="_id_")} == {1}
 
 
+@pytest.mark.slow
 async def test_workers_carry_an_operation_out_and_tell_how_far_it_is(make_scheduler: Make, db: Database) -> None:
     scheduler, other = make_scheduler(), make_scheduler()
     await fill(scheduler, db, *jobs(1200, queue="parked"))

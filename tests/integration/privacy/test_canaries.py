@@ -116,6 +116,7 @@ async def plant(scheduler: Scheduler, canaries: Canaries) -> list[Job]:
     ]
 
 
+@pytest.mark.slow
 async def test_no_planted_secret_is_found_anywhere(
     open_servers: Servers, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,6 +85,7 @@ async def test_all_data_is_stored_as_one_sealed_value(make_scheduler: Make, db: 
     assert set((await stored(db, jobs[0]))["data"]) == {"__sealed__", "kid", "n", "c"}
 
 
+@pytest.mark.slow
 async def test_a_producer_without_the_handler_encrypts_by_an_option_and_the_result_is_sealed_too(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -193,6 +194,7 @@ async def test_a_handlers_transaction_and_steps_store_sealed_results(make_schedu
     assert all(step["result"]["kid"] == "new" for step in document.get("steps", ()))
 
 
+@pytest.mark.slow
 async def test_handlers_in_processes_get_plain_data_and_store_sealed_results(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -210,6 +212,7 @@ async def test_handlers_in_processes_get_plain_data_and_store_sealed_results(
         assert "s3cret-value" not in str(await stored(db, job))
 
 
+@pytest.mark.slow
 async def test_a_process_that_stores_nothing_itself_has_no_key(make_scheduler: Make) -> None:
     scheduler = make_scheduler(keys=NEW)
     scheduler.job("plain", isolation="process")(sealed.find_keys)
@@ -260,6 +263,7 @@ async def test_editing_another_part_of_a_schedule_needs_no_key(make_scheduler: M
     assert document is not None and document["job"]["data"]["card"]["kid"] == "new"
 
 
+@pytest.mark.slow
 async def test_a_declared_schedule_is_compared_by_a_print_that_only_its_keys_can_make(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -419,6 +423,7 @@ async def test_a_sealed_value_that_is_copied_to_another_job_fails_it(make_schedu
 # -- rotation --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_jobs_and_schedules_are_sealed_anew_so_that_an_old_key_can_be_retired(make_scheduler: Make) -> None:
     scheduler = make_scheduler(keys=OLD)
     serve(scheduler, encrypt=["card.number"])
@@ -443,6 +448,7 @@ async def test_jobs_and_schedules_are_sealed_anew_so_that_an_old_key_can_be_reti
     assert (await scheduler.wait((await scheduler.run_now(later.id)).id, timeout=20)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_sealing_anew_beside_running_workers_loses_nothing_and_runs_nothing_twice(make_scheduler: Make) -> None:
     producer, worker = make_scheduler(keys=OLD), make_scheduler(keys={**NEW, **OLD}, concurrency=5)
     seen = serve(worker)

@@ -143,6 +143,7 @@ async def test_what_a_handler_says_of_its_end_is_redacted(make_scheduler: Make, 
     )
 
 
+@pytest.mark.slow
 async def test_a_handler_in_a_process_is_redacted_too(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     scheduler.job("fail", isolation="process", retry=1)(sealed.fail)
@@ -179,6 +180,7 @@ async def test_what_is_lifted_to_a_redacted_name_is_redacted(make_scheduler: Mak
     assert failed.error is not None and failed.error.message == "[redacted]"
 
 
+@pytest.mark.slow
 async def test_log_lines_of_the_worker_show_no_redacted_value(
     make_scheduler: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -345,6 +345,7 @@ async def test_the_idle_look_reads_a_few_keys_however_many_schedules_there_are(
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_looking_whether_zones_have_changed_takes_one_seek_per_zone(
     heard: tuple[Scheduler, Listener], db: Database
 ) -> None:

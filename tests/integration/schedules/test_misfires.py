@@ -68,6 +68,7 @@ def fates(rule: Rule) -> tuple[list[datetime], list[datetime], list[datetime]]:
     return firings(rule, T0, AFTER), firings(rule, BEFORE, grace), firings(rule, grace, BACK)
 
 
+@pytest.mark.slow
 async def test_skip_makes_no_job_for_what_was_missed(timed: Scheduler, clock: ManualClock, db: Database) -> None:
     await live_through(timed, clock, misfire="skip")
     for name, rule in RULES.items():
@@ -81,6 +82,7 @@ async def test_skip_makes_no_job_for_what_was_missed(timed: Scheduler, clock: Ma
         assert len(await rows_of(db, name)) == len(late) + 1
 
 
+@pytest.mark.slow
 async def test_latest_makes_one_job_for_all_that_was_missed(timed: Scheduler, clock: ManualClock, db: Database) -> None:
     await live_through(timed, clock)
     for name, rule in RULES.items():
@@ -94,6 +96,7 @@ async def test_latest_makes_one_job_for_all_that_was_missed(timed: Scheduler, cl
         assert stands <= {job["_id"] for job in await jobs_of(db, name) if job["scheduled_for"] == missed[-1]}
 
 
+@pytest.mark.slow
 async def test_all_makes_up_for_the_latest_ones_up_to_the_limit(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:

@@ -76,6 +76,7 @@ def check(spent: Spent, most: int = MOST) -> None:
     ],
     ids=str,
 )
+@pytest.mark.slow
 async def test_a_page_examines_so_many_keys_wherever_it_begins(
     full: Scheduler, db: Database, filter: dict[str, Any]
 ) -> None:
@@ -89,6 +90,7 @@ async def test_a_page_examines_so_many_keys_wherever_it_begins(
         assert found == 120
 
 
+@pytest.mark.slow
 async def test_the_last_firings_of_a_page_examine_so_many_keys(full: Scheduler, db: Database) -> None:
     ids = [f"s{number:05}" for number in range(0, 80, 2)]
     async with profiled(db) as spent:
@@ -98,6 +100,7 @@ async def test_the_last_firings_of_a_page_examine_so_many_keys(full: Scheduler, 
     assert sum(map(len, found.values())) == 40 * FIRED
 
 
+@pytest.mark.slow
 async def test_counting_what_is_to_come_examines_so_many_keys_and_ends(full: Scheduler, db: Database) -> None:
     for _ in range(100):
         async with profiled(db) as spent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from harness.firing import (
     DAY,
     HOUR,
@@ -224,6 +226,7 @@ async def test_a_pause_of_a_rule_that_counts_from_ends_skips_the_one_firing_it_w
     assert await ledger(schedule, 6) == [(1, "skipped", "paused")]
 
 
+@pytest.mark.slow
 async def test_a_window_in_the_past_is_read_without_what_came_later(timed: Scheduler, clock: ManualClock) -> None:
     schedule = await timed.schedule("work", repeat=Every("1m", anchor=T0), schedule_id="s")
     await fire_until(timed, clock, T0 + HOUR, MINUTE)

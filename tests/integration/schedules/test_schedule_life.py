@@ -163,6 +163,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 async def test_whatever_happens_the_ledger_and_the_jobs_agree(
     timed: Scheduler, clock: ManualClock, db: Database, seed: int
 ) -> None:

@@ -407,6 +407,7 @@ async def test_schedules_are_listed_by_state_name_and_tag_in_the_order_of_their_
         await ids(state="asleep")
 
 
+@pytest.mark.slow
 async def test_many_schedules_are_listed_to_the_last(timed: Scheduler) -> None:
     names = [f"s{n:03}" for n in range(450)]
     for place in range(0, len(names), 50):

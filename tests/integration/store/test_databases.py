@@ -80,6 +80,7 @@ async def test_one_that_somebody_writes_to_after_its_test_is_dropped(
     assert used.name not in await side_client.list_database_names()
 
 
+@pytest.mark.slow
 async def test_the_one_that_has_rested_longest_is_first(servers: Servers, side_client: Client, used: Database) -> None:
     pool = Databases(servers, side_client, resting=1)
     await pool.give_back(used.name)

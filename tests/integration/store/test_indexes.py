@@ -170,6 +170,7 @@ async def running(world: World) -> list[Document]:
 # -- claiming ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_reading_candidates_reads_no_more_than_is_asked_for(world: World) -> None:
     cost = await world.cost(lambda: world.store.claims.candidates("default", 50), "find")
     # From each priority to the next the scan skips with one key of its own.

@@ -72,6 +72,7 @@ def run(tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 
 @pytest.mark.parametrize("scope", ["function", "session"])
+@pytest.mark.slow
 def test_each_async_test_has_a_database_of_its_own_and_the_scheduler_gets_its_own_back(
     run: Callable[..., Inner], scope: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_each_async_test_has_a_database_of_its_own_and_the_scheduler_gets_its_ow
     assert (len(inner.outcomes), inner.texts) == (9, "")
 
 
+@pytest.mark.slow
 def test_the_fixtures_work_with_anyio_and_in_blocking_tests(run: Callable[..., Inner]) -> None:
     inner = run(
         """
@@ -133,6 +135,7 @@ def test_the_fixtures_work_with_anyio_and_in_blocking_tests(run: Callable[..., I
     assert inner.outcomes == {"test_anyio": "passed", "test_blocking": "passed"}, inner.texts
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_and_a_missing_server_are_explained(
     run: Callable[..., Inner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

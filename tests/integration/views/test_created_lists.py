@@ -68,6 +68,7 @@ async def test_pages_go_on_where_the_last_one_ended_whatever_their_size(
 
 
 @pytest.mark.usefixtures("bound")
+@pytest.mark.slow
 async def test_a_page_of_a_few_among_thousands_of_others_looks_at_so_many_and_says_that_there_is_more(
     scheduler: Scheduler, db: Database
 ) -> None:

@@ -176,6 +176,7 @@ async def test_malformed_documents_of_other_programs_spoil_nothing(
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_an_overview_of_many_jobs_examines_few_keys(timed: Scheduler, clock: ManualClock, db: Database) -> None:
     """Everything that the overview looks for is there in large numbers."""
     await timed.connect()
@@ -240,6 +241,7 @@ def schedule(number: int, now: Any) -> dict[str, Any]:
     return fields | {"fire_at": now, "next_at": now, "due_at": now}
 
 
+@pytest.mark.slow
 async def test_statistics_of_any_window_examine_few_keys(timed: Scheduler, clock: ManualClock, db: Database) -> None:
     """Three workers and forty names, in every minute of two days."""
     await timed.connect()

@@ -95,6 +95,7 @@ async def test_ends_with_results_of_their_own_are_each_kept_in_company(store: St
         assert "own" not in document
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_without_stopping_does_end(uri: str) -> None:
     program = UNSTOPPED.format(uri=uri)
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)

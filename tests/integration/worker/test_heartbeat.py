@@ -136,6 +136,7 @@ async def test_claims_are_renewed_whatever_else_the_heartbeat_cannot_do(
     assert tried.is_set()
 
 
+@pytest.mark.slow
 async def test_a_claim_that_is_about_to_be_fenced_leaves_the_renewal_of_the_others_its_time(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ class Diary:
         self.entries.append(ctx.scheduled_for)
 
 
+@pytest.mark.slow
 async def test_a_daily_schedule_fires_once_on_each_of_many_days(
     make_scheduler: Callable[..., Scheduler], clock: ManualClock
 ) -> None:

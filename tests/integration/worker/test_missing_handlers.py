@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from harness.looking import Database, count_jobs
 from harness.waiting import eventually
 from mainspring import Job, JobContext, Scheduler
@@ -146,6 +148,7 @@ async def test_a_job_is_held_once_the_worker_that_knew_it_is_gone(make_scheduler
     assert job.state == "pending"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_has_stopped_is_not_taken_for_a_live_one(make_scheduler: Make, db: Database) -> None:
     for _ in range(20):  # its last beat may come late
         worker = make_scheduler()

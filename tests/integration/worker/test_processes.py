@@ -103,6 +103,7 @@ async def test_it_is_another_process_and_one_serves_job_after_job(worker: Schedu
     assert len({job.result for job in jobs}) == 1
 
 
+@pytest.mark.slow
 async def test_several_run_at_once_each_in_its_own(worker: Scheduler, tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b"]
     jobs = [await worker.schedule("hang", {"pid_file": str(file)}) for file in files]
@@ -113,6 +114,7 @@ async def test_several_run_at_once_each_in_its_own(worker: Scheduler, tmp_path: 
     assert {(await worker.wait(job.id, timeout=20)).state for job in jobs} == {"cancelled"}
 
 
+@pytest.mark.slow
 async def test_a_result_too_large_to_keep_is_said_to_be_so(worker: Scheduler) -> None:
     done = await ended(worker, "large", {"size": 100_000})
     assert (done.state, done.result) == ("completed", None)
@@ -122,6 +124,7 @@ async def test_a_result_too_large_to_keep_is_said_to_be_so(worker: Scheduler) ->
 # -- crashing ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_process_that_ends_itself_fails_its_attempt_and_the_next_one_runs(worker: Scheduler) -> None:
     done = await ended(worker, "end_hard", {"code": 7})
     assert (done.state, done.result) == ("completed", "attempt 2")
@@ -130,6 +133,7 @@ async def test_a_process_that_ends_itself_fails_its_attempt_and_the_next_one_run
     assert (first.error.type, "exit code 7" in first.error.message) == ("ProcessDied", True)
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_each_time_makes_a_dead_letter_and_the_worker_lives(worker: Scheduler) -> None:
     done = await ended(worker, "shoot_itself", retry=Retry(attempts=2, delay=0.01))
     assert (done.state, [attempt.outcome for attempt in done.attempts]) == ("failed", ["retried", "failed"])
@@ -137,6 +141,7 @@ async def test_a_process_that_is_killed_each_time_makes_a_dead_letter_and_the_wo
     assert (await ended(worker, "add", {"a": 1, "b": 1})).result == 2
 
 
+@pytest.mark.slow
 async def test_an_idle_process_that_dies_costs_no_job_an_attempt(worker: Scheduler) -> None:
     pid = (await ended(worker, "where")).result
     os.kill(pid, signal.SIGKILL)
@@ -151,6 +156,7 @@ async def test_an_idle_process_that_dies_costs_no_job_an_attempt(worker: Schedul
 
 
 @pytest.mark.parametrize("name", ["hang", "hang_async"])
+@pytest.mark.slow
 async def test_a_timeout_kills_the_process(worker: Scheduler, tmp_path: Path, name: str) -> None:
     file = tmp_path / "pid"
     done = await ended(worker, name, {"pid_file": str(file)}, timeout=1, retry=1)
@@ -158,6 +164,7 @@ async def test_a_timeout_kills_the_process(worker: Scheduler, tmp_path: Path, na
     await gone(await pid_in(file))
 
 
+@pytest.mark.slow
 async def test_a_cancellation_kills_the_process(worker: Scheduler, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     job = await worker.schedule("hang", {"pid_file": str(file)})
@@ -168,6 +175,7 @@ async def test_a_cancellation_kills_the_process(worker: Scheduler, tmp_path: Pat
     await gone(pid)
 
 
+@pytest.mark.slow
 async def test_when_the_worker_stops_its_processes_are_gone_and_their_jobs_are_given_back(
     uri: str, tmp_path: Path, db: Database
 ) -> None:
@@ -185,6 +193,7 @@ async def test_when_the_worker_stops_its_processes_are_gone_and_their_jobs_are_g
 # -- raising -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_an_exception_comes_over_with_its_type_message_and_stack(worker: Scheduler) -> None:
     done = await ended(worker, "raise_error", {"kind": "value"})
     assert done.state == "failed" and len(done.attempts) == 3
@@ -277,6 +286,7 @@ async def test_whatever_a_process_sends_or_raises_its_job_fails(
     assert done.error.type == type and message in done.error.message
 
 
+@pytest.mark.slow
 async def test_a_process_that_reads_nothing_does_not_stop_its_worker(worker: Scheduler) -> None:
     pid = (await ended(worker, "where")).result
     os.kill(int(pid), signal.SIGSTOP)
@@ -310,6 +320,7 @@ async def test_a_transaction_that_raises_leaves_nothing_behind(worker: Scheduler
     assert await database["counters"].find_one({"_id": "failed"}) is None
 
 
+@pytest.mark.slow
 async def test_transactions_that_conflict_run_again_and_cost_no_attempt(worker: Scheduler, database: Database) -> None:
     await database["counters"].insert_one({"_id": "wanted", "n": 0})
     jobs = await worker.schedule_bulk([{"name": "count_async", "data": {"key": "wanted"}}] * 8)
@@ -331,6 +342,7 @@ async def test_a_local_function_is_refused(scheduler: Scheduler) -> None:
         scheduler.job("lambda", isolation="process")(lambda: None)
 
 
+@pytest.mark.slow
 async def test_a_suspect_runs_in_a_process_that_ends_with_it(worker: Scheduler, database: Database) -> None:
     assert (await ended(worker, "suspicious")).result == os.getpid()
     pids = []
@@ -345,6 +357,7 @@ async def test_a_suspect_runs_in_a_process_that_ends_with_it(worker: Scheduler, 
     assert os.getpid() not in pids and len(set(pids)) == 2
 
 
+@pytest.mark.slow
 async def test_a_transaction_in_a_process_needs_the_address_and_says_so(uri: str) -> None:
     async with AsyncMongoClient[dict[str, Any]](uri) as client:
         scheduler = Scheduler(client=client)

@@ -72,6 +72,7 @@ async def test_a_lost_job_that_cannot_be_changed_does_not_keep_others_from_being
     assert (await states(db))[first["_id"]] == "running"
 
 
+@pytest.mark.slow
 async def test_lost_jobs_that_cannot_be_changed_do_not_fill_every_pass_of_the_rescue(
     store: Store, clock: ManualClock, db: Database
 ) -> None:

@@ -138,6 +138,7 @@ async def test_ends_wait_for_a_server_whose_disk_is_full(make_scheduler: Make, m
     assert (await scheduler.wait(job.id, timeout=10)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_large_results_that_end_together_are_stored_without_an_error(
     make_scheduler: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -117,6 +117,7 @@ async def test_a_line_whose_gate_was_marked_before_the_process_died_is_read(
     await eventually(lambda: ran == [7], 20)
 
 
+@pytest.mark.slow
 async def test_lines_with_room_for_others_hide_no_line_from_a_worker(make_scheduler: Make, db: Database) -> None:
     scheduler = make_scheduler(queues=["web"])
     ran = collect(scheduler, "report", concurrency=Limit(5, key="tenant"))
@@ -132,6 +133,7 @@ async def test_lines_with_room_for_others_hide_no_line_from_a_worker(make_schedu
     await eventually(lambda: ran == [7])
 
 
+@pytest.mark.slow
 async def test_every_blocked_sequence_goes_on_once_the_failed_job_is_deleted_however_many_there_are(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -268,6 +270,7 @@ async def test_a_limit_that_any_live_worker_declares_keeps_its_lines(make_schedu
     await eventually(dissolved)
 
 
+@pytest.mark.slow
 async def test_every_line_of_a_limit_that_no_code_declares_is_dissolved_however_many_there_are(
     make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

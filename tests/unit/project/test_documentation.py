@@ -143,6 +143,7 @@ def assigned(module: Path, name: str) -> list[Any]:
     return values
 
 
+@pytest.mark.slow
 def test_the_generated_parts_have_every_module_and_every_import_between_packages() -> None:
     assert text(modules.PAGE) == modules.module_page(), "run: make docs"
     architecture = text(modules.ARCHITECTURE)
@@ -157,6 +158,7 @@ def test_every_name_in_the_glossary_is_one_of_the_code() -> None:
     assert {name for name in names if not (SOURCE / name).exists() and name.removesuffix("()") not in source} == set()
 
 
+@pytest.mark.slow
 def test_the_methods_that_the_architecture_names_exist() -> None:
     defined: set[str] = set()
     for file in SOURCE.rglob("*.py"):

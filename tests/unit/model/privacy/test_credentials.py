@@ -108,6 +108,7 @@ def test_an_answers_headers_are_kept_without_the_credentials_in_their_urls() -> 
 
 
 @given(st.text(max_size=200), st.sampled_from(["token", "sig", "X-Api-Key"]))
+@pytest.mark.slow
 def test_masking_is_cheap_to_repeat_and_leaves_nothing_of_a_plain_value(around: str, name: str) -> None:
     value: Any = f"https://a.example/?{name}=canary-canary&{around}"
     assert "canary" not in mask_urls(value)

@@ -85,6 +85,7 @@ def test_h_is_explained_until_it_is_known() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(writing.expressions)
+@pytest.mark.slow
 def test_everything_can_be_described(expression: str) -> None:
     text = make(expression, "UTC", "after", "first").describe()
     assert text.endswith(", in UTC")

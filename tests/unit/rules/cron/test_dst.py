@@ -247,6 +247,7 @@ HISTORY = [
 
 @settings(max_examples=20, deadline=None)
 @given(st.one_of(writing.every_day, writing.five_fields), writing.GAPS, writing.FOLDS)
+@pytest.mark.slow
 def test_history_agrees_with_the_oracle(expression: str, gap: str, fold: str) -> None:
     meaning = Meaning(expression)
     for zone, text in HISTORY:

@@ -208,6 +208,7 @@ def coming_h(expression: str, seed: str) -> str:
     return found.strftime("%d %H:%M")
 
 
+@pytest.mark.slow
 def test_h_spreads_schedules_over_its_reach() -> None:
     minutes = Counter(compile_minute("H * * * *", seed) for seed in range(6000))
     assert set(minutes) == set(range(60))

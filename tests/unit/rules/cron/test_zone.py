@@ -77,6 +77,7 @@ def test_the_changes_of_a_zone_are_those_of_its_file(key: str) -> None:
     assert transitions(find_zone(key), start, end) == listed
 
 
+@pytest.mark.slow
 def test_the_changes_of_all_zones_are_found_from_2020_to_2037() -> None:
     known: dict[str, list[tuple[datetime, timedelta, timedelta]]] = {}
     for zone, *change in changes():
