@@ -81,7 +81,7 @@ async def test_delayed_jobs_and_retries_are_run_when_the_clock_says_so(
 async def test_a_job_that_runs_while_days_pass_is_not_taken_from_its_worker(
     make_scheduler: Callable[..., Scheduler], clock: ManualClock
 ) -> None:
-    scheduler = make_scheduler(clock=clock, lease=3)
+    scheduler = make_scheduler(clock=clock)
     running, go_on = asyncio.Event(), asyncio.Event()
 
     @scheduler.job("long")
