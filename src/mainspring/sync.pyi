@@ -29,9 +29,9 @@ from mainspring.client.namespaces.api_keys import NewKey as NewKey
 from mainspring.client.namespaces.audit import AuditStanding as AuditStanding
 from mainspring.client.namespaces.dead_letters import F as F
 from mainspring.client.namespaces.privacy import T as T
-from mainspring.client.outgoing import RepeatedWebhookOptions as RepeatedWebhookOptions
-from mainspring.client.outgoing import WebhookOptions as WebhookOptions
-from mainspring.client.outgoing_settings import OutgoingOptions as OutgoingOptions
+from mainspring.client.outgoing.settings import OutgoingOptions as OutgoingOptions
+from mainspring.client.outgoing.verbs import RepeatedWebhookOptions as RepeatedWebhookOptions
+from mainspring.client.outgoing.verbs import WebhookOptions as WebhookOptions
 from mainspring.client.registry import F as _registry_F
 from mainspring.client.scheduler import AllOptions as AllOptions
 from mainspring.client.scheduler import F as _scheduler_F

@@ -40,7 +40,7 @@ from mainspring.client.namespaces.queues import Queues
 from mainspring.client.namespaces.schedules import Schedule, Schedules, StoredSchedules
 from mainspring.client.namespaces.secrets import Secrets
 from mainspring.client.namespaces.workers import Workers
-from mainspring.client.outgoing import OutgoingVerbs
+from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
 from mainspring.client.scheduling import Scheduling

@@ -11,42 +11,18 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.chores.all_chores import BY_THE_CLOCK, CHORES, MAKES_JOBS_DUE
 from mainspring.engine.chores.chore import Chore, ChoreContext
-from mainspring.engine.chores.flows.check_waiting import CheckWaiting
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
-from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
-from mainspring.engine.chores.jobs.expire_late import ExpireLate
-from mainspring.engine.chores.jobs.release_held import ReleaseHeld
-from mainspring.engine.chores.jobs.report_foreign import ReportForeign
-from mainspring.engine.chores.jobs.rescue_lost import RescueLost
-from mainspring.engine.chores.jobs.return_unstarted import ReturnUnstarted
 from mainspring.engine.chores.jobs.run_operations import RunOperations
-from mainspring.engine.chores.jobs.run_redrives import RunRedrives
-from mainspring.engine.chores.jobs.send_dead_letter_alerts import SendDeadLetterAlerts
-from mainspring.engine.chores.jobs.sync_mapped_jobs import SyncMappedJobs
-from mainspring.engine.chores.limits.audit_slots import AuditSlots
-from mainspring.engine.chores.limits.dissolve_wait_lists import DissolveWaitLists
-from mainspring.engine.chores.limits.reclaim_slots import ReclaimSlots
-from mainspring.engine.chores.limits.repair_wait_lists import RepairWaitLists
-from mainspring.engine.chores.limits.return_unused_slots import ReturnUnusedSlots
 from mainspring.engine.chores.rounds import Rounds
-from mainspring.engine.chores.upkeep.convert_earlier_documents import ConvertEarlierDocuments
-from mainspring.engine.chores.upkeep.evaluate_alerts import EvaluateAlerts
-from mainspring.engine.chores.upkeep.flush_progress import FlushProgress
-from mainspring.engine.chores.upkeep.flush_statistics import FlushStatistics
-from mainspring.engine.chores.upkeep.log_audit_head import LogAuditHead
-from mainspring.engine.chores.upkeep.prune_records import PruneRecords
-from mainspring.engine.chores.upkeep.refresh_cluster_view import RefreshClusterView
-from mainspring.engine.chores.upkeep.refresh_timezones import RefreshTimezones
-from mainspring.engine.chores.upkeep.reload_keys import ReloadKeys
-from mainspring.engine.chores.upkeep.roll_up_statistics import RollUpStatistics
 from mainspring.engine.claim.producer import Producer
 from mainspring.engine.draining import Draining
 from mainspring.engine.flows.checker import Checker
@@ -71,11 +47,12 @@ from mainspring.engine.services.archive import Archive
 from mainspring.engine.services.counting import Counting
 from mainspring.engine.services.pruner import Pruner
 from mainspring.engine.services.timekeeper import Timekeeper
+from mainspring.engine.stopping import end_tasks, last_write, let_finish, release_rest
 from mainspring.engine.vitals import Vitals, memory_in_use, reported_slots
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.model.flows.waits import Waits
-from mainspring.model.jobs.outcome import Outcome, Released
+from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.jobs.retention import Retention
 from mainspring.model.limits.limits import Gate
 from mainspring.model.schema_versions import CURRENT
@@ -85,7 +62,6 @@ from mainspring.store.refusals import brief
 
 logger = logging.getLogger("mainspring")
 
-_LAST_WRITES = 10.0
 # The seconds in which the handlers of an abandoned worker end by themselves.
 _DEATH = 0.5
 
@@ -93,16 +69,6 @@ _DEATH = 0.5
 def new_worker_id() -> str:
     """An id that names the host and the process of a worker, and is never used twice."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-# Chores that go by the clock of the database.
-_BY_THE_CLOCK = ("expire_late", "age_waiting", "run_operations", "check_waiting", "evaluate_alerts")
-
-# Chores after which jobs may be due, or at their end, that were not before.
-_MAKES_JOBS_DUE = (
-    *("rescue_lost", "adopt_raw_inserts", "expire_late", "check_waiting", "release_held", "dissolve_wait_lists"),
-    *("repair_wait_lists", "send_dead_letter_alerts", "run_redrives", "run_operations"),
-)
 
 
 class Worker:
@@ -235,36 +201,7 @@ class Worker:
             self._counting,
             self._checker,
         )
-        kinds: list[type[Chore]] = [
-            FlushProgress,
-            ReturnUnstarted,
-            RefreshClusterView,
-            RescueLost,
-            AdoptRawInserts,
-            ReportForeign,
-            SyncMappedJobs,
-            ExpireLate,
-            CheckWaiting,
-            ReleaseHeld,
-            PruneRecords,
-            AgeWaiting,
-            RefreshTimezones,
-            ReloadKeys,
-            ReturnUnusedSlots,
-            ReclaimSlots,
-            AuditSlots,
-            RepairWaitLists,
-            DissolveWaitLists,
-            SendDeadLetterAlerts,
-            RunRedrives,
-            RunOperations,
-            FlushStatistics,
-            RollUpStatistics,
-            LogAuditHead,
-            ConvertEarlierDocuments,
-            EvaluateAlerts,
-        ]
-        self._chores = [kind(context) for kind in kinds]
+        self._chores = [kind(context) for kind in CHORES]
         self._lock = lock = LockHolder(store, "chores", self.id, max(1.0, min(15.0, settings.lease / 2)))
         prompt = [(chore,) for chore in self._chores if chore.prompt]
         slow = tuple(chore for chore in self._chores if not chore.prompt)
@@ -337,7 +274,7 @@ class Worker:
         self._timekeeper.wake()
         self._controls.wake()
         for rounds in self._rounds:
-            for chore in _BY_THE_CLOCK:
+            for chore in BY_THE_CLOCK:
                 rounds.run_now(chore)
         self._producer.poll_all()
 
@@ -357,7 +294,7 @@ class Worker:
         jobs; then poll. Tests use it, which cannot wait for the rounds of the chores."""
         await self._controls.refresh()
         for chore in self._chores:
-            if chore.name in _MAKES_JOBS_DUE:
+            if chore.name in MAKES_JOBS_DUE:
                 await chore.run_once()
         await self.catch_up()
 
@@ -387,43 +324,29 @@ class Worker:
     async def stop(self, grace: float) -> None:
         """Stop claiming, let handlers finish for `grace` seconds, then cancel and release the remaining jobs."""
         self._stopping = True
+        patience = self._settings.operation_timeout
         if isinstance(self._store.clock, ManualClock):
             self._store.clock.unfollow(self)
         for service in self._services:
             if service is not self._checker:  # handlers that end within the grace time may release others
                 service.stop()
         self._slots.close()
-        await self._let_finish(grace)
-        await self._cancel_rest()
+        await let_finish(self._slots, grace)
+        rest = list(self._slots.running)
+        self.stop_now()
+        await release_rest(rest, self._slots, self._completer, self.id)
         self._checker.stop()
-        await self._end_services()
-        await self._last_write(self._completer.drain())
-        await self._last_write(self._checker.check_rest())
+        await end_tasks(self.tasks, patience)
+        await last_write(patience, self._completer.drain())
+        await last_write(patience, self._checker.check_rest())
         self._job_log.close()
-        await self._last_write(self._counting.store())
-        await self._last_write(self._controls.close())
-        await self._last_write(self._limiter.give_all_back())
+        await last_write(patience, self._counting.store())
+        await last_write(patience, self._controls.close())
+        await last_write(patience, self._limiter.give_all_back())
         await self._heartbeat.stop()
-        await self._last_write(self._store.workers.leave(self.id))  # after the last beat, which would undo it
+        await last_write(patience, self._store.workers.leave(self.id))  # after the last beat, which would undo it
         await self._executor.close()
         self._events.emit("worker:stop", self.id)
-
-    async def _last_write(self, write: Coroutine[Any, Any, None]) -> None:
-        try:
-            async with asyncio.timeout(_LAST_WRITES + self._settings.operation_timeout):
-                await write
-        except Exception as error:
-            logger.warning("Not everything could be stored while stopping (%r); leases will run out", error)
-
-    async def _end_services(self) -> None:
-        """Wait until the services have ended by themselves: a task that is cancelled while the driver connects would
-        leave its socket behind. Cancel only those that do not end in time."""
-        tasks = self.tasks
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._settings.operation_timeout)
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=1.0)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -435,28 +358,6 @@ class Worker:
         for claimed in list(self._slots.running):
             claimed.ask_to_stop(StopReason.RELEASED)
             claimed.interrupt()
-
-    async def _let_finish(self, grace: float) -> None:
-        until = monotonic() + grace
-        while self._slots.running and monotonic() < until:
-            tasks = [claimed.task for claimed in self._slots.running if claimed.task is not None]
-            await asyncio.wait(tasks, timeout=until - monotonic())
-
-    async def _cancel_rest(self) -> None:
-        rest = list(self._slots.running)
-        if not rest:
-            return
-        self.stop_now()
-        tasks = [claimed.task for claimed in rest if claimed.task is not None]
-        await asyncio.wait(tasks, timeout=2.0)
-        for claimed in list(self._slots.running):
-            logger.error(
-                "Job %s does not stop; it is released, and its later writes are refused",
-                claimed.id,
-                extra=claimed.job.log_fields(self.id),
-            )
-            self._slots.running.discard(claimed)
-            self._completer.add(claimed, Released(started=True))
 
     def _listed(self, *chores: Chore) -> list[Chore]:
         """The chores among these that are listed for this worker."""

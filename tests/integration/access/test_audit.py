@@ -20,8 +20,8 @@ from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.audit_chain import hash_of
 from mainspring.model.access.audit_filter import AuditFilter
 from mainspring.model.privacy.credentials import mask_credentials
-from mainspring.store import ticket_line
 from mainspring.store.access import audit as module
+from mainspring.store.access import ticket_line
 from mainspring.store.access.audit import Audit
 from mainspring.store.privacy.keyring import Keyring
 

@@ -19,7 +19,7 @@ import mainspring
 import mainspring.sync
 from mainspring import ConfigurationError, HandlerError, InvalidJob, JobContext, Retry, Scheduler
 from mainspring.engine.handlers import Handler, Handlers, check_data
-from mainspring.store.codec import encode_data
+from mainspring.store.bounded_values import encode_data
 from mainspring.store.connection import CODEC
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, SecretStr
 
 from mainspring.engine.handlers import Handler, check_data, check_part
 from mainspring.errors import InvalidJob
-from mainspring.store.codec import encode_data
+from mainspring.store.bounded_values import encode_data
 from mainspring.store.connection import CODEC
 
 LIMIT = 100_000

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from mainspring.client.builtin_jobs import BuiltinSettings, Mails, Webhooks, smtp_settings
 from mainspring.client.lifecycle import Lifecycle
+from mainspring.client.outgoing.builtin_jobs import BuiltinSettings, Mails, Webhooks, smtp_settings
 from mainspring.client.scheduler import Scheduler, core_of, lifecycle_of
 from mainspring.clock import monotonic
 from mainspring.engine.handlers import Handler, Handlers

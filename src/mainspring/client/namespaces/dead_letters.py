@@ -42,7 +42,8 @@ from mainspring.model.jobs.retry import Retry, Seconds, seconds
 from mainspring.model.unreadable import Listed
 from mainspring.spelling import spelled_verbs
 from mainspring.store import Store
-from mainspring.store.codec import document_id, encode_data
+from mainspring.store.bounded_values import encode_data
+from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
 from mainspring.store.dead_letters.dead_letters import Place
 from mainspring.store.fitting import read, readable

@@ -50,9 +50,9 @@ from mainspring.spelling import spelled_verbs
 from mainspring.store import Store
 from mainspring.store.connection import Document
 from mainspring.store.fitting import fit
+from mainspring.store.schedules.changes import Changed
 from mainspring.store.schedules.codec import check_sound, decode_schedule, draft_of, options_of
 from mainspring.store.schedules.ledger import WHICH, Backfill, Which, decode_backfill
-from mainspring.store.schedules.schedules import Changed
 from mainspring.store.shapes import SCHEDULE
 
 _PREVIEWED_AT_MOST = 10_000

@@ -40,7 +40,8 @@ from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Completed, Outcome
 from mainspring.model.privacy.redaction import NO_REDACTION, Redactor
 from mainspring.store import Store
-from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result, new_job
+from mainspring.store.bounded_values import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result
+from mainspring.store.codec import new_job
 from mainspring.store.connection import Connection
 from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import StoredJob

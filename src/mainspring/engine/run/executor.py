@@ -68,7 +68,7 @@ from mainspring.model.jobs.outcome import (
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
-from mainspring.store.codec import MAX_MESSAGE, cut, encode_data, encode_result
+from mainspring.store.bounded_values import MAX_MESSAGE, cut, encode_data, encode_result
 from mainspring.store.jobs.transactions import is_transient
 from mainspring.store.privacy.cipher import KeyMissing, Undecryptable
 

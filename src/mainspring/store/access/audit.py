@@ -40,6 +40,7 @@ from mainspring.model.access.audit_chain import (
 )
 from mainspring.model.access.audit_filter import EVERY_ROW, AuditFilter, AuditPage
 from mainspring.store.access.audit_pages import AuditPages
+from mainspring.store.access.ticket_line import TicketLine
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.fitting import read
@@ -47,7 +48,6 @@ from mainspring.store.group_commit import GroupCommit
 from mainspring.store.privacy.keyring import Keyring
 from mainspring.store.schema import BY_ID
 from mainspring.store.shapes import AUDIT_ROW
-from mainspring.store.ticket_line import TicketLine
 
 logger = logging.getLogger("mainspring")
 

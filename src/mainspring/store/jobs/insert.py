@@ -28,7 +28,8 @@ from mainspring.model.jobs.draft import Draft, start_by
 from mainspring.model.jobs.job import PENDING, Job
 from mainspring.model.jobs.reserved_names import FLOW_NAMES, ROOT_NAMES
 from mainspring.model.privacy.encrypted_values import AsStored
-from mainspring.store.codec import DocumentId, encode_data, new_job
+from mainspring.store.bounded_values import encode_data
+from mainspring.store.codec import DocumentId, new_job
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.group_commit import GroupCommit

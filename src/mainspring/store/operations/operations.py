@@ -1,4 +1,4 @@
-"""Operations: one verb on many jobs, stored as an order (`store/orders.py`) and carried out by the workers.
+"""Operations: one verb on many jobs, stored as an order (`store/operations/orders.py`) and carried out by the workers.
 
 The jobs are found by the same walks along indexes as in a search, one page for each batch, so that no step examines
 more keys than a search does. The update that changes a job writes the operation's id to the `requests` of the job, and
@@ -51,8 +51,8 @@ from mainspring.store.jobs.edit import (
     remember_stage,
     run_now_stages,
 )
+from mainspring.store.operations.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.operations.preview import Counted, Preview
-from mainspring.store.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, CREATED, OPEN_OPERATIONS
 from mainspring.store.views.search import Searching
