@@ -41,7 +41,7 @@ from mainspring.config.settings import SchedulerOptions as SchedulerOptions
 from mainspring.config.settings import Settings as Settings
 from mainspring.durations import Duration as Duration
 from mainspring.engine.callbacks import Callback as _callbacks_Callback
-from mainspring.engine.handlers import Isolation as Isolation
+from mainspring.engine.handler import Isolation as Isolation
 from mainspring.engine.handlers import Named as Named
 from mainspring.engine.run.context import BlockingJobContext as BlockingJobContext
 from mainspring.engine.run.context import BlockingTransaction as BlockingTransaction

@@ -12,7 +12,7 @@ from mainspring.client.core import Core
 from mainspring.client.per_store import PerStore
 from mainspring.client.views.explaining import Explainer
 from mainspring.config.settings import check_name
-from mainspring.engine.handlers import check_data, stored_version
+from mainspring.engine.handler import check_data, stored_version
 from mainspring.engine.wait_for_end import Waiting
 from mainspring.errors import ConfigurationError, InvalidJob, StepError, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope

@@ -53,7 +53,8 @@ from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, m
 from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.flows.declared import builtin_handlers
-from mainspring.engine.handlers import Handler, Handlers, Named
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers, Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.live_handlers import LiveHandlers
 from mainspring.engine.privacy import Privacy

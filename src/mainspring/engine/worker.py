@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -48,14 +45,13 @@ from mainspring.engine.services.counting import Counting
 from mainspring.engine.services.pruner import Pruner
 from mainspring.engine.services.timekeeper import Timekeeper
 from mainspring.engine.stopping import end_tasks, last_write, let_finish, release_rest
-from mainspring.engine.vitals import Vitals, memory_in_use, reported_slots
+from mainspring.engine.vitals import Vitals, new_worker_id, process_facts
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.jobs.retention import Retention
 from mainspring.model.limits.limits import Gate
-from mainspring.model.schema_versions import CURRENT
 from mainspring.store import Store
 from mainspring.store.jobs.hints import Hint
 from mainspring.store.refusals import brief
@@ -64,11 +60,6 @@ logger = logging.getLogger("mainspring")
 
 # The seconds in which the handlers of an abandoned worker end by themselves.
 _DEATH = 0.5
-
-
-def new_worker_id() -> str:
-    """An id that names the host and the process of a worker, and is never used twice."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class Worker:
@@ -380,18 +371,8 @@ class Worker:
 
     def _facts(self) -> dict[str, Any]:
         return {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "queues": None if self._settings.queues is None else list(self._settings.queues),
+            **process_facts(self._settings, self._slots.running, self._started_at, self._version),
             "handlers": self._handlers.names,
-            "concurrency": self._settings.concurrency,
-            "running": len(self._slots.running),
-            **reported_slots(self._slots.running),
-            "memory": memory_in_use(),
-            "started_at": self._started_at,
-            "version": self._version,
-            "schema": CURRENT,
-            "release": self._settings.release,
             **self._handlers.told,
             **self._descriptions.facts(),
             "keys": list(self._store.cipher.ring.ids),

@@ -13,11 +13,13 @@ from typing import Any
 
 from bson import ObjectId
 
+from mainspring.clock import truncate
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.namespaces import dedupe_key_shown
 from mainspring.model.dead_letters.fingerprint import fingerprint
 from mainspring.model.flows.waits import read_waits
+from mainspring.model.jobs.draft import Draft, start_by
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE, GUARANTEES
 from mainspring.model.jobs.job import (
     DEFAULT_PRIORITY,
@@ -49,6 +51,11 @@ MAX_ATTEMPTS_KEPT = 100
 MAX_EARLIER_ATTEMPTS = 5 * 1024 * 1024 // 2
 MAX_STEPS = 1_000
 
+_OPTIONAL = (
+    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
+    "trace",
+)
+"""The fields that only some jobs have, and that a draft has under the same name."""
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
 _NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
 # The number of fields of a new job without options.
@@ -74,6 +81,29 @@ def fingerprint_of(name: Any, error: Any) -> str:
     """The fingerprint of a stored error of a job; any stored value has one."""
     known = _decode_error(error) or JobError("", "")
     return fingerprint(str(name or ""), known.type, known.message, known.stack)
+
+
+def add_options(document: Document, draft: Draft, run_at: datetime) -> None:
+    """Add the fields that only some jobs have to the document of a draft."""
+    for key in _OPTIONAL:
+        value = getattr(draft, key)
+        if value is not None:
+            document[key] = value
+    if draft.debounce is not None:
+        document["burst"] = {"at": document["created_at"], "token": 0}
+    if draft.expires_at is not None:
+        document["expires_at"] = truncate(draft.expires_at)
+    if draft.dedupe_window is not None:
+        document["dedupe_until"] = truncate(document["created_at"] + timedelta(seconds=draft.dedupe_window))
+    limit = start_by(run_at, draft.expires_at, draft.start_within)
+    if limit is not None:
+        document["start_by"] = truncate(limit)
+
+
+def fields_of_root(draft: Draft) -> Document:
+    """The fields of the root of a declared flow or a batch: it is listed from its insert on, under the user's name."""
+    label = draft.data.get("label") if isinstance(draft.data, Mapping) else None
+    return {"root": True, "label": label} if isinstance(label, str) else {"root": True}
 
 
 def new_job(document: Document, data: Mapping[str, Any]) -> Job:

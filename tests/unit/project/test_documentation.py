@@ -14,6 +14,7 @@ import mainspring
 from harness.pages import ROOT, blocks, inline_code, pages
 from mainspring import errors
 from mainspring.config.settings import Settings
+from mainspring.engine.chores.all_chores import CHORES
 from mainspring.model.jobs.event_names import EVENTS
 from mainspring.store import index_definitions, schema
 

@@ -19,7 +19,7 @@ from mainspring.client.jobs import Jobs
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name, check_reason
 from mainspring.durations import Duration
-from mainspring.engine.handlers import Handler, check_part
+from mainspring.engine.handler import Handler, check_part
 from mainspring.engine.services.redriving import take_step
 from mainspring.errors import ArchiveError, ConfigurationError, InvalidJob, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope

@@ -15,13 +15,15 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
-from dataclasses import dataclass
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.claim.candidates import ReadAhead, in_order
+from mainspring.engine.claim.contended_heads import ContendedHeads
+from mainspring.engine.claim.queues import Queues
 from mainspring.engine.claim.triage import Triage
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.limits.job_gates import Limits
@@ -33,10 +35,10 @@ from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.slots import Slots
-from mainspring.engine.service import Service, cancel_task
+from mainspring.engine.service import Service
 from mainspring.model.jobs.event_names import JOB_EVENTS
 from mainspring.model.jobs.outcome import Released
-from mainspring.model.limits.limits import FAIR, Gate
+from mainspring.model.limits.limits import Gate
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.jobs.claim import Batch, each_once, new_claim_id
@@ -47,33 +49,8 @@ logger = logging.getLogger("mainspring")
 
 _LARGEST_CLAIM = 1000
 _BACKLOG_OF_ENDS = 4000
-_CONTENDED_FOR = 2.0
-_TURN = 1.5
-_QUEUES_FOR = 10.0
 _WORTH_READING_ON = 100
-_FRESH_FOR = 0.5
 _FEW, _REMEMBERED = 32, 1000
-
-
-@dataclass(slots=True)
-class ReadAhead:
-    """Candidates read while the claim before them was under way."""
-
-    queue: str
-    task: asyncio.Task[list[StoredJob]]
-    claiming: set[DocumentId]
-    started: float
-
-    async def take(self, queue: str) -> list[StoredJob]:
-        """The candidates read, without the jobs of the claim that was under way; none if they are stale."""
-        if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
-            await self.drop()
-            return []
-        return [job for job in await self.task if job.id not in self.claiming]
-
-    async def drop(self) -> None:
-        """Cancel the read."""
-        await cancel_task(self.task)
 
 
 class Producer(Service):
@@ -124,13 +101,9 @@ class Producer(Service):
         self._claim_time = 0.01
         self._batch_time = 0.01
         self._barren = 0
-        self._contended_until = float("-inf")
+        self._heads = ContendedHeads(store, worker)
         self._unclear: list[Batch] = []
-        self._found_queues: list[str] = []
-        self._served: dict[str, int] = {}
-        self._found_queues_at = float("-inf")
-        # Without a change stream there are no hints about new queues.
-        self._queues_for = _QUEUES_FOR if store.hints.possible else settings.poll_interval
+        self._queues = Queues(store, settings, limits)
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
         self._history = False
@@ -149,7 +122,7 @@ class Producer(Service):
 
     def poll_all(self) -> None:
         """Poll at once, also in new queues without a hint."""
-        self._found_queues_at = float("-inf")
+        self._queues.look_again()
         self.wake()
 
     def hold(self) -> None:
@@ -170,10 +143,10 @@ class Producer(Service):
     def hint(self, hint: Hint) -> None:
         """Poll when the job that a hint is about is due."""
         queue = hint.queue
-        if queue is not None and (hint.id in self._recent or not self._serves(queue)):
+        if queue is not None and (hint.id in self._recent or not self._queues.serves(queue)):
             return
-        if queue is not None and self._settings.queues is None and queue not in self._found_queues:
-            self._found_queues.append(queue)
+        if queue is not None:
+            self._queues.add(queue)
         wait = 0.0 if hint.run_at is None else (hint.run_at - self._store.clock.now()).total_seconds()
         if wait > self._settings.poll_interval:
             return
@@ -185,15 +158,8 @@ class Producer(Service):
             asyncio.get_running_loop().call_later(wait + 0.001, self.wake)
 
     def _mine(self, hint: Hint) -> bool:
-        return self._share(str(hint.id), *self._peers.rank(hint.queue))
-
-    @staticmethod
-    def _share(job_id: str, rank: int, count: int) -> bool:
-        return count <= 1 or zlib.crc32(job_id.encode()) % count == rank
-
-    def _serves(self, queue: str) -> bool:
-        served = self._settings.queues is None or queue in self._settings.queues
-        return served and queue not in self._limits.paused_queues
+        rank, count = self._peers.rank(hint.queue)
+        return count <= 1 or zlib.crc32(str(hint.id).encode()) % count == rank
 
     @property
     def resting(self) -> bool:
@@ -208,7 +174,7 @@ class Producer(Service):
     @property
     def contended(self) -> bool:
         """Whether several workers contend at the head of a queue."""
-        return monotonic() < self._contended_until
+        return self._heads.contended
 
     @property
     def round_trip(self) -> float:
@@ -301,7 +267,7 @@ class Producer(Service):
         """The seconds until the next job of this worker's queues is due, about the poll interval at most; 0 if one is
         due now."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
-        queues = await self._queues()
+        queues = await self._queues.to_poll()
         if not queues:
             return interval
         first = await self._store.claims.next_run_at(queues)
@@ -309,19 +275,6 @@ class Producer(Service):
             return interval
         wait = (first[0] - self._store.clock.now()).total_seconds()
         return 0.0 if wait <= 0 else min(interval, wait + 0.001)
-
-    async def _queues(self) -> list[str]:
-        """The queues to poll; the queues that have ready jobs, if the worker serves all."""
-        if self._settings.queues is not None:
-            return self._not_paused(self._settings.queues)
-        if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
-            self._found_queues = await self._store.claims.queues()
-            self._found_queues_at = monotonic()
-        return self._not_paused(self._found_queues)
-
-    def _not_paused(self, queues: Sequence[str]) -> list[str]:
-        paused = self._limits.paused_queues
-        return [queue for queue in queues if queue not in paused] if paused else list(queues)
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
@@ -336,21 +289,18 @@ class Producer(Service):
             raise
 
     async def _claim_from_all(self, want: int) -> int:
-        queues = await self._queues()
+        queues = await self._queues.to_poll()
         if len(queues) <= 1 and not self._lined.keys() - set(queues):
             return await self._claim_from(queues[0], want) if queues else 0
         got = 0
-        heads = await self._store.claims.heads(queues)
-        # The queue that was served longest ago is first, so that a single free slot, too, serves queues in round robin.
-        heads.sort(key=lambda head: self._served.get(head[1], 0))
-        self._served = {queue: self._served.get(queue, 0) for _, queue in heads}
+        heads = self._queues.in_round_robin(await self._store.claims.heads(queues))
         for round_ in range(2):
             # Equal shares, the queue whose first job waits longest first; the rest of a share goes to the other queues.
             for position, (_, queue) in enumerate(heads):
                 share = want - got if round_ else -(-(want - got) // (len(heads) - position))
                 if share > 0 and got < want:
                     got += await self._claim_from(queue, share)
-                    self._served[queue] = max(self._served.values()) + 1
+                    self._queues.served(queue)
             if got >= want or len(heads) <= 1:
                 break
         for queue in list(self._lined):
@@ -369,21 +319,13 @@ class Producer(Service):
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
-        if started >= self._contended_until:
+        if not self._heads.contended:
             return await self._claim_batch(queue, want, started)
-        await self._take_turn(queue)
+        await self._heads.take_turn(queue, self._batch_time)
         try:
             return await self._claim_batch(queue, want, started)
         finally:
-            await self._store.claims.unlock_head(queue, self._worker)
-
-    async def _take_turn(self, queue: str) -> None:
-        """Take the lock of the queue's head; wait a few seconds at most for it. A dead worker's turn ends by itself."""
-        pause = min(max(0.02, self._batch_time), 0.15)
-        until = monotonic() + 2 * _TURN
-        while not await self._store.claims.lock_head(queue, self._worker, _TURN) and monotonic() < until:
-            self._contended_until = monotonic() + _CONTENDED_FOR
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            await self._heads.end_turn(queue)
 
     async def _claim_batch(self, queue: str, want: int, started: float) -> int:
         reading_since = monotonic()
@@ -436,7 +378,7 @@ class Producer(Service):
     def _read_on(self, queue: str, claiming: list[StoredJob]) -> ReadAhead | None:
         """Read the next candidates while a claim is under way, if the slots will have run out of jobs at its end."""
         claiming = [job for job in claiming if job.line is None]
-        if monotonic() < self._contended_until:
+        if self._heads.contended:
             return None  # the worker whose turn is next will claim them
         if len(claiming) < _WORTH_READING_ON or self._slots.queued + len(claiming) > self._meanwhile():
             return None
@@ -447,8 +389,7 @@ class Producer(Service):
     def _note(self, batch: Batch, asked: int, took: float) -> None:
         self._last_batch = len(batch.jobs)
         self._claim_time += (took - self._claim_time) * 0.3
-        if batch.lost > 1 and batch.lost * 10 > asked:
-            self._contended_until = monotonic() + _CONTENDED_FOR
+        self._heads.note(batch.lost, asked)
 
     async def _candidates(self, queue: str, want: int) -> list[StoredJob]:
         ahead, self._ahead_of_claim = self._ahead_of_claim, None
@@ -509,18 +450,3 @@ class Producer(Service):
             del self._unclear[0]
             self._admit(settled, asked, out_of_turn)
             self._limiter.not_claimed(job.id for job in batch.jobs)
-
-
-def in_order(ready: list[StoredJob], lined: list[StoredJob]) -> list[StoredJob]:
-    """Ready jobs and jobs from wait lists as one list: by priority and time, and mixed evenly with the jobs of keys in
-    round robin, which keep the order in which they were read."""
-    fair: list[StoredJob] = []
-    others: list[StoredJob] = []
-    known = set()
-    for job in lined:
-        known.add(job.id)
-        (fair if job.line is not None and job.line.startswith(f"{FAIR}:") else others).append(job)
-    others = [job for job in ready if job.id not in known] + others
-    others.sort(key=lambda job: (job.priority, job.run_at))
-    placed = [(job.priority, place / len(those), job) for those in (others, fair) for place, job in enumerate(those)]
-    return [job for *_, job in sorted(placed, key=lambda one: one[:2])]

@@ -26,7 +26,8 @@ from mainspring.clock import ServerClock
 from mainspring.config.settings import Settings
 from mainspring.engine.flows.handler_waits import HandlerWaits
 from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled, SignalAsked
-from mainspring.engine.handlers import Handler, Named, plain_function, refuse_coroutine
+from mainspring.engine.handler import Handler, plain_function, refuse_coroutine
+from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
 from mainspring.engine.run.stacks import HandlerPlace
