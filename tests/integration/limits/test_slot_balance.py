@@ -22,7 +22,7 @@ from mainspring.errors import Unavailable
 from mainspring.store import Store
 from mainspring.store.jobs.claim import fields_of
 from mainspring.store.jobs.stored_job import StoredJob
-from mainspring.store.limits.gates import Want
+from mainspring.store.limits.semaphore import Want
 
 Make = Callable[..., Scheduler]
 GATE, RATE_GATE = "c:name:x", "r:name:x"

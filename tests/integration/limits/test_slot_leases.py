@@ -15,7 +15,7 @@ from harness.waiting import eventually
 from mainspring import JobContext, Limit, Rate, Scheduler
 from mainspring.engine.limits.limiter import Limiter
 from mainspring.store.codec import document_id
-from mainspring.store.limits.gates import Want
+from mainspring.store.limits.semaphore import Want
 
 Make = Callable[..., Scheduler]
 

@@ -25,7 +25,8 @@ from mainspring.model.limits.limits import RATE, Closed, Gate, Limit, Rate
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.jobs.stored_job import StoredJob
-from mainspring.store.limits.gates import Taken, Want
+from mainspring.store.limits.gates import Taken
+from mainspring.store.limits.semaphore import Want
 
 _KEPT_IDLE = 1.0
 _LEASE_WAIT, _LEASE_STEP = 1.0, 0.02
