@@ -319,7 +319,6 @@ class Scheduler(OutgoingVerbs):
     jobs = _forward("_searcher", Searcher.jobs)
     search = _forward("_searcher", Searcher.search)
     count = _forward("_searcher", Searcher.count)
-    suggestions = _forward("_searcher", Searcher.suggestions)
     explain = _forward("_explainer", Explainer.explain)
     wait = _forward("_jobs", Jobs.wait)
     cancel = _forward("_jobs", Jobs.cancel)

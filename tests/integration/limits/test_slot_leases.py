@@ -21,7 +21,7 @@ Make = Callable[..., Scheduler]
 
 
 def keeper(scheduler: Scheduler) -> Limiter:
-    return inside(scheduler).worker._limiter
+    return inside(scheduler).worker.limiter
 
 
 @pytest.mark.parametrize("limit", [{"sequence": "key"}, {"concurrency": 1}, {"rate": "50/second"}], ids=str)

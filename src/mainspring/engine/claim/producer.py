@@ -84,11 +84,11 @@ class Producer(Service):
         self._slots = slots
         self._completer = completer
         self._peers = peers
-        self._limiter = limiter
+        self.limiter = limiter
         self._limits = limits
         self._lined: dict[str, list[StoredJob]] = {}
         """Jobs read from wait lists, by queue, to be claimed with the other jobs of their queues."""
-        self._triage = Triage(store, handlers, peers, events, secrecy)
+        self.triage = Triage(store, handlers, peers, events, secrecy)
         self._events = events
         self._worker = worker
         self._failures = 0
@@ -108,7 +108,7 @@ class Producer(Service):
         self._sleeping = False
         self._history = False
         """Whether a callback wants events of jobs; they are then read with their earlier attempts."""
-        self._held = False
+        self.held = False
         """Whether the worker drains, so that nothing is claimed."""
         self._low_water = 0
         """The most claimed jobs that may still wait for a slot when the next are claimed."""
@@ -127,11 +127,11 @@ class Producer(Service):
 
     def hold(self) -> None:
         """Claim nothing until `go_on` is called."""
-        self._held = True
+        self.held = True
 
     def go_on(self) -> None:
         """Claim again, after `hold`."""
-        self._held = False
+        self.held = False
         self.poll_all()
 
     def room(self, queued: int) -> None:
@@ -219,8 +219,8 @@ class Producer(Service):
         self._blind = want <= 0
         if want <= 0:
             return self._settings.poll_interval
-        await self._limiter.wait_lists.poll(self._settings.poll_interval)
-        if not self._hinted and not self._limiter.wait_lists.open:
+        await self.limiter.wait_lists.poll(self._settings.poll_interval)
+        if not self._hinted and not self.limiter.wait_lists.open:
             wait = await self._until_due()
             if wait > 0:
                 return wait
@@ -242,7 +242,7 @@ class Producer(Service):
     def _want(self) -> int:
         """The number of jobs to claim now: one per free slot, and as many as keep the slots busy during the next round
         trip."""
-        if self._held or len(self._completer) > _BACKLOG_OF_ENDS:
+        if self.held or len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
         free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
         if free > waiting:
@@ -285,7 +285,7 @@ class Producer(Service):
             return await self._claim_from_all(want)
         except BaseException:
             for line in lines:
-                self._limiter.wait_lists.poll_line(line)
+                self.limiter.wait_lists.poll_line(line)
             raise
 
     async def _claim_from_all(self, want: int) -> int:
@@ -305,16 +305,16 @@ class Producer(Service):
                 break
         for queue in list(self._lined):
             got += await self._claim_from(queue, want - got) if got < want else 0
-        self._limiter.wait_lists.poll_again(job for left in self._lined.values() for job in left)
+        self.limiter.wait_lists.poll_again(job for left in self._lined.values() for job in left)
         return got
 
     async def _read_wait_lists(self, want: int) -> set[str]:
         """Read the first jobs of wait lists that may have room; return the names of their lists."""
         self._lined.clear()
-        found = await self._limiter.wait_lists.read(want, history=self._history)
+        found = await self.limiter.wait_lists.read(want, history=self._history)
         for job in found:
             self._lined.setdefault(job.queue, []).append(job)
-        self._deep |= self._limiter.wait_lists.more
+        self._deep |= self.limiter.wait_lists.more
         return {job.line for job in found if job.line is not None}
 
     async def _claim_from(self, queue: str, want: int) -> int:
@@ -329,10 +329,10 @@ class Producer(Service):
 
     async def _claim_batch(self, queue: str, want: int, started: float) -> int:
         reading_since = monotonic()
-        runnable, set_aside = await self._triage.sort(queue, await self._with_lined(queue, want))
+        runnable, set_aside = await self.triage.sort(queue, await self._with_lined(queue, want))
         self._hinted |= set_aside
         free = max(0, self._slots.free - len(self._slots.waiting))
-        read, admitted = runnable, await self._limiter.admit(runnable, free)
+        read, admitted = runnable, await self.limiter.admit(runnable, free)
         runnable, free = list(admitted), min(free, len(admitted.now))
         if len(runnable) < len(read):
             self._hinted |= any(job.line is None for job in read)  # jobs put on wait lists made way for those behind
@@ -345,8 +345,8 @@ class Producer(Service):
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked, out_of_turn)
         if batch.lost:
-            self._limiter.not_claimed(job.id for job in runnable)
-        await self._limiter.wait_lists.count_served(batch.jobs, lines)
+            self.limiter.not_claimed(job.id for job in runnable)
+        await self.limiter.wait_lists.count_served(batch.jobs, lines)
         return len(batch.jobs)
 
     async def _take(self, queue: str, runnable: list[StoredJob], free: int) -> tuple[Batch, set[DocumentId]]:
@@ -358,7 +358,7 @@ class Producer(Service):
             batch = await self._store.claims.claim(
                 runnable, self._worker, lease, policies.attempts, free, policies.once, id, self._history
             )
-            return batch, await self._limiter.out_of_turn(batch.jobs)
+            return batch, await self.limiter.out_of_turn(batch.jobs)
         except BaseException:
             self._unclear.append(Batch(id, runnable, lease=lease, history=self._history))
             raise
@@ -372,7 +372,7 @@ class Producer(Service):
         if not lined:
             return found
         found = in_order(found, each_once(lined))
-        self._limiter.wait_lists.poll_again(job for job in found[want:] if job.line is not None)
+        self.limiter.wait_lists.poll_again(job for job in found[want:] if job.line is not None)
         return found[:want]
 
     def _read_on(self, queue: str, claiming: list[StoredJob]) -> ReadAhead | None:
@@ -398,7 +398,7 @@ class Producer(Service):
             if found:
                 self._deep = True
                 return found[:want]
-        where = self._triage.to_ask_for(queue)
+        where = self.triage.to_ask_for(queue)
         if where is not None:
             found = await self._store.claims.candidates(queue, want, where=where, history=self._history)
             self._deep |= len(found) >= want
@@ -413,12 +413,12 @@ class Producer(Service):
     def _admit(self, batch: Batch, asked: float, out_of_turn: Container[DocumentId] = ()) -> None:
         ready = []
         for job in batch.jobs:
-            gates = self._limiter.taken(job)
+            gates = self.limiter.taken(job)
             claimed = self._claimed(job, batch.claim, asked, gates or [])
             self._claimed_jobs.add(claimed)
             if gates is None or job.id in out_of_turn:
                 self._completer.add(claimed, Released())
-            elif not self._limiter.parking.park(claimed):
+            elif not self.limiter.parking.park(claimed):
                 ready.append(claimed)
         if len(ready) <= _FEW:
             self._remember(ready)
@@ -427,7 +427,7 @@ class Producer(Service):
     def _claimed(self, job: StoredJob, claim: str, asked: float, gates: list[Gate]) -> ClaimedJob:
         handler = self._handlers.get(job.name)
         assert handler is not None
-        until = self._limiter.claim_end(asked)
+        until = self.limiter.claim_end(asked)
         if gates:
             until = min(until, slots_until(gates))
         return ClaimedJob(
@@ -446,7 +446,7 @@ class Producer(Service):
         while self._unclear:
             asked, batch = monotonic(), self._unclear[0]
             settled = await self._store.claims.resolve(batch)
-            out_of_turn = await self._limiter.out_of_turn(settled.jobs)
+            out_of_turn = await self.limiter.out_of_turn(settled.jobs)
             del self._unclear[0]
             self._admit(settled, asked, out_of_turn)
-            self._limiter.not_claimed(job.id for job in batch.jobs)
+            self.limiter.not_claimed(job.id for job in batch.jobs)

@@ -80,7 +80,7 @@ class Audit:
         self._pages = AuditPages(connection.audit, _decode)
         self._redact = redact
         self._ring = ring
-        self._turns = TicketLine(connection, "audit")
+        self.turns = TicketLine(connection, "audit")
         self._group = GroupCommit(self._append_all, _CHUNK)
         self._end: End | None = None
         self._written = Link()
@@ -151,12 +151,12 @@ class Audit:
         finally:
             if turn is not None:
                 with suppress(Unavailable):  # other processes do not wait for long
-                    await self._turns.end(turn)
+                    await self.turns.end(turn)
 
     async def _take_turn(self, until: float) -> int:
         """Wait for this process's turn, and read the end of the log then."""
-        turn = await self._turns.join()
-        await self._turns.wait(turn, until)
+        turn = await self.turns.join()
+        await self.turns.wait(turn, until)
         if self._end is not None:
             await self._look_behind(self._end.link)
         return turn

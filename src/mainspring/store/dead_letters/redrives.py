@@ -128,7 +128,7 @@ class Redrives(Orders):
 
     # -- carrying it out -------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
+    async def carry_out(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
         return await (self._retry if document["kind"] == RETRY else self._discard)(document, remove)
 
     async def _retry(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
