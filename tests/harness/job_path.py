@@ -1,7 +1,7 @@
 """The modules that one plain job passes from `POST /api/jobs` to completed, for docs/decisions/0040.
 
 `python -m harness.job_path` prints two counts. *Traced*: the modules with a function that the event loop calls between
-the request and the end of the job, after a first job has filled the caches; chores that happen to run then count too.
+the request and the end of the job, for each of `RUNS` jobs, after a first one has filled the caches.
 *Read*: those among them that a reader of the code has to open in order to follow the job, by the method of the review
 that counted "about 60": each module in which the job or its request is decided on, changed or passed on. Not read are
 modules of values and settings, modules of which only small checks or properties are called (at most `SMALL` lines in
@@ -28,6 +28,7 @@ from mainspring.api.settings import ServiceSettings
 
 SOURCE = Path(mainspring.__file__).parent
 SMALL = 6
+RUNS = 20
 _BESIDE = ("engine/chores/", "engine/peers.py", "engine/service.py", "engine/watcher.py", "engine/services/", "config/")
 """What a worker does beside its jobs, and settings."""
 _VALUES = ("clock.py", "errors.py", "durations.py", "spelling.py", "model/", "rules/", "api/wire/")
@@ -67,9 +68,12 @@ async def path_of_a_job(uri: str) -> Calls:
     try:
         async with aiohttp.ClientSession() as session:
             await _one_job(scheduler, session, server.url)
-            with tracing() as calls:
-                await _one_job(scheduler, session, server.url)
-            return calls
+            runs = []
+            for _ in range(RUNS):
+                with tracing() as calls:
+                    await _one_job(scheduler, session, server.url)
+                runs.append(calls)
+            return in_all(runs)
     finally:
         await server.stop()
         await scheduler.stop()
@@ -80,6 +84,12 @@ async def _one_job(scheduler: Scheduler, session: aiohttp.ClientSession, url: st
         assert answer.status == 201, await answer.text()
         job_id = (await answer.json())["data"]["jobId"]
     assert (await scheduler.wait(job_id)).result == 1
+
+
+def in_all(runs: list[Calls]) -> Calls:
+    """The functions that were called for each of the jobs: chores that happened to run beside some of them drop out."""
+    called = {module: set.intersection(*(run.get(module, set()) for run in runs)) for module in runs[0]}
+    return {module: codes for module, codes in called.items() if codes}
 
 
 def to_read(calls: Calls) -> list[str]:

@@ -22,8 +22,7 @@ from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.claim.candidates import ReadAhead, in_order
-from mainspring.engine.claim.contended_heads import ContendedHeads
-from mainspring.engine.claim.queues import Queues
+from mainspring.engine.claim.queues import ContendedHeads, Queues
 from mainspring.engine.claim.triage import Triage
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.limits.job_gates import Limits

@@ -16,7 +16,7 @@ from typing import Any
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.flows.predecessors import read_predecessors
+from mainspring.engine.flows.predecessors import Predecessors, read_predecessors
 from mainspring.engine.handler import refuse_coroutine
 from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
@@ -25,7 +25,6 @@ from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.context_backend import ChildScheduling, ContextBackend
 from mainspring.engine.run.error_details import HandlerTimeout, told
 from mainspring.engine.run.judge import Judge, cause_of
-from mainspring.engine.run.payload import unpack
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
@@ -104,7 +103,7 @@ class Executor:
                 if self._events.wanted("job:start"):
                     self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
                 before = await read_predecessors(claimed, self._store) if claimed.job.is_node else None
-                unpack(claimed, self._secrecy, before)
+                self._unpack(claimed, before)
                 result = await self._attempt(claimed, agent, timeout)
             except BaseException as error:
                 ending = self._judge_raised(claimed, agent, error)
@@ -147,6 +146,23 @@ class Executor:
                 "The handler of job %s raised %s; the worker goes on", claimed.id, said, extra=self._of(claimed)
             )
         return ending
+
+    def _unpack(self, claimed: ClaimedJob, predecessors: Predecessors | None) -> None:
+        """Show the handler its job's data in the form that it takes: decrypt it, fill in results of predecessors, then
+        upgrade older data. An error raised here ends the attempt.
+
+        Arguments, `ctx.data` and the document that goes to a process are then the same. The stored data is not changed:
+        another attempt starts from it anew.
+        """
+        hidden = self._secrecy.open(claimed)
+        if predecessors is not None:
+            claimed.show(predecessors.fill(claimed.shown.data))
+            claimed.show_predecessors(predecessors.by_node)
+            hidden = self._secrecy.redact(claimed, hidden)
+        version = claimed.job.data_version
+        if version < claimed.handler.version:
+            claimed.show(claimed.handler.upgrade(claimed.shown.data, version))
+            self._secrecy.redact(claimed, hidden)  # the new form may have values under other names
 
     @staticmethod
     def _counts_from_its_start(claimed: ClaimedJob) -> bool:
