@@ -28,7 +28,7 @@ from mainspring.api.settings import ServiceSettings
 
 SOURCE = Path(mainspring.__file__).parent
 SMALL = 6
-RUNS = 20
+RUNS = 5
 _BESIDE = ("engine/chores/", "engine/peers.py", "engine/service.py", "engine/watcher.py", "engine/services/", "config/")
 """What a worker does beside its jobs, and settings."""
 _VALUES = ("clock.py", "errors.py", "durations.py", "spelling.py", "model/", "rules/", "api/wire/")
@@ -62,7 +62,8 @@ async def path_of_a_job(uri: str) -> Calls:
     async def work(x: int) -> int:
         return x
 
-    server = Server(scheduler, ServiceSettings(port=0), keyless=True)
+    settings: dict[str, Any] = {"port": 0}
+    server = Server(scheduler, ServiceSettings(**settings), keyless=True)
     await scheduler.start()
     await server.start()
     try:

@@ -78,7 +78,7 @@ async def granted(db: Database, gate: str = GATE) -> int:
 
 async def tidied(limiter: Limiter) -> None:
     """One pass of what gives slots back, some time after the last was used."""
-    for share in limiter.shares.shares.values():
+    for share in limiter.shares.by_name.values():
         share.idle_since = float("-inf")
     await limiter.tidy()
 
