@@ -76,7 +76,7 @@ def add_flows(scheduler: Scheduler) -> None:
 def add_webhooks(scheduler: Scheduler, allowed: str) -> None:
     """The product's own handler of webhooks, with its usual limits."""
     from mainspring.api.settings import service_settings
-    from mainspring.client.builtin_jobs import add_builtin_handlers
+    from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
 
     add_builtin_handlers(scheduler, service_settings(http_allow=allowed))
 

@@ -26,7 +26,7 @@ from bench.crew import PATIENCE, Crew, used
 from bench.ground import Document, Ground, Place
 from bench.options import Options
 from bench.report import Row
-from mainspring.client.builtin_jobs import webhook_data
+from mainspring.client.outgoing.builtin_jobs import webhook_data
 from mainspring.clock import truncate
 from mainspring.jobtypes.http.webhook import parse_request, target_of
 from mainspring.model.jobs.draft import Draft

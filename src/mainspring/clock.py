@@ -61,7 +61,7 @@ class ServerClock:
     """The database's clock, read through the offset to this process's monotonic clock."""
 
     def __init__(self) -> None:
-        self._offset = datetime.now(UTC).timestamp() - monotonic()
+        self.offset = datetime.now(UTC).timestamp() - monotonic()
         self._error = float("inf")
         self._learned_at = float("-inf")
 
@@ -75,7 +75,7 @@ class ServerClock:
         # that the clock soon follows a new primary.
         error = (received - sent) / 2
         if error <= self._error + self.age * 0.001:
-            self._offset = server_time.timestamp() - (sent + received) / 2
+            self.offset = server_time.timestamp() - (sent + received) / 2
             self._error = error
             self._learned_at = received
 
@@ -89,7 +89,7 @@ class ServerClock:
 
     def at(self, instant: float) -> datetime:
         """The server's time at an instant of `monotonic()`."""
-        return datetime.fromtimestamp(instant + self._offset, UTC)
+        return datetime.fromtimestamp(instant + self.offset, UTC)
 
     def expression(self) -> Any:
         return "$$NOW"

@@ -29,9 +29,9 @@ from mainspring.client.namespaces.api_keys import NewKey as NewKey
 from mainspring.client.namespaces.audit import AuditStanding as AuditStanding
 from mainspring.client.namespaces.dead_letters import F as F
 from mainspring.client.namespaces.privacy import T as T
-from mainspring.client.outgoing import RepeatedWebhookOptions as RepeatedWebhookOptions
-from mainspring.client.outgoing import WebhookOptions as WebhookOptions
-from mainspring.client.outgoing_settings import OutgoingOptions as OutgoingOptions
+from mainspring.client.outgoing.settings import OutgoingOptions as OutgoingOptions
+from mainspring.client.outgoing.verbs import RepeatedWebhookOptions as RepeatedWebhookOptions
+from mainspring.client.outgoing.verbs import WebhookOptions as WebhookOptions
 from mainspring.client.registry import F as _registry_F
 from mainspring.client.scheduler import AllOptions as AllOptions
 from mainspring.client.scheduler import F as _scheduler_F
@@ -41,7 +41,7 @@ from mainspring.config.settings import SchedulerOptions as SchedulerOptions
 from mainspring.config.settings import Settings as Settings
 from mainspring.durations import Duration as Duration
 from mainspring.engine.callbacks import Callback as _callbacks_Callback
-from mainspring.engine.handlers import Isolation as Isolation
+from mainspring.engine.handler import Isolation as Isolation
 from mainspring.engine.handlers import Named as Named
 from mainspring.engine.run.context import BlockingJobContext as BlockingJobContext
 from mainspring.engine.run.context import BlockingTransaction as BlockingTransaction
@@ -120,7 +120,6 @@ from mainspring.model.views.scaling import QueueScale as QueueScale
 from mainspring.model.views.search import JobFilter as JobFilter
 from mainspring.model.views.search import SearchPage as SearchPage
 from mainspring.model.views.search import StateCount as StateCount
-from mainspring.model.views.search import Suggestions as Suggestions
 from mainspring.model.views.statistics import Statistics as Statistics
 from mainspring.model.workers import WorkerStatus as WorkerStatus
 from mainspring.rules import Rule as Rule
@@ -819,7 +818,6 @@ class Scheduler:
     def start(self) -> None: ...
     def stop(self, graceful: bool = ..., timeout: Seconds | None = ...) -> None: ...
     def stop_now(self) -> None: ...
-    def suggestions(self, *, scope: Scope = ...) -> Suggestions: ...
     def transaction(self) -> BlockingContext[BlockingTransaction]: ...
     def update(self, job_id: str, *, data: Mapping[str, Any] | None = ..., **changes: Unpack[JobChanges]) -> Job: ...
     @property

@@ -31,7 +31,7 @@ from harness.sinks import Received, Sink
 from harness.waiting import eventually
 from mainspring import Scheduler
 from mainspring.api.settings import service_settings
-from mainspring.client.builtin_jobs import smtp_settings
+from mainspring.client.outgoing.builtin_jobs import smtp_settings
 from mainspring.jobtypes.http.signing import new_secret
 
 Start = Callable[..., Command]

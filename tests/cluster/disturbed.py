@@ -258,11 +258,11 @@ class Disturbed:
 
 def books(worker: Worker) -> list[str]:
     """What a worker with nothing to do still counts as taken."""
-    limiter = worker._limiter
-    found = [f"{share.used} used of {name}" for name, share in limiter._shares._shares.items() if share.used]
-    found += [f"admitted, neither claimed nor let go: {job_id}" for job_id in limiter._admitted]
+    limiter = worker.limiter
+    found = [f"{share.used} used of {name}" for name, share in limiter.shares.by_name.items() if share.used]
+    found += [f"admitted, neither claimed nor let go: {job_id}" for job_id in limiter.admitted]
     found += [f"claimed {claimed.id}" for claimed in worker.claimed_jobs.all()]
-    found += [f"a slot runs {holding.id}" for holding in worker._slots.running]
+    found += [f"a slot runs {holding.id}" for holding in worker.slots.running]
     found += [f"parked: {len(limiter.parking)}"] if len(limiter.parking) else []
     found += [f"{task.get_name()} has ended: {task!r}" for task in worker.tasks if task.done()]
     return found

@@ -21,7 +21,7 @@ from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
 from mainspring.api.middleware.prefix import Prefix, path_of
-from mainspring.api.middleware.rate_limit import RateLimits, address_of
+from mainspring.api.middleware.request_rates import RateLimits, address_of
 from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxies
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem

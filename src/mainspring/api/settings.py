@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mainspring.api.middleware.trusted_proxies import read_proxies
-from mainspring.client.outgoing_settings import OutgoingSettings, named
+from mainspring.client.outgoing.settings import OutgoingSettings, named
 from mainspring.errors import ConfigurationError
 from mainspring.jobtypes.http.statuses import read_statuses
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from mainspring.client.core import Core
 from mainspring.config.settings import check_name
-from mainspring.engine.handlers import Handler, Named, check_data, stored_version
+from mainspring.engine.handler import Handler, check_data, stored_version
+from mainspring.engine.handlers import Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.jobs.declared_defaults import PLAIN, JobDefaults

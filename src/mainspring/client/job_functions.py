@@ -14,7 +14,8 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from mainspring.engine.handlers import Handler, HandlerFunction, Named
+from mainspring.engine.handler import Handler, HandlerFunction
+from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.errors import BadArguments
 from mainspring.model.jobs.celery_options import celery_options

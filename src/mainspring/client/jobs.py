@@ -12,7 +12,7 @@ from mainspring.client.core import Core
 from mainspring.client.per_store import PerStore
 from mainspring.client.views.explaining import Explainer
 from mainspring.config.settings import check_name
-from mainspring.engine.handlers import check_data, stored_version
+from mainspring.engine.handler import check_data, stored_version
 from mainspring.engine.wait_for_end import Waiting
 from mainspring.errors import ConfigurationError, InvalidJob, StepError, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope
@@ -23,7 +23,8 @@ from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
 from mainspring.spelling import suggestion
 from mainspring.store import Store
-from mainspring.store.codec import document_id, encode_data, encode_step
+from mainspring.store.bounded_values import encode_data, encode_step
+from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
 from mainspring.store.flows.tree import WITH_PARENT
 from mainspring.store.limits.controls import pauses_in

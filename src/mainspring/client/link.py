@@ -127,7 +127,7 @@ class Link:
         assert self._opening is not None
         async with self._opening:
             if self._opened is None:
-                self._opened = Store(await self._connect(), self._cipher, await self._keys_of_audit())
+                self._opened = Store(await self._connect(), self._cipher, await self.keys_of_audit())
         return self._opened
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ class Link:
             await self._start_embedded(self._folder)
         return await Connection.open(self.settings, self.clock, uri=self.uri, client=self._client)
 
-    async def _keys_of_audit(self) -> Keyring:
+    async def keys_of_audit(self) -> Keyring:
         """The keys of the audit log; by default, an embedded server has its own key in its folder."""
         if self._folder is None or self._audit_keys.ids:
             return self._audit_keys

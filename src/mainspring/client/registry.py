@@ -10,7 +10,8 @@ from typing import Any, TypeVar, Unpack
 from mainspring.config.settings import check_name
 from mainspring.durations import Duration
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.handlers import Handler, Handlers, Isolation, plain_function
+from mainspring.engine.handler import Handler, Isolation, plain_function
+from mainspring.engine.handlers import Handlers
 from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.executor import Middleware

@@ -40,7 +40,7 @@ from mainspring.client.namespaces.queues import Queues
 from mainspring.client.namespaces.schedules import Schedule, Schedules, StoredSchedules
 from mainspring.client.namespaces.secrets import Secrets
 from mainspring.client.namespaces.workers import Workers
-from mainspring.client.outgoing import OutgoingVerbs
+from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
 from mainspring.client.scheduling import Scheduling
@@ -53,7 +53,8 @@ from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, m
 from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.flows.declared import builtin_handlers
-from mainspring.engine.handlers import Handler, Handlers, Named
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers, Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.live_handlers import LiveHandlers
 from mainspring.engine.privacy import Privacy
@@ -318,7 +319,6 @@ class Scheduler(OutgoingVerbs):
     jobs = _forward("_searcher", Searcher.jobs)
     search = _forward("_searcher", Searcher.search)
     count = _forward("_searcher", Searcher.count)
-    suggestions = _forward("_searcher", Searcher.suggestions)
     explain = _forward("_explainer", Explainer.explain)
     wait = _forward("_jobs", Jobs.wait)
     cancel = _forward("_jobs", Jobs.cancel)

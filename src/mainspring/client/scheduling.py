@@ -20,7 +20,8 @@ from mainspring.model.jobs.options import JobOptions
 from mainspring.model.schedules.schedule import ScheduleOptions, check_repeated, make_spec
 from mainspring.rules import Rule
 from mainspring.store import Store
-from mainspring.store.codec import encode_data, new_job
+from mainspring.store.bounded_values import encode_data
+from mainspring.store.codec import new_job
 from mainspring.store.connection import Document
 
 T = TypeVar("T", Draft, Draft | Exception)

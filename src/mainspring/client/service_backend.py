@@ -32,7 +32,7 @@ from mainspring.model.jobs.job import Job, JobState
 from mainspring.model.privacy.secrets import Lent, SecretUse, check_secret_name
 from mainspring.model.unreadable import Listed
 from mainspring.model.views.about import DatabaseFacts, KeyIds
-from mainspring.model.views.search import make_search
+from mainspring.model.views.search import Suggestions, make_search
 from mainspring.store import Store
 from mainspring.store.codec import decode_job, document_id
 from mainspring.store.views.about import read_database_facts
@@ -77,6 +77,11 @@ class ServiceBackend:
         self._schedules = StoredSchedules(self._core, scheduler.schedules)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
+
+    async def suggestions(self, *, scope: Scope) -> Suggestions:
+        """Names, queues, tags and types of errors that filters may name: of jobs that were made, ran or failed lately.
+        The cost is bounded, so that some may be missing."""
+        return await (await self._core.store()).suggesting.suggest(scope)
 
     async def last_states(self, schedules: Iterable[Schedule], scope: Scope) -> dict[str, str]:
         """The state of the job of each schedule's last firing, by the schedule's id, as far as it is stored."""

@@ -20,7 +20,8 @@ from mainspring.model.jobs.data_schema import ANY
 from mainspring.model.jobs.handler_status import MAX_DESCRIPTION, MAX_SCHEMA, MAX_SCHEMAS, HandlerDescription
 
 if TYPE_CHECKING:
-    from mainspring.engine.handlers import Handler, Handlers, Parameter
+    from mainspring.engine.handler import Handler, Parameter
+    from mainspring.engine.handlers import Handlers
 
 _MAX_DEFAULT = 200
 _TOLD_EVERY = 60.0

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mainspring.config.settings import Settings
-from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers
 from mainspring.engine.live_handlers import LiveHandlers
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.explain.explanation import Explanation

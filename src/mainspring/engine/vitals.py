@@ -7,15 +7,20 @@ The heartbeat's thread calls these functions; they read shared sets and fields o
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from mainspring.clock import EPOCH
+from mainspring.config.settings import Settings
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.limits.limits import CONCURRENCY
+from mainspring.model.schema_versions import CURRENT
 
 SLOTS_REPORTED = 50
 """How many running jobs a heartbeat names: those that have run for longest."""
@@ -43,12 +48,36 @@ class Vitals:
     lease: float
 
 
+def new_worker_id() -> str:
+    """An id that names the host and the process of a worker, and is never used twice."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
 def memory_in_use() -> int | None:
     """The resident memory of this process in bytes; None on a system that does not tell it."""
     try:
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def process_facts(
+    settings: Settings, running: Collection[ClaimedJob], started_at: datetime, version: str
+) -> dict[str, Any]:
+    """What the registry has of a worker's process: its place, its settings, its versions, and what its slots run."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "queues": None if settings.queues is None else list(settings.queues),
+        "concurrency": settings.concurrency,
+        "running": len(running),
+        **reported_slots(running),
+        "memory": memory_in_use(),
+        "started_at": started_at,
+        "version": version,
+        "schema": CURRENT,
+        "release": settings.release,
+    }
 
 
 def reported_slots(running: Iterable[ClaimedJob]) -> dict[str, Any]:

@@ -1,28 +1,25 @@
-"""Translation between documents and the values of the rest of the code: ids, jobs, attempts, bounded values.
+"""Translation between stored documents and jobs: ids, jobs, attempts, errors.
 
-Keeps true: a document that cannot be decoded is neither lost nor guessed at (`Undecodable` has the reason), and nothing
-of unbounded size is stored: a cut value has a note of that.
+Keeps true: a document that cannot be decoded is neither lost nor guessed at (`Undecodable` has the reason).
+`store/bounded_values.py` writes the values of jobs.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-import bson
 from bson import ObjectId
-from bson.raw_bson import RawBSONDocument
-from pydantic_core import to_jsonable_python
 
+from mainspring.clock import truncate
 from mainspring.config.settings import check_name
-from mainspring.errors import ConfigurationError, InvalidJob, StepError
+from mainspring.errors import ConfigurationError
 from mainspring.model.access.namespaces import dedupe_key_shown
 from mainspring.model.dead_letters.fingerprint import fingerprint
 from mainspring.model.flows.waits import read_waits
+from mainspring.model.jobs.draft import Draft, start_by
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE, GUARANTEES
 from mainspring.model.jobs.job import (
     DEFAULT_PRIORITY,
@@ -42,7 +39,7 @@ from mainspring.model.jobs.job import (
 from mainspring.model.jobs.payload_versions import FIRST_VERSION, is_version
 from mainspring.model.jobs.retry import LONGEST, Retry
 from mainspring.model.privacy.encrypted_values import Encrypt, marked_data, parsed, parsed_data
-from mainspring.store.connection import CODEC, Document
+from mainspring.store.connection import Document
 from mainspring.store.fitting import Fitted, fit
 from mainspring.store.schema import LAYOUT
 from mainspring.store.shapes import JOB
@@ -52,22 +49,17 @@ DocumentId = ObjectId | str
 MAX_ATTEMPTS_KEPT = 100
 # Fewer attempts with long logs are kept: this many bytes of earlier attempts, beside the half MiB at most of the last.
 MAX_EARLIER_ATTEMPTS = 5 * 1024 * 1024 // 2
-MAX_TYPE, MAX_MESSAGE, MAX_STACK = 200, 4_096, 16_384
-MAX_DETAILS, MAX_DETAIL = 16_384, 2_000
-MAX_LOG_LINES, MAX_LOG_LINE = 200, 2_000  # lines, and bytes of a line
 MAX_STEPS = 1_000
 
-_RAW = CODEC.with_options(document_class=RawBSONDocument)
+_OPTIONAL = (
+    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
+    "trace",
+)
+"""The fields that only some jobs have, and that a draft has under the same name."""
 _HEX_ID = re.compile(r"[0-9a-f]{24}")
-_PLAIN = (type(None), bool, float)
 _NEW_JOB = ("name", "state", "queue", "priority", "run_at", "created_at")
 # The number of fields of a new job without options.
 _PLAIN_DOCUMENT = 13
-_SMALL_DATA, _SMALL_TEXT = 16, 256
-_DETAILS_KEPT = 6
-# MongoDB stores 200 levels, some of which the job and the statement use; a level takes at least 8 bytes.
-DEEPEST = 100
-_LEAST_PER_LEVEL = 8
 
 
 UNDECODABLE = "Undecodable"
@@ -85,211 +77,33 @@ def document_id(job_id: str) -> DocumentId:
     return ObjectId(job_id) if _HEX_ID.fullmatch(job_id) else job_id
 
 
-def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]:
-    """Plain data (`store/plain_data.py`) as it is stored; refused when it cannot be stored or is too large."""
-    if data is None:
-        return {}
-    if type(data) is dict and limit >= _SMALL_DATA * 2 * _SMALL_TEXT and is_small_and_plain(data):
-        return data
-    if not isinstance(data, Mapping):
-        raise InvalidJob(f"data must be a mapping of argument names to values, not {type(data).__name__}.")
-    encoded = _encode_exactly(dict(data))
-    if len(encoded) > limit:
-        raise InvalidJob(
-            f"data takes {len(encoded):,} bytes, over the limit of {limit:,}; store the bulk elsewhere and pass a "
-            "reference, or raise max_data."
-        )
-    return RawBSONDocument(encoded, _RAW)
-
-
-def is_small_and_plain(data: dict[str, Any]) -> bool:
-    """Whether data can certainly be stored and is certainly small, so that it need not be encoded to check."""
-    if len(data) > _SMALL_DATA:
-        return False
-    for key, value in data.items():
-        if type(key) is not str or len(key) > _SMALL_TEXT or not key.isidentifier():
-            return False
-        kind = type(value)
-        if kind is str:
-            if len(value) > _SMALL_TEXT or not value.isascii():
-                return False
-        elif kind is int:
-            if not -(2**63) <= value < 2**63:
-                return False
-        elif kind is not bool and kind is not float and value is not None:
-            return False
-    return True
-
-
-def _encode(value: dict[str, Any]) -> bytes:
-    """A value as BSON; where it holds a type that BSON lacks, as pydantic writes it in JSON."""
-    try:
-        return _encode_exactly(value)
-    except InvalidJob as refused:
-        try:
-            if not _has_iterator(value):
-                return _encode_exactly(to_jsonable_python(value))
-        except Exception:  # whatever code of the value itself raises: properties, computed fields, its repr
-            raise refused from refused.__cause__
-        raise InvalidJob("data cannot be stored: it holds an iterator; make a list of it.") from None
-
-
-def _encode_exactly(value: dict[str, Any]) -> bytes:
-    try:
-        encoded = bson.encode(value, check_keys=False, codec_options=CODEC)
-    except Exception as error:
-        raise InvalidJob(f"data cannot be stored: {_said(error)}") from error
-    if len(encoded) > DEEPEST * _LEAST_PER_LEVEL and _is_deeper(value, DEEPEST):
-        raise InvalidJob(f"data cannot be stored: it is nested deeper than {DEEPEST} levels.")
-    return encoded
-
-
-def _said(error: Exception) -> str:
-    """The message of an error; its `str()` may raise, where code of the value raised the error."""
-    try:
-        return str(error)
-    except Exception:
-        return type(error).__name__
-
-
-def _has_iterator(value: Any, levels: int = DEEPEST) -> bool:
-    """Whether a value holds an iterator, which pydantic would run to its end; it may be endless."""
-    if hasattr(type(value), "__next__"):
-        return True
-    return levels == 0 or any(_has_iterator(one, levels - 1) for one in _parts(value))
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """The inner values that pydantic writes for a container."""
-    if isinstance(value, Mapping):
-        return value.values()
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name) for field in fields(value)]
-    return vars(value).values() if hasattr(type(value), "__pydantic_serializer__") else ()
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return False
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
-
-
-def encode_result(result: Any, limit: int) -> tuple[Any, str | None]:
-    """A handler's return value as it is stored, and a note where it is not kept whole. Never raises."""
-    if type(result) in _PLAIN or (type(result) is str and len(result) <= limit and result.isascii()):
-        return result, None
-    try:
-        encoded = _encode({"r": result})
-        if len(encoded) <= limit:
-            return bson.decode(encoded, CODEC)["r"], None
-    except Exception:
-        if hasattr(type(result), "__next__"):
-            return None, (
-                f"The result, of type {type(result).__name__}, is an iterator: it was not run and was not kept. "
-                "Return a list."
-            )
-        return None, f"The result, of type {type(result).__name__}, cannot be stored and was not kept."
-    return None, f"The result of {len(encoded):,} bytes is over the limit of {limit:,} and was not kept."
-
-
-def encode_step(what: str, result: Any, limit: int, *, verb: str = "return") -> tuple[Any, int]:
-    """The result of a step, or another value that is kept for a handler, as it is stored and read again, and its size
-    in bytes. `what` names it in errors, and `verb` is how the caller gives it.
-
-    Unlike a job's result, a value that cannot be kept is refused: the next attempt would run the step again.
-    """
-    try:
-        encoded = _encode({"r": result})
-    except InvalidJob as error:
-        raise StepError(
-            f"{what}, of type {type(result).__name__}, cannot be kept ({error}); {verb} plain values, or store it "
-            f"elsewhere and {verb} a reference."
-        ) from error
-    if len(encoded) > limit:
-        raise StepError(
-            f"{what} takes {len(encoded):,} bytes, over the limit of {limit:,}, and cannot be kept; store it elsewhere "
-            f"and {verb} a reference, or raise max_result."
-        )
-    return bson.decode(encoded, CODEC)["r"], len(encoded)
-
-
-def size_of_steps(entries: list[Any]) -> int:
-    """The bytes that stored steps take."""
-    return len(bson.encode({"s": entries}, codec_options=CODEC)) if entries else 0
-
-
-def encode_error(error: JobError) -> Document:
-    """An error as it is stored: the beginning of its message, the end of its stack. Never raises."""
-    document: Document = {"type": cut(error.type, MAX_TYPE), "message": cut(error.message, MAX_MESSAGE)}
-    if error.stack:
-        document["stack"] = _cut_before(error.stack, MAX_STACK)
-    if error.details:
-        document["details"] = encode_details(error.details)
-    return document
-
-
-def plain_details(details: Mapping[str, Any]) -> Document:
-    """The details of an error in plain values, whatever they are; not cut yet."""
-    try:
-        return bson.decode(_encode(dict(details)), CODEC)
-    except Exception:
-        return {"note": "The details cannot be stored and were not kept."}
-
-
-def encode_details(details: Mapping[str, Any]) -> Document:
-    """The details of an error as they are stored: all of them, or as many as fit."""
-    plain = plain_details(details)
-    if _size(plain) > MAX_DETAILS:
-        plain = {cut(str(key), MAX_TYPE): _shortened(value) for key, value in list(plain.items())[:_DETAILS_KEPT]}
-    if _size(plain) > MAX_DETAILS:
-        return {"note": f"The details are over the limit of {MAX_DETAILS:,} bytes and were not kept."}
-    return plain
-
-
-def _size(document: Mapping[str, Any]) -> int:
-    return len(bson.encode(document, codec_options=CODEC))
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return cut(value, MAX_DETAIL)
-    return value if isinstance(value, int | float | None) else "… (cut)"
-
-
 def fingerprint_of(name: Any, error: Any) -> str:
     """The fingerprint of a stored error of a job; any stored value has one."""
     known = _decode_error(error) or JobError("", "")
     return fingerprint(str(name or ""), known.type, known.message, known.stack)
 
 
-def encode_progress(percent: float, note: str | None) -> Document:
-    """The progress of a job, as it is stored."""
-    return {"percent": percent} if note is None else {"percent": percent, "note": cut(note, MAX_LOG_LINE)}
+def add_options(document: Document, draft: Draft, run_at: datetime) -> None:
+    """Add the fields that only some jobs have to the document of a draft."""
+    for key in _OPTIONAL:
+        value = getattr(draft, key)
+        if value is not None:
+            document[key] = value
+    if draft.debounce is not None:
+        document["burst"] = {"at": document["created_at"], "token": 0}
+    if draft.expires_at is not None:
+        document["expires_at"] = truncate(draft.expires_at)
+    if draft.dedupe_window is not None:
+        document["dedupe_until"] = truncate(document["created_at"] + timedelta(seconds=draft.dedupe_window))
+    limit = start_by(run_at, draft.expires_at, draft.start_within)
+    if limit is not None:
+        document["start_by"] = truncate(limit)
 
 
-def cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of a text, in whole characters, with a note when something was cut."""
-    # A character takes at least a byte: no more than this is encoded, even of a huge text.
-    encoded = _utf8(text[: limit + 1])
-    if len(encoded) <= limit:
-        return encoded.decode()
-    kept = encoded[:limit].decode("utf-8", "ignore")
-    return f"{kept}… ({len(text) - len(kept):,} more characters cut)"
-
-
-def _cut_before(text: str, limit: int) -> str:
-    """At most the last `limit` bytes of a text, in whole characters, with a note when something was cut."""
-    encoded = _utf8(text[-limit - 1 :])
-    return encoded.decode() if len(encoded) <= limit else "… (cut)\n" + encoded[-limit:].decode("utf-8", "ignore")
-
-
-def _utf8(text: str) -> bytes:
-    """A text as it is stored, without the lone surrogates that file names may contain: UTF-8 has none."""
-    return text.encode("utf-8", "replace")
+def fields_of_root(draft: Draft) -> Document:
+    """The fields of the root of a declared flow or a batch: it is listed from its insert on, under the user's name."""
+    label = draft.data.get("label") if isinstance(draft.data, Mapping) else None
+    return {"root": True, "label": label} if isinstance(label, str) else {"root": True}
 
 
 def new_job(document: Document, data: Mapping[str, Any]) -> Job:

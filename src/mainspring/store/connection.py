@@ -40,9 +40,7 @@ from mainspring.store.collection import Collection
 from mainspring.store.collection import Document as Document
 from mainspring.store.deadlines import UNAUTHORIZED, deadline
 from mainspring.store.foreign.mirror import Mirror
-from mainspring.store.indexes import Indexes
-from mainspring.store.locks import Locks
-from mainspring.store.schema import (
+from mainspring.store.index_definitions import (
     AUDIT_INDEXES,
     CONTROL_INDEXES,
     GATE_INDEXES,
@@ -53,13 +51,15 @@ from mainspring.store.schema import (
     REDRIVE_INDEXES,
     REPLY_INDEXES,
     SCHEDULE_INDEXES,
-    SCHEMA,
     SESSION_INDEXES,
     SIGNAL_INDEXES,
     STAT_INDEXES,
     WORKER_INDEXES,
     map_indexes,
 )
+from mainspring.store.indexes import Indexes
+from mainspring.store.locks import Locks
+from mainspring.store.schema import SCHEMA
 
 logger = logging.getLogger("mainspring")
 

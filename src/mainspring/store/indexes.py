@@ -24,8 +24,8 @@ from mainspring.clock import monotonic
 from mainspring.errors import ConfigurationError, MainspringError, Unavailable
 from mainspring.store.collection import Collection
 from mainspring.store.deadlines import NO_SUCH_INDEX, deadline
+from mainspring.store.index_definitions import EARLIER_FILTERS
 from mainspring.store.locks import Locks
-from mainspring.store.schema import EARLIER_FILTERS
 
 Wanted = Sequence[tuple[Collection, Sequence[IndexModel]]]
 logger = logging.getLogger("mainspring")

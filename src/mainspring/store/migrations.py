@@ -20,8 +20,9 @@ from mainspring.model.schema_versions import CURRENT, FIRST, OLDEST_READER, Sche
 from mainspring.store.collection import Collection
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import NO_SUCH_INDEX
+from mainspring.store.index_definitions import EARLIER_INDEXES
 from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
-from mainspring.store.schema import BUMP, BY_ID, EARLIER_INDEXES, SCHEMA
+from mainspring.store.schema import BUMP, BY_ID, SCHEMA
 
 _HELD = "held"
 _BATCH = 1000

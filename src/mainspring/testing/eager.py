@@ -18,7 +18,8 @@ from mainspring.client.drafting import Drafts
 from mainspring.client.job_functions import name_of
 from mainspring.client.scheduler import core_of, drafts_of, scheduling_of
 from mainspring.engine.flows.verbs import Heard, SignalAsked
-from mainspring.engine.handlers import Handler, Named, check_data, refuse_coroutine
+from mainspring.engine.handler import Handler, check_data, refuse_coroutine
+from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe
 from mainspring.engine.run.sync_bridge import Portal

@@ -16,7 +16,7 @@ from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Job, Scheduler
 from mainspring.api.settings import service_settings
-from mainspring.client.builtin_jobs import add_builtin_handlers
+from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
 
 Make = Callable[..., Scheduler]
 KEYS = {"k": "A" * 43 + "="}

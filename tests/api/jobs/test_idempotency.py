@@ -11,7 +11,7 @@ import pytest
 from api.conftest import Api, Reply
 from mainspring import Scheduler, Unavailable
 from mainspring.client.service_backend import ServiceBackend
-from mainspring.store.schema import REPLY_INDEXES
+from mainspring.store.index_definitions import REPLY_INDEXES
 
 JOB = {"name": "report", "data": {"of": "may"}, "runAt": "2126-01-01T00:00:00Z"}
 SCHEDULE = {"name": "report", "every": 60_000}

@@ -284,11 +284,11 @@ async def test_a_slow_reader_is_let_go_with_a_gap_and_can_come_back(
     place = (await anext(changes)).id
     await scheduler.schedule_bulk({"name": f"n{number}"} for number in range(20))
     hub = inside(scheduler).feed
-    await eventually(lambda: all(reader.slow for reader in hub._readers))
-    assert all(len(reader.waiting) <= 5 for reader in hub._readers)
+    await eventually(lambda: all(reader.slow for reader in hub.readers))
+    assert all(len(reader.waiting) <= 5 for reader in hub.readers)
     rest = [change async for change in changes]
     assert [(change.type, change.change, change.id) for change in rest] == [("gap", "slow", None)]
-    assert not hub._readers
+    assert not hub.readers
     monkeypatch.undo()
     again = scheduler.monitor.follow(after=place)
     assert [(await anext(again)).name for _ in range(20)] == [f"n{number}" for number in range(20)]
@@ -311,7 +311,7 @@ async def test_all_live_readers_share_one_stream(scheduler: Scheduler) -> None:
         await anext(reader)
     hub = inside(scheduler).feed
     task = hub._task
-    assert len(hub._readers) == 5
+    assert len(hub.readers) == 5
     await scheduler.schedule("work")
     assert {(await anext(reader)).name for reader in readers} == {"work"}
     assert hub._task is task

@@ -25,7 +25,7 @@ record = Recorder(os.environ[HISTORY_VARIABLE])
 def _clock() -> ServerClock:
     clock = ServerClock()
     # What the clock holds until the server is asked: the process's own wall clock, here a wrong one.
-    clock._offset += float(os.environ.get(SKEW_VARIABLE, "0"))
+    clock.offset += float(os.environ.get(SKEW_VARIABLE, "0"))
     return clock
 
 

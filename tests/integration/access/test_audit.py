@@ -20,8 +20,8 @@ from mainspring.model.access.audit import Entry, Row
 from mainspring.model.access.audit_chain import hash_of
 from mainspring.model.access.audit_filter import AuditFilter
 from mainspring.model.privacy.credentials import mask_credentials
-from mainspring.store import ticket_line
 from mainspring.store.access import audit as module
+from mainspring.store.access import ticket_line
 from mainspring.store.access.audit import Audit
 from mainspring.store.privacy.keyring import Keyring
 
@@ -125,20 +125,20 @@ async def test_a_process_that_has_met_another_writes_when_the_turn_before_its_ow
     monkeypatch.setattr(ticket_line, "_LONGEST", float("inf"))
     other = await make_audit(timed)
     looks: list[int] = []
-    read_done = other._turns._read_done
+    read_done = other.turns._read_done
 
     async def read(number: int) -> int:
         looks.append(number)
         return await read_done(number)
 
-    monkeypatch.setattr(other._turns, "_read_done", read)
+    monkeypatch.setattr(other.turns, "_read_done", read)
     await other.append(entry(1))
     await audit.append(entry(2))
-    turn = await audit._turns.join()
+    turn = await audit.turns.join()
     waiting = asyncio.create_task(other.append(entry(3)))
     await eventually(lambda: len(looks) > 2 or waiting.done())
     assert not waiting.done() and await audit.get(3) is None
-    await audit._turns.end(turn)
+    await audit.turns.end(turn)
     assert [row.n for row in await waiting] == [3]
     await other.settle(10)
 
@@ -150,7 +150,7 @@ async def test_a_process_that_died_in_its_turn_holds_up_the_others_for_a_moment_
     other = await make_audit(timed)
     await other.append(entry(1))
     await audit.append(entry(2))
-    assert await audit._turns.join() == 1  # and never ends it
+    assert await audit.turns.join() == 1  # and never ends it
     await other.append(entry(3))
     await other.settle(10)
     assert (await audit.verify()).checked == 3

@@ -20,7 +20,7 @@ from harness.sinks import Sink, reply
 from mainspring import AlertRule, AlertRuleNotFound, ConfigurationError, Every, Scheduler
 from mainspring.api.settings import ServiceSettings
 from mainspring.client.alerts.watch import AlertWatch
-from mainspring.client.builtin_jobs import add_builtin_handlers
+from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
 from mainspring.clock import ManualClock
 from mainspring.engine.alerts.evaluation import evaluate
 from mainspring.engine.chores.upkeep.evaluate_alerts import SELDOM

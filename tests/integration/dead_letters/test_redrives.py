@@ -295,7 +295,7 @@ async def test_a_batch_that_is_done_again_moves_none_that_failed_again_since_wha
 ) -> None:
     letters = await fill(scheduler, db, 3)
     redrives = store_of(scheduler).redrives
-    taken = await redrives._take_batch(await redrives.start(RETRY, Selection(), None, None, ""))
+    taken = await redrives.take_batch(await redrives.start(RETRY, Selection(), None, None, ""))
     await redrives._retry(taken, store_of(scheduler).removal.remove)
     again = {"state": "failed", "finished_at": NOW - timedelta(days=1)}
     await db.jobs.update_one({"_id": letters[0]["_id"]}, {"$set": again, "$unset": {"ready": 1}})
@@ -309,7 +309,7 @@ async def test_one_that_was_retried_by_hand_and_failed_again_while_its_batch_was
 ) -> None:
     letters = await fill(scheduler, db, 3)
     redrives = store_of(scheduler).redrives
-    taken = await redrives._take_batch(await redrives.start(RETRY, Selection(), None, None, ""))
+    taken = await redrives.take_batch(await redrives.start(RETRY, Selection(), None, None, ""))
     later = datetime.now(UTC) + timedelta(seconds=5)
     await db.jobs.update_one({"_id": letters[0]["_id"]}, {"$set": {"finished_at": later}})
     done = await take_step(store_of(scheduler), inside(scheduler).archive, taken)
@@ -360,7 +360,7 @@ async def test_a_batch_that_was_in_hand_when_it_was_cancelled_is_counted(schedul
     await fill(scheduler, db, 700)
     redrive = await scheduler.dead_letters.retry(everything=True)
     redrives = store_of(scheduler).redrives
-    taken = await redrives._take_batch(await redrives.get(redrive.id))
+    taken = await redrives.take_batch(await redrives.get(redrive.id))
     await redrives._move(taken, [one["_id"] for one in taken["batch"][:50]], [{"$set": {"redrive": redrive.id}}])
     assert counts(await redrive.cancel()) == ("cancelled", 700, 550, 150)
 

@@ -262,7 +262,7 @@ async def test_suspended_jobs_hold_no_slot_of_a_limit_and_no_thread(
         return await db["jobs.gates"].count_documents({"grants.0": {"$exists": True}}, hint="_id_") == 0
 
     await eventually(no_slot_is_taken)
-    threads = inside(scheduler).worker._executor._threads
+    threads = inside(scheduler).worker.executor._threads
     await eventually(lambda: threads._idle == threads._made == int(sync))
     for number, job in enumerate(jobs):
         await job.signal("go", number)

@@ -106,7 +106,7 @@ async def test_the_log_tells_of_foreign_documents_once_and_not_with_every_look(
     await db.jobs.insert_one({"_id": "theirs", "name": "Bob", "state": "CANARY-VALUE"})
     running = inside(worker).worker
     assert isinstance(running, Worker)
-    (chore,) = [chore for chore in running._chores if isinstance(chore, ReportForeign)]
+    (chore,) = [chore for chore in running.chores if isinstance(chore, ReportForeign)]
     with caplog.at_level(logging.WARNING, "mainspring"):
         await chore.run_once()
         await chore.run_once()
@@ -124,6 +124,6 @@ async def test_a_pass_over_many_foreign_documents_makes_the_next_one_come_later(
 
     running = inside(worker).worker
     assert isinstance(running, Worker)
-    (chore,) = [chore for chore in running._chores if isinstance(chore, adopt_raw_inserts.AdoptRawInserts)]
+    (chore,) = [chore for chore in running.chores if isinstance(chore, adopt_raw_inserts.AdoptRawInserts)]
     monkeypatch.setattr(chore, "_took", 2.0)
     assert timedelta(seconds=chore.every) >= timedelta(seconds=100)

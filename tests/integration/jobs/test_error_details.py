@@ -10,7 +10,7 @@ import pytest
 
 from harness.apps.detailed import explain_badly
 from mainspring import Fail, Job, JobError, RetryAfter, Scheduler
-from mainspring.store.codec import MAX_DETAILS, encode_details
+from mainspring.store.bounded_values import MAX_DETAILS, encode_details
 
 Make = Callable[..., Scheduler]
 

@@ -247,7 +247,7 @@ class Jobs(RuleBasedStateMachine):
 
     def give_back_what_was_seen(self, data: Data) -> None:
         document = self.lost.pop(data.draw(st.integers(0, len(self.lost) - 1)))
-        rescued = self.run(self.store.rescues._give_back([document]))
+        rescued = self.run(self.store.rescues.give_back([document]))
         job = self.model.jobs.get(document["_id"])
         as_seen = ("running", document["token"], document["lease_until"])
         if job is not None and (job.state, job.token, job.lease_until) == as_seen:

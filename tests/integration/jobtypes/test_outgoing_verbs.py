@@ -103,7 +103,7 @@ async def test_the_blocking_face_has_both_verbs(uri: str) -> None:
 
 
 async def test_a_missing_extra_is_named(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "mainspring.client.builtin_jobs", raising=False)
+    monkeypatch.delitem(sys.modules, "mainspring.client.outgoing.builtin_jobs", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ConfigurationError, match=r"mainspring\[http,email\]"):
         await scheduler.webhook("https://example.com")

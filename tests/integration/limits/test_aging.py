@@ -291,6 +291,6 @@ async def test_nothing_ages_unless_it_is_asked_for(make_scheduler: Make, clock: 
     job = await scheduler.schedule("work")
     clock.advance(timedelta(days=30))
     await scheduler.start()
-    (chore,) = [chore for chore in inside(scheduler).worker._chores if isinstance(chore, AgeWaiting)]
+    (chore,) = [chore for chore in inside(scheduler).worker.chores if isinstance(chore, AgeWaiting)]
     assert await chore.run_once() is False
     assert await priority(scheduler, job.id) == (5, None)

@@ -67,7 +67,7 @@ def forgot(*schedulers: Scheduler) -> Callable[[], bool]:
 
 def without_chore(scheduler: Scheduler, name: str) -> None:
     """Let nothing but what is tested see to it."""
-    inside(scheduler).worker._chores = [chore for chore in inside(scheduler).worker._chores if chore.name != name]
+    inside(scheduler).worker.chores = [chore for chore in inside(scheduler).worker.chores if chore.name != name]
 
 
 async def all_done(scheduler: Scheduler, jobs: list[Job], crowd: Crowd) -> None:
@@ -349,7 +349,7 @@ async def test_a_worker_without_the_handler_leaves_a_limits_line_alone(
     await eventually(lambda: count_jobs(db, line="c:name:x"))
     crowd.handle(stranger, name="y")
     await stranger.start()
-    (chore,) = [one for one in inside(stranger).worker._chores if one.name == "dissolve_wait_lists"]
+    (chore,) = [one for one in inside(stranger).worker.chores if one.name == "dissolve_wait_lists"]
     await chore.run_once()
     assert await count_jobs(db, line="c:name:x") > 0
     await all_done(worker, jobs, crowd)

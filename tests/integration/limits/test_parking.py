@@ -53,7 +53,7 @@ def serving(scheduler: Scheduler, crossing: Crossing, **options: Any) -> Schedul
 
 
 def keeper(scheduler: Scheduler) -> Limiter:
-    return inside(scheduler).worker._limiter
+    return inside(scheduler).worker.limiter
 
 
 def parking(scheduler: Scheduler) -> Parking:
@@ -224,7 +224,7 @@ async def test_what_is_parked_does_not_start_on_slots_of_a_lease_that_has_run_ou
     lapse(limiter)
     limiter.extend(monotonic())
     (name,) = limiter.parking._lots
-    limiter._shares.open(name).used = 0
+    limiter.shares.open(name).used = 0
     limiter.parking.unpark(name)
     assert (started, len(limiter.parking)) == ([], 0)
     crossing.door.set()

@@ -43,7 +43,7 @@ def recording(scheduler: Scheduler, ran: Ran, *names: str, **options: Any) -> No
 
 def without_chore(scheduler: Scheduler, name: str) -> None:
     """Let nothing but what is tested see to it."""
-    inside(scheduler).worker._chores = [chore for chore in inside(scheduler).worker._chores if chore.name != name]
+    inside(scheduler).worker.chores = [chore for chore in inside(scheduler).worker.chores if chore.name != name]
 
 
 async def held(scheduler: Scheduler, *ids: str) -> list[Any]:
@@ -106,12 +106,12 @@ async def test_a_worker_that_stops_listening_looks_by_itself_soon(
     await worker.start()
     inner = inside(worker).worker
     assert inner is not None
-    await eventually(lambda: inner._watcher.listening)
+    await eventually(lambda: inner.watcher.listening)
     for _ in range(2):
-        await inner._controls.run_once()  # it would sleep for very long now
-    monkeypatch.setattr(inner._watcher, "_on_control", lambda: None)
+        await inner.controls.run_once()  # it would sleep for very long now
+    monkeypatch.setattr(inner.watcher, "_on_control", lambda: None)
     await other.limits.pause("x")
-    monkeypatch.setattr(inner._controls, "_told", lambda: False)
+    monkeypatch.setattr(inner.controls, "_told", lambda: False)
     await eventually(lambda: inside(worker).limits.closures)
 
 
@@ -288,8 +288,8 @@ async def test_claimed_jobs_that_wait_for_a_slot_are_given_back_when_they_are_pa
     jobs = [await other.schedule("x", {"i": i}) for i in range(3)]
     await eventually(lambda: ran)
     without_chore(worker, "return_unstarted")
-    await inside(worker).worker._producer._claim_batch("default", 2, 0.0)  # as it does when jobs are very short
-    assert len(inside(worker).worker._slots.waiting) == 2
+    await inside(worker).worker.producer._claim_batch("default", 2, 0.0)  # as it does when jobs are very short
+    assert len(inside(worker).worker.slots.waiting) == 2
     await other.limits.pause("x")
     await held(other, jobs[1].id, jobs[2].id)
     release.set()

@@ -52,7 +52,7 @@ async def started(scheduler: Scheduler, door: Door, concurrency: int = 2) -> Wor
 
 def audit_of(worker: Worker) -> AuditSlots:
     """An audit of the test's own, beside the worker's, which is a minute away."""
-    return AuditSlots(worker._chores[0]._context)
+    return AuditSlots(worker.chores[0]._context)
 
 
 async def granted(db: Database) -> dict[str, int]:
@@ -124,7 +124,7 @@ async def test_a_slot_that_no_job_has_is_free_again_after_two_passes(
 ) -> None:
     scheduler = make_scheduler()
     worker = await started(scheduler, door, concurrency=1)
-    shares = worker._limiter.shares
+    shares = worker.limiter.shares
     shares.check_lease()  # the term of the lease begins
     await granting(db, worker.id, 1, limit=1)
     shares.open(GATE).mine = 1
@@ -145,7 +145,7 @@ async def test_a_claim_that_came_to_nothing_gives_its_slots_up(
 ) -> None:
     scheduler = make_scheduler(queues=["elsewhere"])
     worker = await started(scheduler, door, concurrency=1)
-    limiter, store = worker._limiter, await inside(scheduler).store()
+    limiter, store = worker.limiter, await inside(scheduler).store()
     await scheduler.schedule("x")
     found = await eventually(lambda: store.claims.candidates("default", 1))
     await limiter.admit(found, 1)
@@ -162,7 +162,7 @@ async def test_a_claim_that_the_database_knows_of_keeps_its_slots(
 ) -> None:
     scheduler = make_scheduler(queues=["elsewhere"])
     worker = await started(scheduler, door, concurrency=1)
-    limiter, store = worker._limiter, await inside(scheduler).store()
+    limiter, store = worker.limiter, await inside(scheduler).store()
     await scheduler.schedule("x")
     found = await eventually(lambda: store.claims.candidates("default", 1))
     await limiter.admit(found, 1)

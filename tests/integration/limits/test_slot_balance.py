@@ -22,7 +22,7 @@ from mainspring.errors import Unavailable
 from mainspring.store import Store
 from mainspring.store.jobs.claim import fields_of
 from mainspring.store.jobs.stored_job import StoredJob
-from mainspring.store.limits.gates import Want
+from mainspring.store.limits.semaphore import Want
 
 Make = Callable[..., Scheduler]
 GATE, RATE_GATE = "c:name:x", "r:name:x"
@@ -78,7 +78,7 @@ async def granted(db: Database, gate: str = GATE) -> int:
 
 async def tidied(limiter: Limiter) -> None:
     """One pass of what gives slots back, some time after the last was used."""
-    for share in limiter._shares._shares.values():
+    for share in limiter.shares.by_name.values():
         share.idle_since = float("-inf")
     await limiter.tidy()
 
@@ -254,7 +254,7 @@ async def test_slots_granted_while_the_lease_ran_out_are_not_used(make_scheduler
     async def frozen(worker: str, wants: Any) -> Any:
         taken = await take(worker, wants)
         lapse(limiter)
-        limiter._shares.check_lease()  # as the next job that ends does
+        limiter.shares.check_lease()  # as the next job that ends does
         limiter.extend(monotonic())
         await gates.take_back(worker)
         gates.take = take  # type: ignore[method-assign]
@@ -294,9 +294,9 @@ async def test_a_claim_whose_outcome_was_not_heard_is_settled_and_its_slots_are_
     scheduler = limited(make_scheduler(queues=["elsewhere"]), concurrency=1)
     await scheduler.start()
     found = await candidates(scheduler, 1)
-    producer, store = inside(scheduler).worker._producer, await inside(scheduler).store()
+    producer, store = inside(scheduler).worker.producer, await inside(scheduler).store()
     await store.gates.with_wait_lists([GATE])
-    admitted = await producer._limiter.admit(found, 1)
+    admitted = await producer.limiter.admit(found, 1)
     Fault(store.claims, "claim", error, after=after)
     with pytest.raises(error):
         await producer._take("default", list(admitted), 1)
@@ -304,8 +304,8 @@ async def test_a_claim_whose_outcome_was_not_heard_is_settled_and_its_slots_are_
     await eventually(lambda: not producer._unclear)
     if after:
         assert (await scheduler.wait(str(found[0].id), timeout=20)).state == "completed"
-    assert producer._limiter._admitted == {}
-    share = producer._limiter._shares.get(GATE)
+    assert producer.limiter.admitted == {}
+    share = producer.limiter.shares.get(GATE)
     await eventually(lambda: share is not None and share.used == 0)
 
 
@@ -315,7 +315,7 @@ async def test_counting_turns_may_fail_and_the_slots_of_jobs_that_were_lost_are_
     scheduler = limited(make_scheduler(queues=["elsewhere"]), concurrency=1)
     await scheduler.start()
     (job,) = await candidates(scheduler, 1)
-    producer, store = inside(scheduler).worker._producer, await inside(scheduler).store()
+    producer, store = inside(scheduler).worker.producer, await inside(scheduler).store()
     await store.claims.claim([StoredJob(dict(job.document))], "another", 60, lambda _: 3)
     producer._lined = {"default": []}
 
@@ -323,10 +323,10 @@ async def test_counting_turns_may_fail_and_the_slots_of_jobs_that_were_lost_are_
         return [job]
 
     producer._with_lined = read  # type: ignore[method-assign]
-    Fault(producer._limiter.wait_lists, "count_served", Unavailable)
+    Fault(producer.limiter.wait_lists, "count_served", Unavailable)
     with pytest.raises(Unavailable):
         await producer._claim_batch("default", 1, monotonic())
-    share = producer._limiter._shares.get(GATE)
+    share = producer.limiter.shares.get(GATE)
     assert share is not None and share.used == 0
 
 

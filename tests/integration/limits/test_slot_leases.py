@@ -15,13 +15,13 @@ from harness.waiting import eventually
 from mainspring import JobContext, Limit, Rate, Scheduler
 from mainspring.engine.limits.limiter import Limiter
 from mainspring.store.codec import document_id
-from mainspring.store.limits.gates import Want
+from mainspring.store.limits.semaphore import Want
 
 Make = Callable[..., Scheduler]
 
 
 def keeper(scheduler: Scheduler) -> Limiter:
-    return inside(scheduler).worker._limiter
+    return inside(scheduler).worker.limiter
 
 
 @pytest.mark.parametrize("limit", [{"sequence": "key"}, {"concurrency": 1}, {"rate": "50/second"}], ids=str)

@@ -14,7 +14,7 @@ from harness.sinks import Received, Sink, reply
 from harness.waiting import eventually
 from mainspring import Breaker, BreakerStatus, ConfigurationError, Job, Limit, Rate, Scheduler
 from mainspring.api.settings import ServiceSettings, service_settings
-from mainspring.client.builtin_jobs import add_builtin_handlers, webhook_data
+from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers, webhook_data
 from mainspring.jobtypes.http.webhook import parse_request, target_of
 
 Make = Callable[..., Scheduler]

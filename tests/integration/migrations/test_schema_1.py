@@ -18,7 +18,7 @@ from mainspring import ConfigurationError, Scheduler
 from mainspring.cli.app import app
 from mainspring.client.migrating import migrate, schema_status
 from mainspring.client.scheduler import core_of
-from mainspring.store.schema import EARLIER_INDEXES
+from mainspring.store.index_definitions import EARLIER_INDEXES
 
 Make = Callable[..., Scheduler]
 Database = AsyncDatabase[dict[str, Any]]

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import BulkError, Fail, JobContext, Retry, Scheduler
-from mainspring.client.builtin_jobs import add_builtin_handlers, webhook_data
+from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers, webhook_data
 from mainspring.engine.observers import LONGEST_VALUE, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.jobtypes.http.request import parse_request
@@ -191,7 +191,7 @@ async def test_a_webhook_carries_the_trace_of_its_attempt(traced: Traced, monkey
         sent.append(facts.traceparent)
         raise Fail("not sent")
 
-    monkeypatch.setattr("mainspring.client.builtin_jobs.send", send)
+    monkeypatch.setattr("mainspring.client.outgoing.builtin_jobs.send", send)
     scheduler = traced.scheduler
     add_builtin_handlers(scheduler, _Builtins())
     await scheduler.start()

@@ -138,7 +138,7 @@ async def test_a_worker_is_ready_once_it_claims_and_no_more_when_it_drains(make_
         assert (await get(server, "/readyz"))[0] == 200
         job = await scheduler.schedule("slow")
         await eventually(lambda: inside(scheduler).worker.running == 1)
-        inside(scheduler).worker._draining.look(True)
+        inside(scheduler).worker.draining.look(True)
         status, text = await get(server, "/readyz")
         assert (status, "drains" in text) == (503, True)
         assert (await get(server, "/livez"))[0] == 200
@@ -156,7 +156,7 @@ async def test_a_worker_that_lost_the_database_is_alive_but_not_ready(
         await scheduler.start()
         worker = inside(scheduler).worker
         # The heartbeat writes this field anew with each confirmed beat: here none is confirmed any more.
-        monkeypatch.setattr(type(worker._heartbeat), "beat_age", scheduler.settings.lease + 1)
+        monkeypatch.setattr(type(worker.heartbeat), "beat_age", scheduler.settings.lease + 1)
         status, text = await get(server, "/readyz")
         assert (status, "heartbeat" in text) == (503, True)
         assert (await get(server, "/livez"))[0] == 200

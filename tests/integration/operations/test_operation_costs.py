@@ -16,7 +16,7 @@ from mainspring import Operation, Scheduler
 from mainspring.engine.services.operating import carry_on, is_under_way
 from mainspring.model.views.search import JobFilter
 from mainspring.store.operations.operations import SCANNED
-from mainspring.store.orders import BATCH
+from mainspring.store.operations.orders import BATCH
 from mainspring.store.views.counts import EXAMINED
 
 # Whether an index has ever held an array stays with it, and changes what it costs to read.

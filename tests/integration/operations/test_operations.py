@@ -199,7 +199,7 @@ async def test_a_job_that_does_not_match_any_more_is_skipped_and_the_operation_s
     ids = await fill(scheduler, db, *jobs(4))
     operation = await scheduler.operations.create("cancel", {"state": "pending"}, reason="a test", start_after=0)
     store = inside(scheduler).open_store
-    taken = await store.operations._take_batch(await store.operations.start(await store.operations.get(operation.id)))
+    taken = await store.operations.take_batch(await store.operations.start(await store.operations.get(operation.id)))
     objects = [one["_id"] for one in taken["batch"]]
     gone = {"$set": {"state": "completed", "finished_at": NOW}, "$unset": {"ready": 1}}
     await db.jobs.update_one({"_id": objects[0]}, gone)
@@ -221,7 +221,7 @@ async def test_the_whole_filter_is_compared_again_in_the_statement_that_changes_
         "retry", {"state": "failed", "queue": "a"}, reason="a test", start_after=0
     )
     operations = inside(scheduler).open_store.operations
-    await operations._take_batch(await operations.start(await operations.get(operation.id)))
+    await operations.take_batch(await operations.start(await operations.get(operation.id)))
     await db.jobs.update_one({"_id": ObjectId(ids[0])}, {"$set": {"queue": "b"}})
     await db.jobs.update_one({"_id": ObjectId(ids[1])}, {"$set": {"state": "completed"}})
     done = await take_steps(scheduler, operation)
@@ -385,8 +385,8 @@ async def test_a_batch_that_was_in_hand_when_it_was_cancelled_is_counted(schedul
     await fill(scheduler, db, *jobs(10))
     operation = await scheduler.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
     operations = inside(scheduler).open_store.operations
-    taken = await operations._take_batch(await operations.start(await operations.get(operation.id)))
-    await operations._carry_out(taken, inside(scheduler).open_store.removal.remove)
+    taken = await operations.take_batch(await operations.start(await operations.get(operation.id)))
+    await operations.carry_out(taken, inside(scheduler).open_store.removal.remove)
     await operation.cancel()
     assert counts(await take_steps(scheduler, operation)) == ("cancelled", 10, 0, 0)
 
@@ -432,8 +432,8 @@ async def test_a_job_that_was_changed_and_matches_again_is_not_changed_again(
     ids = await fill(scheduler, db, *jobs(3))
     operation = await scheduler.operations.create("cancel", {"state": "pending"}, reason="a test", start_after=0)
     operations = inside(scheduler).open_store.operations
-    taken = await operations._take_batch(await operations.start(await operations.get(operation.id)))
-    await operations._carry_out(taken, inside(scheduler).open_store.removal.remove)
+    taken = await operations.take_batch(await operations.start(await operations.get(operation.id)))
+    await operations.carry_out(taken, inside(scheduler).open_store.removal.remove)
     await scheduler.retry(ids[0])
     assert counts(await take_steps(scheduler, operation)) == ("completed", 3, 0, 0)
     assert await states(db) == {"pending": 1, "cancelled": 2}
@@ -518,7 +518,7 @@ async def test_a_job_that_was_moved_out_of_the_scope_meanwhile_is_skipped(schedu
     (one,) = await fill(scheduler, db, job(queue="a"))
     made = await scheduler.operations.create("cancel", ids=one, scope=Scope(("a",)), reason="a test", start_after=0)
     operations = inside(scheduler).open_store.operations
-    await operations._take_batch(await operations.start(await operations.get(made.id)))
+    await operations.take_batch(await operations.start(await operations.get(made.id)))
     await scheduler.update(one, queue="b")
     assert counts(await take_steps(scheduler, made)) == ("completed", 0, 1, 0)
     assert (await scheduler.get_job(one)).state == "pending"

@@ -12,7 +12,7 @@ from harness.apps import sealed
 from harness.waiting import eventually
 from mainspring import Cancel, Every, Fail, Job, JobContext, Limit, Scheduler
 from mainspring.model.jobs.event_names import EventName
-from mainspring.store.codec import MAX_LOG_LINE, MAX_MESSAGE, MAX_STACK
+from mainspring.store.bounded_values import MAX_LOG_LINE, MAX_MESSAGE, MAX_STACK
 
 Make = Callable[..., Scheduler]
 

@@ -51,9 +51,9 @@ async def decide_only(scheduler: Scheduler, *ids: str) -> tuple[Firing, list[Any
     firing = store_of(scheduler).firing
     now = store_of(scheduler).clock.now()
     documents = await firing.load(ids)
-    ends = await firing._ends(documents)
-    steps = [firing._decide(document, {}, ends, now) for document in documents]
-    mine, turn = await firing._store_decisions(steps, now)
+    ends = await firing.ends(documents)
+    steps = [firing.decide(document, {}, ends, now) for document in documents]
+    mine, turn = await firing.store_decisions(steps, now)
     return firing, mine, turn
 
 
@@ -137,7 +137,7 @@ async def test_a_crash_after_the_jobs_are_made_repeats_nothing(
     await dying.schedule("work", repeat=Every("1h"), schedule_id="s")
     clock.advance(3 * HOUR)
     firing, mine, _ = await decide_only(dying, "s")
-    await firing._carry_out(mine, "another turn", clock.now())  # all but the clearing
+    await firing.carry_out(mine, "another turn", clock.now())  # all but the clearing
     jobs, rows = await jobs_of(db, "s"), await rows_of(db, "s")
     await end_run(db, jobs[0]["_id"], at=clock.now())
     clock.advance(1)
@@ -158,7 +158,7 @@ async def test_a_process_that_was_held_up_after_its_decision_makes_nothing_twice
     clock.advance(HOUR)
     await fire(other)
     assert len(await jobs_of(db, "s")) == 2
-    await firing._carry_out(mine, turn, clock.now())  # it goes on an hour later
+    await firing.carry_out(mine, turn, clock.now())  # it goes on an hour later
     assert len(await jobs_of(db, "s")) == 2
     document = await document_of(db, "s")
     assert "making" not in document and document["fire_at"] == T0 + 3 * HOUR
@@ -428,8 +428,8 @@ async def test_a_worker_that_finds_another_at_the_zones_looks_again_and_takes_ov
     workers = store_of(scheduler).workers
     assert await workers.lock("zones", "another", 30)
     await scheduler.start()
-    (chore,) = [one for one in inside(scheduler).worker._chores if isinstance(one, RefreshTimezones)]
-    inside(scheduler).worker._chores.remove(chore)
+    (chore,) = [one for one in inside(scheduler).worker.chores if isinstance(one, RefreshTimezones)]
+    inside(scheduler).worker.chores.remove(chore)
     await db["jobs.schedules"].update_one({"_id": "s"}, {"$set": {"zones": "Europe/Berlin:0badcafe"}})
     assert await chore.run_once() is False and chore.every < 60
     await workers.unlock("zones", "another")

@@ -29,8 +29,8 @@ async def decide(scheduler: Scheduler, db: Database, schedule_id: str) -> None:
     """Store the decision about a schedule and do nothing of it, as a process that dies right after it."""
     firing = store_of(scheduler).firing
     now = store_of(scheduler).clock.now()
-    steps = [firing._decide(document, {}, {}, now) for document in await firing.load([schedule_id])]
-    await firing._store_decisions(steps, now)
+    steps = [firing.decide(document, {}, {}, now) for document in await firing.load([schedule_id])]
+    await firing.store_decisions(steps, now)
     assert "making" in await document_of(db, schedule_id)
 
 
@@ -169,7 +169,7 @@ async def test_an_error_with_ended_runs_does_not_keep_a_worker_from_firing(
         ran.append("x")
 
     await scheduler.start()
-    timekeeper = inside(scheduler).worker._timekeeper
+    timekeeper = inside(scheduler).worker.timekeeper
     firing = store_of(scheduler).firing
     load = firing.load
 

@@ -232,10 +232,10 @@ async def test_a_schedule_that_is_deleted_amid_a_decision_leaves_no_job_waiting_
     clock.advance(HOUR)
     firing = store_of(timed).firing
     (document,) = await firing.load(["s"])
-    step = firing._decide(document, {}, {}, clock.now())
-    mine, turn = await firing._store_decisions([step], clock.now())
+    step = firing.decide(document, {}, {}, clock.now())
+    mine, turn = await firing.store_decisions([step], clock.now())
     await schedule.delete()
-    await firing._carry_out(mine, turn, clock.now())  # it wakes up, too late
+    await firing.carry_out(mine, turn, clock.now())  # it wakes up, too late
     assert [job.get("ready") for job in await jobs_of(db, "s")] == [True, True]
 
 

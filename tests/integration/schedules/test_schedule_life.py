@@ -93,12 +93,12 @@ class Life:
         calendars = await store_of(self.scheduler).calendars.in_force(
             {(entry["name"], entry["rev"]) for entry in documents[0].get("calendars", ())}
         )
-        ends = await firing._ends(documents)
-        mine, _ = await firing._store_decisions(
-            [firing._decide(document, calendars, ends, now) for document in documents], now
+        ends = await firing.ends(documents)
+        mine, _ = await firing.store_decisions(
+            [firing.decide(document, calendars, ends, now) for document in documents], now
         )
         if self.chance.random() < 0.5:
-            await firing._carry_out(mine, "dead", now)
+            await firing.carry_out(mine, "dead", now)
 
     async def end_runs(self, share: float = 1.0) -> None:
         for job in await jobs_of(self.db, self.name):

@@ -20,8 +20,9 @@ from mainspring import ConfigurationError, Scheduler, Unavailable
 from mainspring.store import Store
 from mainspring.store import connection as connection_module
 from mainspring.store import indexes as indexes_module
+from mainspring.store.index_definitions import JOB_INDEXES
 from mainspring.store.indexes import Indexes
-from mainspring.store.schema import FAILURES, JOB_INDEXES, LEASE
+from mainspring.store.schema import FAILURES, LEASE
 
 Make = Callable[..., Scheduler]
 Client = AsyncMongoClient[dict[str, Any]]

@@ -28,10 +28,10 @@ from mainspring.model.jobs.outcome import Completed, Retried
 from mainspring.model.jobs.retention import Retention, Share
 from mainspring.model.views.search import Search
 from mainspring.store import Store
+from mainspring.store.index_definitions import JOB_INDEXES
 from mainspring.store.jobs.claim import Batch
 from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import stored_jobs
-from mainspring.store.schema import JOB_INDEXES
 from mainspring.store.views import search
 
 Document = dict[str, Any]

@@ -13,8 +13,8 @@ from harness.inside import inside
 from harness.looking import Database
 from harness.waiting import eventually
 from mainspring import Scheduler
-from mainspring.store import ticket_line
-from mainspring.store.ticket_line import TicketLine
+from mainspring.store.access import ticket_line
+from mainspring.store.access.ticket_line import TicketLine
 
 NEVER = float("inf")
 LONGEST = ticket_line._LONGEST

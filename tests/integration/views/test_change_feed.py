@@ -76,7 +76,7 @@ async def test_what_was_caught_up_before_the_shared_stream_came_to_it_is_not_tol
     assert await first(back, 2) == ["a", "b"]
     rest = asyncio.create_task(first(back, 1))
     hub = inside(scheduler).feed
-    await eventually(lambda: len(hub._readers) == 2)
+    await eventually(lambda: len(hub.readers) == 2)
     gate.set()
     assert await first(live, 2) == ["a", "b"]
     await scheduler.schedule("c")

@@ -92,7 +92,7 @@ async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = N
 
 
 def slots_in_use(scheduler: Scheduler) -> int:
-    return len(inside(scheduler).worker._slots.running)
+    return len(inside(scheduler).worker.slots.running)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "thread"])

@@ -42,7 +42,7 @@ async def test_a_slow_chore_does_not_delay_those_that_others_wait_for(
         await go_on.wait()
         return False
 
-    for chore in inside(scheduler).worker._chores:
+    for chore in inside(scheduler).worker.chores:
         run: Any = counted(chore.name, done, chore.run_once) if chore.name in PROMPT else slow
         monkeypatch.setattr(chore, "run_once", run)
     await eventually(stuck.is_set)
@@ -56,7 +56,7 @@ async def test_a_rescue_that_takes_long_does_not_delay_the_return_of_slots(
 ) -> None:
     scheduler = make_scheduler(lease=2.0)
     await scheduler.start()
-    chores = {chore.name: chore for chore in inside(scheduler).worker._chores}
+    chores = {chore.name: chore for chore in inside(scheduler).worker.chores}
     stuck, go_on, done = asyncio.Event(), asyncio.Event(), Counter[str]()
 
     async def slow(*arguments: Any) -> list[Any]:
@@ -79,7 +79,7 @@ async def test_a_chore_is_done_again_when_the_recovery_from_its_error_fails_too(
 ) -> None:
     scheduler = make_scheduler(lease=2.0)
     await scheduler.start()
-    chores = {chore.name: chore for chore in inside(scheduler).worker._chores}
+    chores = {chore.name: chore for chore in inside(scheduler).worker.chores}
     errors, done = [Unavailable("no index can be created now")], Counter[str]()
 
     async def mend(*arguments: Any) -> None:
@@ -101,7 +101,7 @@ async def test_a_chore_that_raises_does_not_keep_the_others_from_being_done(
 ) -> None:
     scheduler = make_scheduler()
     await scheduler.start()
-    chores = {chore.name: chore for chore in inside(scheduler).worker._chores}
+    chores = {chore.name: chore for chore in inside(scheduler).worker.chores}
     done = Counter[str]()
 
     async def bad() -> bool:
@@ -122,7 +122,7 @@ async def test_the_end_of_the_audit_log_is_told_in_the_log_every_hour(
 ) -> None:
     scheduler = make_scheduler()
     await scheduler.start()
-    assert "log_audit_head" in [chore.name for chore in inside(scheduler).worker._chores]
+    assert "log_audit_head" in [chore.name for chore in inside(scheduler).worker.chores]
     await scheduler.stop()
     [row] = await ServiceBackend(scheduler).note_change(AuditEntry("ada", "job.cancel", "job1"))
     around: Any = SimpleNamespace(store=await inside(scheduler).store())

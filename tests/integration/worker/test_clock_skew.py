@@ -25,7 +25,7 @@ ahead_and_behind = pytest.mark.parametrize("skew", [HOUR, -HOUR])
 def skewed(skew: float) -> ServerClock:
     """The clock of a process whose wall clock is wrong: that is all it knows until it has asked the server."""
     clock = ServerClock()
-    clock._offset += skew
+    clock.offset += skew
     return clock
 
 
@@ -157,7 +157,7 @@ async def test_nothing_expires_early_by_a_clock_that_is_ahead(make_scheduler: Ma
         return "done"
 
     job = await scheduler.schedule("work", start_within=60)
-    clock._offset += HOUR  # and it goes wrong again after it was set right
+    clock.offset += HOUR  # and it goes wrong again after it was set right
     assert await inside(scheduler).open_store.upkeep.expire() == []
     document = await db.jobs.find_one({"_id": ObjectId(job.id)})
     assert document is not None
@@ -180,7 +180,7 @@ async def test_a_clock_that_jumps_ahead_while_the_worker_runs_makes_nothing_earl
 
     await scheduler.start()
     job = await scheduler.schedule("work", run_at=await server_time(db) + timedelta(seconds=1.5))
-    clock._offset += HOUR
+    clock.offset += HOUR
     assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
     assert began[0] >= job.run_at
 
@@ -189,7 +189,7 @@ async def test_a_clock_that_was_wrong_is_put_right_by_the_next_reading(make_sche
     clock = ServerClock()
     scheduler = make_scheduler(clock=clock)
     await scheduler.connect()
-    clock._offset -= HOUR
+    clock.offset -= HOUR
     clock.forget()
     job = await scheduler.schedule("work")
     assert abs(job.created_at - await server_time(db)) < MOMENT

@@ -42,8 +42,8 @@ async def test_a_drained_worker_finishes_its_job_claims_no_other_and_ends(
         "ada",
         False,
     )
-    producer = inside(scheduler).worker._producer
-    await eventually(lambda: producer._held)
+    producer = inside(scheduler).worker.producer
+    await eventually(lambda: producer.held)
     second = await client.schedule("slow")
     assert not await gone(client, worker)
     going.set()
@@ -71,11 +71,11 @@ async def test_a_cancelled_drain_lets_the_worker_claim_again(scheduler: Schedule
     await client.schedule("slow")
     await started.wait()
     await client.workers.drain(worker)
-    producer = inside(scheduler).worker._producer
-    await eventually(lambda: producer._held)
+    producer = inside(scheduler).worker.producer
+    await eventually(lambda: producer.held)
     second = await client.schedule("slow")
     assert (await client.workers.cancel_drain(worker)).drain is None
-    await eventually(lambda: not producer._held)
+    await eventually(lambda: not producer.held)
     going.set()
     assert (await client.wait(second.id)).state == "completed"
     assert scheduler.workers.own_id == worker

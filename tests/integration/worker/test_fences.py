@@ -296,7 +296,7 @@ async def test_a_rescuer_that_was_held_up_takes_nothing_back_that_has_moved_on(
         if meanwhile == "deleted":
             await store.jobs.delete(holder["_id"])
     before = await store.connection.jobs.find_one({"_id": holder["_id"]})
-    assert await store.rescues._give_back([seen]) == []
+    assert await store.rescues.give_back([seen]) == []
     assert await store.connection.jobs.find_one({"_id": holder["_id"]}) == before
 
 
@@ -344,13 +344,13 @@ async def test_a_cancellation_that_comes_while_a_rescue_is_under_way_ends_the_jo
     await inserted(store)
     holder = await claimed(store)
     clock.advance(LEASE + 5)
-    give_back = store.rescues._give_back
+    give_back = store.rescues.give_back
 
     async def held_up(found: list[Document]) -> Any:
         await store.jobs.cancel(holder["_id"], "enough")
         return await give_back(found)
 
-    monkeypatch.setattr(store.rescues, "_give_back", held_up)
+    monkeypatch.setattr(store.rescues, "give_back", held_up)
     (rescued,) = await (store.rescues.rescue() if by == "its lease" else store.rescues.rescue_from("A"))
     after = await stored(store, holder)
     assert (rescued.state, after["state"], after["error"]["message"]) == ("cancelled", "cancelled", "enough")
@@ -365,7 +365,7 @@ async def test_a_start_that_is_noted_while_a_rescue_is_under_way_counts_as_an_at
     seen = await stored(store, documents_of(batch)[0])
     store.renewals().started([seen["_id"]], [batch.claim])
     clock.advance(LEASE + 5)
-    assert len(await store.rescues._give_back([seen])) == 1
+    assert len(await store.rescues.give_back([seen])) == 1
     after = await stored(store, seen)
     assert (after["tries"], [entry["outcome"] for entry in after["attempts"]]) == (1, ["lost"])
 

@@ -146,7 +146,7 @@ async def test_an_idle_process_that_dies_costs_no_job_an_attempt(worker: Schedul
     pid = (await ended(worker, "where")).result
     os.kill(pid, signal.SIGKILL)
     await gone(pid)
-    idle = inside(worker).worker._executor.processes._idle
+    idle = inside(worker).worker.executor.processes._idle
     await eventually(lambda: not any(child.lives for child in idle))  # its threads may end a moment later
     done = await ended(worker, "where")
     assert (done.state, len(done.attempts), done.result != pid) == ("completed", 1, True)

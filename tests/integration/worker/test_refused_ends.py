@@ -164,7 +164,7 @@ async def test_large_results_that_end_together_are_stored_without_an_error(
 
 async def test_a_worker_that_cannot_be_told_of_one_end_is_told_of_the_others(make_scheduler: Make) -> None:
     scheduler, jobs, end = await together(make_scheduler, 5)
-    counting, bad = inside(scheduler).worker._counting, jobs[2]
+    counting, bad = inside(scheduler).worker.counting, jobs[2]
     told, tell = [], counting.ended
 
     def ended(claimed: Any, ending: Any) -> None:

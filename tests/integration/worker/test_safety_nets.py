@@ -244,8 +244,8 @@ async def register(db: Database, worker: str, *handlers: str, **fields: Any) -> 
 
 def take_chore(scheduler: Scheduler, name: str) -> Chore:
     """Takes a chore from a worker, for the test to do it."""
-    (chore,) = [chore for chore in inside(scheduler).worker._chores if chore.name == name]
-    inside(scheduler).worker._chores = [one for one in inside(scheduler).worker._chores if one is not chore]
+    (chore,) = [chore for chore in inside(scheduler).worker.chores if chore.name == name]
+    inside(scheduler).worker.chores = [one for one in inside(scheduler).worker.chores if one is not chore]
     return chore
 
 
@@ -307,10 +307,10 @@ async def test_a_job_is_not_held_while_one_of_very_many_workers_has_its_handler(
     job = await mailer.schedule("report")
     (document,) = [await db.jobs.find_one({"_id": document_id(job.id)})]
     assert document is not None
-    assert await inside(mailer).worker._producer._triage.sort("default", [StoredJob(document)]) == ([], True)
+    assert await inside(mailer).worker.producer.triage.sort("default", [StoredJob(document)]) == ([], True)
     assert await count_jobs(db, ready=True) == 1
     await db["jobs.workers"].delete_one({"_id": "last"})
-    await inside(mailer).worker._producer._triage.sort("default", [StoredJob(document)])
+    await inside(mailer).worker.producer.triage.sort("default", [StoredJob(document)])
     assert await count_jobs(db, ready=True) == 0
 
 

@@ -1,7 +1,8 @@
 """The handlers of flows, which every worker has and none lists."""
 
 from mainspring.engine.flows.declared import builtin_handlers
-from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.workers import WorkerStatus
 

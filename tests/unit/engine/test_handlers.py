@@ -18,8 +18,9 @@ from pydantic import BaseModel, Field
 import mainspring
 import mainspring.sync
 from mainspring import ConfigurationError, HandlerError, InvalidJob, JobContext, Retry, Scheduler
-from mainspring.engine.handlers import Handler, Handlers, check_data
-from mainspring.store.codec import encode_data
+from mainspring.engine.handler import Handler, check_data
+from mainspring.engine.handlers import Handlers
+from mainspring.store.bounded_values import encode_data
 from mainspring.store.connection import CODEC
 
 

@@ -17,7 +17,7 @@ from mainspring.model.schedules.schedule import ScheduleOptions
 SCHEDULER = """
     archive batch cancel chain client configure connect count cron delete email every explain flow get_job
     in_transaction job jobs middleware now off on on_start on_stop outgoing retry run run_now running schedule signal
-    schedule_bulk search settings start stop stop_now suggestions transaction update uri wait webhook
+    schedule_bulk search settings start stop stop_now transaction update uri wait webhook
 """
 NAMESPACES = {
     "alerts": "all create delete edit get silence test unsilence",

@@ -15,21 +15,18 @@ from hypothesis import strategies as st
 from mainspring import ConfigurationError, InvalidJob, Job
 from mainspring.engine.run.error_details import describe
 from mainspring.model.jobs.job import JobError
-from mainspring.store.codec import (
+from mainspring.store.bounded_values import (
     MAX_DETAILS,
     MAX_LOG_LINE,
     MAX_MESSAGE,
     MAX_STACK,
     MAX_TYPE,
-    Undecodable,
-    check_fields,
     cut,
-    decode_job,
-    document_id,
     encode_data,
     encode_error,
     encode_result,
 )
+from mainspring.store.codec import Undecodable, check_fields, decode_job, document_id
 
 LIMIT = 1000
 

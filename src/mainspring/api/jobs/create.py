@@ -25,9 +25,9 @@ from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
 from mainspring.api.wire.flows import FlowIn
 from mainspring.api.wire.job_requests import Change, Creation, Request, Times, Work
-from mainspring.client.builtin_jobs import smtp_settings, webhook_data
 from mainspring.client.flows.builder import FlowBuilder
 from mainspring.client.namespaces.schedules import Schedule
+from mainspring.client.outgoing.builtin_jobs import smtp_settings, webhook_data
 from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, ScheduleNotFound
 from mainspring.jobtypes.http.addresses import Allow
 from mainspring.jobtypes.http.guard import SsrfGuard

@@ -1,5 +1,6 @@
 """Authentication: the caller of a request and its rights, by an API key or by a session that stands for one; or, if the
-service was started so and while there is no key yet, by being the same user on this machine.
+service was started so and while there is no key yet, by being the same user on this machine. A key is read by its id
+(`store/access/api_keys.py`), and `verify` in `model/access/api_keys.py` compares the hash of its secret.
 
 The last is for trying things out. Such a request must not come from another origin (another site in the same browser),
 its Host header must name this machine (another site may point a name at it), its client must belong to the same user,

@@ -44,7 +44,7 @@ def read_settings(**given: Any) -> ServiceSettings:
 def add_builtins(face: Face, settings: ServiceSettings) -> None:
     """Give a scheduler the handlers of webhooks and email, unless it has them."""
     try:
-        from mainspring.client.builtin_jobs import add_builtin_handlers
+        from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
     except ModuleNotFoundError as error:
         raise missing(error) from None
     if HTTP not in (face.inner.workers.handler_names or ()):

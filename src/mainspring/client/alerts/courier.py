@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from mainspring.client.builtin_jobs import BuiltinSettings, Mails, Webhooks, smtp_settings
 from mainspring.client.lifecycle import Lifecycle
+from mainspring.client.outgoing.builtin_jobs import BuiltinSettings, Mails, Webhooks, smtp_settings
 from mainspring.client.scheduler import Scheduler, core_of, lifecycle_of
 from mainspring.clock import monotonic
-from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.engine.run.executor import Executor
 from mainspring.engine.run.policy import Policies
-from mainspring.engine.worker import new_worker_id
+from mainspring.engine.vitals import new_worker_id
 from mainspring.jobtypes.http.addresses import Allow
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 from mainspring.model.jobs.retry import Retry

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from mainspring.client.alerts.courier import Courier
-from mainspring.client.builtin_jobs import BuiltinSettings
+from mainspring.client.outgoing.builtin_jobs import BuiltinSettings
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.engine.alerts.evaluation import evaluate
 from mainspring.engine.chores.upkeep.evaluate_alerts import EVERY, SELDOM

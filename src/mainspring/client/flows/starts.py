@@ -27,7 +27,7 @@ from mainspring.model.jobs.retry import seconds
 from mainspring.model.schedules.schedule import check_repeated, make_spec
 from mainspring.rules import Rule
 from mainspring.spelling import suggestion
-from mainspring.store.codec import encode_data
+from mainspring.store.bounded_values import encode_data
 
 NODE_OPTIONS = frozenset(TemplateOptions.__annotations__)
 FLOW_OPTIONS = frozenset(FlowOptions.__annotations__)

@@ -19,7 +19,7 @@ from mainspring.client.jobs import Jobs
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name, check_reason
 from mainspring.durations import Duration
-from mainspring.engine.handlers import Handler, check_part
+from mainspring.engine.handler import Handler, check_part
 from mainspring.engine.services.redriving import take_step
 from mainspring.errors import ArchiveError, ConfigurationError, InvalidJob, WaitTimeout
 from mainspring.model.access.api_keys import EVERYTHING, Scope
@@ -42,7 +42,8 @@ from mainspring.model.jobs.retry import Retry, Seconds, seconds
 from mainspring.model.unreadable import Listed
 from mainspring.spelling import spelled_verbs
 from mainspring.store import Store
-from mainspring.store.codec import document_id, encode_data
+from mainspring.store.bounded_values import encode_data
+from mainspring.store.codec import document_id
 from mainspring.store.connection import Document
 from mainspring.store.dead_letters.dead_letters import Place
 from mainspring.store.fitting import read, readable

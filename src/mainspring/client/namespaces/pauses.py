@@ -1,7 +1,8 @@
 """Pauses of job names and queues, and the known names and queues.
 
 `scheduler.limits` and `scheduler.queues` share these. A pause is stored, and in force in every process within a second
-or two.
+or two (`engine/limits/controls.py`): workers no longer poll a paused queue (`engine/claim/queues.py`), and put jobs of
+a paused name on the wait list of the pause (`engine/limits/wait_lists.py`).
 """
 
 from __future__ import annotations

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.jobs import Jobs
+from mainspring.client.views.schedule_times import (
+    PREVIEWED_AT_MOST,
+    calendar_of,
+    edited_spec,
+    firings,
+    instant,
+    to_backfill,
+    window,
+)
 from mainspring.client.views.schedule_views import ScheduleViews
 from mainspring.clock import truncate
 from mainspring.config.checks import check_whole
 from mainspring.config.settings import check_actor, check_name, check_reason
 from mainspring.durations import Duration
-from mainspring.engine.handlers import check_data, stored_version
 from mainspring.engine.services.timekeeper import announce_fired
-from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, InvalidSchedule
+from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.access.api_keys import EVERYTHING, Scope
-from mainspring.model.jobs.draft import check_attempts, check_instant, check_job_id, make_draft
+from mainspring.model.jobs.draft import check_job_id, make_draft
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.options import TemplateChanges
 from mainspring.model.jobs.retry import Seconds
-from mainspring.model.privacy.encrypted_values import encrypt_like
 from mainspring.model.schedules.coming import Coming
 from mainspring.model.schedules.firing_plan import OVERLAPS, Overlap
 from mainspring.model.schedules.ledger import Entry, RecentFiring
@@ -42,20 +49,17 @@ from mainspring.model.schedules.schedule import (
     make_spec,
 )
 from mainspring.model.schedules.search import ScheduleFilterState, ScheduleOrder, SchedulePage
-from mainspring.model.schedules.times import Times, is_after_end
-from mainspring.rules import Rule, rule_from_document
-from mainspring.rules.calendars.calendar import Calendar
+from mainspring.model.schedules.times import Times
+from mainspring.rules import Rule
 from mainspring.rules.rule import anchored
 from mainspring.spelling import spelled_verbs
-from mainspring.store import Store
 from mainspring.store.connection import Document
 from mainspring.store.fitting import fit
-from mainspring.store.schedules.codec import check_sound, decode_schedule, draft_of, options_of
-from mainspring.store.schedules.ledger import WHICH, Backfill, Which, decode_backfill
-from mainspring.store.schedules.schedules import Changed
+from mainspring.store.schedules.changes import Changed
+from mainspring.store.schedules.codec import check_sound, decode_schedule
+from mainspring.store.schedules.ledger import Backfill, Which, decode_backfill
 from mainspring.store.shapes import SCHEDULE
 
-_PREVIEWED_AT_MOST = 10_000
 _LEDGER_AT_MOST = 10_000
 _BACKFILLED_AT_MOST = 10_000
 _LONGEST_NAME = 150
@@ -218,25 +222,25 @@ class Schedules:
         `H` and jitter depend on the schedule's id: give the id that it will have.
         """
         store = await self._core.store()
-        after = truncate(store.clock.now() if start is None else _instant(start, "start"))
+        after = truncate(store.clock.now() if start is None else instant(start, "start"))
         options = {"start_at": start_at, "end_at": end_at, "max_runs": max_runs, "jitter": jitter}
         spec = make_spec(schedule_id, make_draft("preview", None), rule, options)
         rule = anchored(spec.rule, spec.start_at or after)
-        calendars = {name: await self._calendar_of(store, name) for name in rule.calendars}
+        calendars = {name: await calendar_of(store, name) for name in rule.calendars}
         times = Times(spec.id, rule.bind(spec.id, calendars), spec.start_at, spec.end_at, spec.jitter)
-        check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
-        return _firings(times, after, min(count, spec.policy.max_runs or count))
+        check_whole(count, "count", 0, PREVIEWED_AT_MOST)
+        return firings(times, after, min(count, spec.policy.max_runs or count))
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> list[Firing]:
         """List the next firings of a stored schedule, paused or not, each with notes on what moved it."""
-        check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
+        check_whole(count, "count", 0, PREVIEWED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
         times = await store.schedules.times(document)
         limit, now = document.get("max_runs"), truncate(store.clock.now())
         left = count if limit is None else min(count, max(0, limit - document.get("runs", 0)))
         waits = document.get("due_at") is not None and document["due_at"] > now  # maybe only for its jitter
-        return _firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
+        return firings(times, document["cursor"] if waits else max(document["cursor"], now), left)
 
     async def ledger(
         self, schedule_id: str, start: datetime, end: datetime, *, limit: int = 1000, latest: bool = False
@@ -247,7 +251,7 @@ class Schedules:
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
         read = store.ledger.latest if latest else store.ledger.entries
-        return await read(document, _instant(start, "start"), _instant(end, "end"), limit)
+        return await read(document, instant(start, "start"), instant(end, "end"), limit)
 
     # -- changing --------------------------------------------------------------------------------------------------
 
@@ -327,7 +331,7 @@ class Schedules:
             await self._core.live_handlers.look(store)
 
         def respec(document: Document) -> Spec:
-            return self._respec(document, repeat, data, given, changed | dict.fromkeys(remove))
+            return edited_spec(self._core, document, repeat, data, given, changed | dict.fromkeys(remove))
 
         return self._stored.changed(await store.schedules.edit(_id(schedule_id), respec))
 
@@ -345,8 +349,8 @@ class Schedules:
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
-        start, end = self._window(store, start, end, which)
-        return (await self._to_backfill(store, document, start, end, which, limit))[:limit]
+        start, end = window(store, start, end, which)
+        return (await to_backfill(store, document, start, end, which, limit))[:limit]
 
     async def backfill(
         self,
@@ -368,8 +372,8 @@ class Schedules:
         check_whole(limit, "limit", 1, _BACKFILLED_AT_MOST)
         store = await self._core.store()
         document = check_sound(await store.schedules.get(_id(schedule_id)))
-        start, end = self._window(store, start, end, which)
-        if len(await self._to_backfill(store, document, start, end, which, limit + 1)) > limit:
+        start, end = window(store, start, end, which)
+        if len(await to_backfill(store, document, start, end, which, limit + 1)) > limit:
             raise InvalidSchedule(
                 f"This window has more than {limit:,} firings to make up for; "
                 f"take a smaller window, or raise limit (at most {_BACKFILLED_AT_MOST:,})."
@@ -383,56 +387,6 @@ class Schedules:
                 self._core.worker.schedules_changed()
             progress = await store.ledger.end_backfill(progress)
         return decode_backfill(progress)
-
-    async def _to_backfill(
-        self, store: Store, document: Document, start: datetime, end: datetime, which: str, enough: int
-    ) -> list[Entry]:
-        found: list[Entry] = []
-        past = min(end, truncate(store.clock.now()))
-        async for batch in store.ledger.to_backfill(document, start, past, which):
-            found += batch
-            if len(found) >= enough:
-                break
-        return found
-
-    def _window(self, store: Store, start: datetime, end: datetime, which: str) -> tuple[datetime, datetime]:
-        if which not in WHICH:
-            raise InvalidSchedule(f"which must be one of {', '.join(WHICH)}, not {which!r}.")
-        start, end = truncate(_instant(start, "start")), truncate(_instant(end, "end"))
-        if end <= start:
-            raise InvalidSchedule(f"The window ends ({end.isoformat()}) before it begins ({start.isoformat()}).")
-        if start > store.clock.now():
-            raise InvalidSchedule("A backfill is about the past, and this window begins in the future.")
-        return start, end
-
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _respec(
-        self,
-        document: Document,
-        repeat: Rule | Mapping[str, Any] | None,
-        data: Mapping[str, Any] | None,
-        given: TemplateChanges,
-        options: Mapping[str, Any],
-    ) -> Spec:
-        """The specification of a stored schedule after an edit."""
-        draft = draft_of(document)
-        fresh = make_draft(draft.name, data, **given)
-        draft = replace(draft, **{key: getattr(fresh, key) for key in given})
-        check_attempts(draft)
-        if data is not None:
-            handler = self._core.handlers.own(draft.name)
-            data = check_data(handler, data)
-            draft = replace(draft, data=data, data_v=draft.data_v if handler is None else stored_version(handler))
-            draft.encrypt = self._core.privacy.encrypt(draft.name, encrypt_like(document["job"].get("data")))
-        kept = {**options_of(document), **options}
-        return make_spec(document["_id"], draft, repeat or rule_from_document(document["rule"]), kept)
-
-    async def _calendar_of(self, store: Store, name: str) -> Calendar:
-        found = await store.calendars.get(name)
-        if found is None:
-            raise CalendarNotFound(name)
-        return found.calendar
 
 
 class StoredSchedules:
@@ -468,31 +422,7 @@ def new_schedule_id(name: str) -> str:
     return f"{name[:_LONGEST_NAME]}-{secrets.token_hex(4)}"
 
 
-def _firings(times: Times, after: datetime, count: int) -> list[Firing]:
-    check_whole(count, "count", 0, _PREVIEWED_AT_MOST)
-    found: list[Firing] = []
-    while len(found) < count and (at := times.next(after)) is not None:
-        found.append(_firing(times, at))
-        after = at
-    return found
-
-
-def _firing(times: Times, at: datetime) -> Firing:
-    shown = at if is_after_end(times.rule) else times.rule.next(at - timedelta(milliseconds=1)) or at  # in its zone
-    due, notes = times.due(at), times.rule.notes(at)
-    if due != at:
-        notes = (*notes, f"jitter moves it by {(due - at).total_seconds():.3f} s")
-    return Firing(shown, due.astimezone(shown.tzinfo), notes)
-
-
 def _id(schedule_id: object) -> str:
     if not isinstance(schedule_id, str) or not schedule_id:
         raise ConfigurationError(f"A schedule's id is a non-empty text, not {schedule_id!r}.")
     return schedule_id
-
-
-def _instant(value: datetime, name: str) -> datetime:
-    try:
-        return check_instant(value, name).astimezone(UTC)
-    except InvalidJob as error:
-        raise InvalidSchedule(str(error)) from None

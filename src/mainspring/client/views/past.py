@@ -13,7 +13,7 @@ from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.model.jobs.job import Job
 from mainspring.model.schedules.ledger import Row
 from mainspring.model.views.statistics import Counts, Kind, Tally
-from mainspring.store.past import WRITER, Past
+from mainspring.store.views.past import WRITER, Past
 
 _AT_ONCE = 400
 """Attempts that are counted before the counts are stored: a tally has a bounded number of kinds."""

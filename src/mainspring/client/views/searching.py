@@ -18,7 +18,6 @@ from mainspring.model.views.search import (
     Search,
     SearchPage,
     StateCount,
-    Suggestions,
     check_limit,
     make_search,
 )
@@ -71,11 +70,6 @@ class Searcher:
         it is `capped`, there are at least so many."""
         search = self._checked(filter, scope)
         return await (await self._core.store()).counts.by_state(search)
-
-    async def suggestions(self, *, scope: Scope = EVERYTHING) -> Suggestions:
-        """Names, queues, tags and types of errors that filters may name: of jobs that were made, ran or failed lately.
-        The cost is bounded, so that some may be missing."""
-        return await (await self._core.store()).suggesting.suggest(scope)
 
     def _checked(self, filter: Mapping[str, Any], scope: Scope | None) -> Search:
         return self.tellable(make_search(filter, scope))

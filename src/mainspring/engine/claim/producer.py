@@ -15,13 +15,14 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
-from dataclasses import dataclass
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.claim.candidates import ReadAhead, in_order
+from mainspring.engine.claim.queues import ContendedHeads, Queues
 from mainspring.engine.claim.triage import Triage
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.limits.job_gates import Limits
@@ -33,10 +34,10 @@ from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.slots import Slots
-from mainspring.engine.service import Service, cancel_task
+from mainspring.engine.service import Service
 from mainspring.model.jobs.event_names import JOB_EVENTS
 from mainspring.model.jobs.outcome import Released
-from mainspring.model.limits.limits import FAIR, Gate
+from mainspring.model.limits.limits import Gate
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.jobs.claim import Batch, each_once, new_claim_id
@@ -47,33 +48,8 @@ logger = logging.getLogger("mainspring")
 
 _LARGEST_CLAIM = 1000
 _BACKLOG_OF_ENDS = 4000
-_CONTENDED_FOR = 2.0
-_TURN = 1.5
-_QUEUES_FOR = 10.0
 _WORTH_READING_ON = 100
-_FRESH_FOR = 0.5
 _FEW, _REMEMBERED = 32, 1000
-
-
-@dataclass(slots=True)
-class ReadAhead:
-    """Candidates read while the claim before them was under way."""
-
-    queue: str
-    task: asyncio.Task[list[StoredJob]]
-    claiming: set[DocumentId]
-    started: float
-
-    async def take(self, queue: str) -> list[StoredJob]:
-        """The candidates read, without the jobs of the claim that was under way; none if they are stale."""
-        if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
-            await self.drop()
-            return []
-        return [job for job in await self.task if job.id not in self.claiming]
-
-    async def drop(self) -> None:
-        """Cancel the read."""
-        await cancel_task(self.task)
 
 
 class Producer(Service):
@@ -107,11 +83,11 @@ class Producer(Service):
         self._slots = slots
         self._completer = completer
         self._peers = peers
-        self._limiter = limiter
+        self.limiter = limiter
         self._limits = limits
         self._lined: dict[str, list[StoredJob]] = {}
         """Jobs read from wait lists, by queue, to be claimed with the other jobs of their queues."""
-        self._triage = Triage(store, handlers, peers, events, secrecy)
+        self.triage = Triage(store, handlers, peers, events, secrecy)
         self._events = events
         self._worker = worker
         self._failures = 0
@@ -124,18 +100,14 @@ class Producer(Service):
         self._claim_time = 0.01
         self._batch_time = 0.01
         self._barren = 0
-        self._contended_until = float("-inf")
+        self._heads = ContendedHeads(store, worker)
         self._unclear: list[Batch] = []
-        self._found_queues: list[str] = []
-        self._served: dict[str, int] = {}
-        self._found_queues_at = float("-inf")
-        # Without a change stream there are no hints about new queues.
-        self._queues_for = _QUEUES_FOR if store.hints.possible else settings.poll_interval
+        self._queues = Queues(store, settings, limits)
         self._ahead_of_claim: ReadAhead | None = None
         self._sleeping = False
         self._history = False
         """Whether a callback wants events of jobs; they are then read with their earlier attempts."""
-        self._held = False
+        self.held = False
         """Whether the worker drains, so that nothing is claimed."""
         self._low_water = 0
         """The most claimed jobs that may still wait for a slot when the next are claimed."""
@@ -149,16 +121,16 @@ class Producer(Service):
 
     def poll_all(self) -> None:
         """Poll at once, also in new queues without a hint."""
-        self._found_queues_at = float("-inf")
+        self._queues.look_again()
         self.wake()
 
     def hold(self) -> None:
         """Claim nothing until `go_on` is called."""
-        self._held = True
+        self.held = True
 
     def go_on(self) -> None:
         """Claim again, after `hold`."""
-        self._held = False
+        self.held = False
         self.poll_all()
 
     def room(self, queued: int) -> None:
@@ -170,10 +142,10 @@ class Producer(Service):
     def hint(self, hint: Hint) -> None:
         """Poll when the job that a hint is about is due."""
         queue = hint.queue
-        if queue is not None and (hint.id in self._recent or not self._serves(queue)):
+        if queue is not None and (hint.id in self._recent or not self._queues.serves(queue)):
             return
-        if queue is not None and self._settings.queues is None and queue not in self._found_queues:
-            self._found_queues.append(queue)
+        if queue is not None:
+            self._queues.add(queue)
         wait = 0.0 if hint.run_at is None else (hint.run_at - self._store.clock.now()).total_seconds()
         if wait > self._settings.poll_interval:
             return
@@ -185,15 +157,8 @@ class Producer(Service):
             asyncio.get_running_loop().call_later(wait + 0.001, self.wake)
 
     def _mine(self, hint: Hint) -> bool:
-        return self._share(str(hint.id), *self._peers.rank(hint.queue))
-
-    @staticmethod
-    def _share(job_id: str, rank: int, count: int) -> bool:
-        return count <= 1 or zlib.crc32(job_id.encode()) % count == rank
-
-    def _serves(self, queue: str) -> bool:
-        served = self._settings.queues is None or queue in self._settings.queues
-        return served and queue not in self._limits.paused_queues
+        rank, count = self._peers.rank(hint.queue)
+        return count <= 1 or zlib.crc32(str(hint.id).encode()) % count == rank
 
     @property
     def resting(self) -> bool:
@@ -208,7 +173,7 @@ class Producer(Service):
     @property
     def contended(self) -> bool:
         """Whether several workers contend at the head of a queue."""
-        return monotonic() < self._contended_until
+        return self._heads.contended
 
     @property
     def round_trip(self) -> float:
@@ -253,8 +218,8 @@ class Producer(Service):
         self._blind = want <= 0
         if want <= 0:
             return self._settings.poll_interval
-        await self._limiter.wait_lists.poll(self._settings.poll_interval)
-        if not self._hinted and not self._limiter.wait_lists.open:
+        await self.limiter.wait_lists.poll(self._settings.poll_interval)
+        if not self._hinted and not self.limiter.wait_lists.open:
             wait = await self._until_due()
             if wait > 0:
                 return wait
@@ -276,7 +241,7 @@ class Producer(Service):
     def _want(self) -> int:
         """The number of jobs to claim now: one per free slot, and as many as keep the slots busy during the next round
         trip."""
-        if self._held or len(self._completer) > _BACKLOG_OF_ENDS:
+        if self.held or len(self._completer) > _BACKLOG_OF_ENDS:
             return 0
         free, waiting, ahead = self._slots.free, self._slots.queued, self._ahead()
         if free > waiting:
@@ -301,7 +266,7 @@ class Producer(Service):
         """The seconds until the next job of this worker's queues is due, about the poll interval at most; 0 if one is
         due now."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
-        queues = await self._queues()
+        queues = await self._queues.to_poll()
         if not queues:
             return interval
         first = await self._store.claims.next_run_at(queues)
@@ -309,19 +274,6 @@ class Producer(Service):
             return interval
         wait = (first[0] - self._store.clock.now()).total_seconds()
         return 0.0 if wait <= 0 else min(interval, wait + 0.001)
-
-    async def _queues(self) -> list[str]:
-        """The queues to poll; the queues that have ready jobs, if the worker serves all."""
-        if self._settings.queues is not None:
-            return self._not_paused(self._settings.queues)
-        if not self._found_queues or monotonic() - self._found_queues_at > self._queues_for:
-            self._found_queues = await self._store.claims.queues()
-            self._found_queues_at = monotonic()
-        return self._not_paused(self._found_queues)
-
-    def _not_paused(self, queues: Sequence[str]) -> list[str]:
-        paused = self._limits.paused_queues
-        return [queue for queue in queues if queue not in paused] if paused else list(queues)
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
@@ -332,65 +284,54 @@ class Producer(Service):
             return await self._claim_from_all(want)
         except BaseException:
             for line in lines:
-                self._limiter.wait_lists.poll_line(line)
+                self.limiter.wait_lists.poll_line(line)
             raise
 
     async def _claim_from_all(self, want: int) -> int:
-        queues = await self._queues()
+        queues = await self._queues.to_poll()
         if len(queues) <= 1 and not self._lined.keys() - set(queues):
             return await self._claim_from(queues[0], want) if queues else 0
         got = 0
-        heads = await self._store.claims.heads(queues)
-        # The queue that was served longest ago is first, so that a single free slot, too, serves queues in round robin.
-        heads.sort(key=lambda head: self._served.get(head[1], 0))
-        self._served = {queue: self._served.get(queue, 0) for _, queue in heads}
+        heads = self._queues.in_round_robin(await self._store.claims.heads(queues))
         for round_ in range(2):
             # Equal shares, the queue whose first job waits longest first; the rest of a share goes to the other queues.
             for position, (_, queue) in enumerate(heads):
                 share = want - got if round_ else -(-(want - got) // (len(heads) - position))
                 if share > 0 and got < want:
                     got += await self._claim_from(queue, share)
-                    self._served[queue] = max(self._served.values()) + 1
+                    self._queues.served(queue)
             if got >= want or len(heads) <= 1:
                 break
         for queue in list(self._lined):
             got += await self._claim_from(queue, want - got) if got < want else 0
-        self._limiter.wait_lists.poll_again(job for left in self._lined.values() for job in left)
+        self.limiter.wait_lists.poll_again(job for left in self._lined.values() for job in left)
         return got
 
     async def _read_wait_lists(self, want: int) -> set[str]:
         """Read the first jobs of wait lists that may have room; return the names of their lists."""
         self._lined.clear()
-        found = await self._limiter.wait_lists.read(want, history=self._history)
+        found = await self.limiter.wait_lists.read(want, history=self._history)
         for job in found:
             self._lined.setdefault(job.queue, []).append(job)
-        self._deep |= self._limiter.wait_lists.more
+        self._deep |= self.limiter.wait_lists.more
         return {job.line for job in found if job.line is not None}
 
     async def _claim_from(self, queue: str, want: int) -> int:
         started = monotonic()
-        if started >= self._contended_until:
+        if not self._heads.contended:
             return await self._claim_batch(queue, want, started)
-        await self._take_turn(queue)
+        await self._heads.take_turn(queue, self._batch_time)
         try:
             return await self._claim_batch(queue, want, started)
         finally:
-            await self._store.claims.unlock_head(queue, self._worker)
-
-    async def _take_turn(self, queue: str) -> None:
-        """Take the lock of the queue's head; wait a few seconds at most for it. A dead worker's turn ends by itself."""
-        pause = min(max(0.02, self._batch_time), 0.15)
-        until = monotonic() + 2 * _TURN
-        while not await self._store.claims.lock_head(queue, self._worker, _TURN) and monotonic() < until:
-            self._contended_until = monotonic() + _CONTENDED_FOR
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            await self._heads.end_turn(queue)
 
     async def _claim_batch(self, queue: str, want: int, started: float) -> int:
         reading_since = monotonic()
-        runnable, set_aside = await self._triage.sort(queue, await self._with_lined(queue, want))
+        runnable, set_aside = await self.triage.sort(queue, await self._with_lined(queue, want))
         self._hinted |= set_aside
         free = max(0, self._slots.free - len(self._slots.waiting))
-        read, admitted = runnable, await self._limiter.admit(runnable, free)
+        read, admitted = runnable, await self.limiter.admit(runnable, free)
         runnable, free = list(admitted), min(free, len(admitted.now))
         if len(runnable) < len(read):
             self._hinted |= any(job.line is None for job in read)  # jobs put on wait lists made way for those behind
@@ -403,8 +344,8 @@ class Producer(Service):
         self._note(batch, len(runnable), monotonic() - started)
         self._admit(batch, asked, out_of_turn)
         if batch.lost:
-            self._limiter.not_claimed(job.id for job in runnable)
-        await self._limiter.wait_lists.count_served(batch.jobs, lines)
+            self.limiter.not_claimed(job.id for job in runnable)
+        await self.limiter.wait_lists.count_served(batch.jobs, lines)
         return len(batch.jobs)
 
     async def _take(self, queue: str, runnable: list[StoredJob], free: int) -> tuple[Batch, set[DocumentId]]:
@@ -416,7 +357,7 @@ class Producer(Service):
             batch = await self._store.claims.claim(
                 runnable, self._worker, lease, policies.attempts, free, policies.once, id, self._history
             )
-            return batch, await self._limiter.out_of_turn(batch.jobs)
+            return batch, await self.limiter.out_of_turn(batch.jobs)
         except BaseException:
             self._unclear.append(Batch(id, runnable, lease=lease, history=self._history))
             raise
@@ -430,13 +371,13 @@ class Producer(Service):
         if not lined:
             return found
         found = in_order(found, each_once(lined))
-        self._limiter.wait_lists.poll_again(job for job in found[want:] if job.line is not None)
+        self.limiter.wait_lists.poll_again(job for job in found[want:] if job.line is not None)
         return found[:want]
 
     def _read_on(self, queue: str, claiming: list[StoredJob]) -> ReadAhead | None:
         """Read the next candidates while a claim is under way, if the slots will have run out of jobs at its end."""
         claiming = [job for job in claiming if job.line is None]
-        if monotonic() < self._contended_until:
+        if self._heads.contended:
             return None  # the worker whose turn is next will claim them
         if len(claiming) < _WORTH_READING_ON or self._slots.queued + len(claiming) > self._meanwhile():
             return None
@@ -447,8 +388,7 @@ class Producer(Service):
     def _note(self, batch: Batch, asked: int, took: float) -> None:
         self._last_batch = len(batch.jobs)
         self._claim_time += (took - self._claim_time) * 0.3
-        if batch.lost > 1 and batch.lost * 10 > asked:
-            self._contended_until = monotonic() + _CONTENDED_FOR
+        self._heads.note(batch.lost, asked)
 
     async def _candidates(self, queue: str, want: int) -> list[StoredJob]:
         ahead, self._ahead_of_claim = self._ahead_of_claim, None
@@ -457,7 +397,7 @@ class Producer(Service):
             if found:
                 self._deep = True
                 return found[:want]
-        where = self._triage.to_ask_for(queue)
+        where = self.triage.to_ask_for(queue)
         if where is not None:
             found = await self._store.claims.candidates(queue, want, where=where, history=self._history)
             self._deep |= len(found) >= want
@@ -472,12 +412,12 @@ class Producer(Service):
     def _admit(self, batch: Batch, asked: float, out_of_turn: Container[DocumentId] = ()) -> None:
         ready = []
         for job in batch.jobs:
-            gates = self._limiter.taken(job)
+            gates = self.limiter.taken(job)
             claimed = self._claimed(job, batch.claim, asked, gates or [])
             self._claimed_jobs.add(claimed)
             if gates is None or job.id in out_of_turn:
                 self._completer.add(claimed, Released())
-            elif not self._limiter.parking.park(claimed):
+            elif not self.limiter.parking.park(claimed):
                 ready.append(claimed)
         if len(ready) <= _FEW:
             self._remember(ready)
@@ -486,7 +426,7 @@ class Producer(Service):
     def _claimed(self, job: StoredJob, claim: str, asked: float, gates: list[Gate]) -> ClaimedJob:
         handler = self._handlers.get(job.name)
         assert handler is not None
-        until = self._limiter.claim_end(asked)
+        until = self.limiter.claim_end(asked)
         if gates:
             until = min(until, slots_until(gates))
         return ClaimedJob(
@@ -505,22 +445,7 @@ class Producer(Service):
         while self._unclear:
             asked, batch = monotonic(), self._unclear[0]
             settled = await self._store.claims.resolve(batch)
-            out_of_turn = await self._limiter.out_of_turn(settled.jobs)
+            out_of_turn = await self.limiter.out_of_turn(settled.jobs)
             del self._unclear[0]
             self._admit(settled, asked, out_of_turn)
-            self._limiter.not_claimed(job.id for job in batch.jobs)
-
-
-def in_order(ready: list[StoredJob], lined: list[StoredJob]) -> list[StoredJob]:
-    """Ready jobs and jobs from wait lists as one list: by priority and time, and mixed evenly with the jobs of keys in
-    round robin, which keep the order in which they were read."""
-    fair: list[StoredJob] = []
-    others: list[StoredJob] = []
-    known = set()
-    for job in lined:
-        known.add(job.id)
-        (fair if job.line is not None and job.line.startswith(f"{FAIR}:") else others).append(job)
-    others = [job for job in ready if job.id not in known] + others
-    others.sort(key=lambda job: (job.priority, job.run_at))
-    placed = [(job.priority, place / len(those), job) for those in (others, fair) for place, job in enumerate(those)]
-    return [job for *_, job in sorted(placed, key=lambda one: one[:2])]
+            self.limiter.not_claimed(job.id for job in batch.jobs)

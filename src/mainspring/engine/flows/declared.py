@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from mainspring.engine.flows.layout import Layout, restored_options
 from mainspring.engine.flows.verbs import Asked
-from mainspring.engine.handlers import Handler
+from mainspring.engine.handler import Handler
 from mainspring.engine.run.context import JobContext, agent_of
 from mainspring.engine.run.context_backend import ContextBackend
 from mainspring.errors import FlowFailed, InvalidJob, Suspension

@@ -23,7 +23,7 @@ from mainspring.model.flows.ids import KEY_SIZE, key_digest
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.job import COMPLETED, Job
 from mainspring.model.jobs.retry import Seconds, seconds
-from mainspring.store.codec import size_of_steps
+from mainspring.store.bounded_values import size_of_steps
 
 T = TypeVar("T")
 Items = Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]

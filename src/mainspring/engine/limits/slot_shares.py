@@ -25,7 +25,8 @@ from mainspring.model.limits.limits import RATE, Closed, Gate, Limit, Rate
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.jobs.stored_job import StoredJob
-from mainspring.store.limits.gates import Taken, Want
+from mainspring.store.limits.gates import Taken
+from mainspring.store.limits.semaphore import Want
 
 _KEPT_IDLE = 1.0
 _LEASE_WAIT, _LEASE_STEP = 1.0, 0.02
@@ -161,32 +162,32 @@ class Shares:
         self._worker = worker
         self._granted = granted
         self._forgotten = forgotten
-        self._shares: dict[str, Share] = {}
+        self.by_name: dict[str, Share] = {}
         self._asking = asyncio.Lock()
         """One statement at a time about this worker's shares: the later one must not overtake the earlier."""
         self.lease = SlotLease(settings)
 
     def __bool__(self) -> bool:
-        return bool(self._shares)
+        return bool(self.by_name)
 
     def get(self, name: str) -> Share | None:
-        return self._shares.get(name)
+        return self.by_name.get(name)
 
     def open(self, name: str) -> Share:
         """The share of a gate; a new one if there is none."""
-        return self._shares.setdefault(name, Share())
+        return self.by_name.setdefault(name, Share())
 
     # -- using -------------------------------------------------------------------------------------------------------
 
     def use(self, gates: Iterable[Gate]) -> list[Gate]:
         """Count the slots of a job that passes these gates; return the gates as the job has to release them."""
         counted, term = (Limit, Rate), self.lease.term
-        return [self._shares[gate.name].use(gate, term) if isinstance(gate.rule, counted) else gate for gate in gates]
+        return [self.by_name[gate.name].use(gate, term) if isinstance(gate.rule, counted) else gate for gate in gates]
 
     def release(self, gate: Gate, took: float | None = None, *, unused: bool = False) -> Share | None:
         """Free the slots of a job that has passed a gate and has ended, after `took` seconds, or was not started
         (`unused`). Return the share that has more room now; None if the job's slots were given up with their term."""
-        share = self._shares.get(gate.name)
+        share = self.by_name.get(gate.name)
         if share is None or not isinstance(gate, Passed) or share.out.pop(id(gate), None) is None:
             return None
         if isinstance(gate.rule, Rate) and not unused:
@@ -208,7 +209,7 @@ class Shares:
     def check_lease(self) -> None:
         """Forget all shares of a lease that has run out: other workers may have taken the slots by now."""
         if self.lease.lapsed():
-            self._shares.clear()
+            self.by_name.clear()
             self._forgotten()
 
     # -- taking ------------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ class Shares:
                     continue
                 want = wants.get(gate.name)
                 if want is None:
-                    share = self._shares.get(gate.name, Share())
+                    share = self.by_name.get(gate.name, Share())
                     want = wants[gate.name] = Want(gate.rule, share.used if share.over else share.mine, 0)
                 if place < free or not isinstance(gate.rule, Limit):
                     want.now += gate.cost
@@ -261,7 +262,7 @@ class Shares:
         return wants
 
     def _lacks(self, name: str, want: Want) -> bool:
-        share = self._shares.get(name)
+        share = self.by_name.get(name)
         if share is not None and isinstance(want.rule, Limit) and not share.over and share.mine >= want.rule.limit:
             return False  # this worker has all slots of the limit
         free = 0 if share is None else share.free
@@ -290,7 +291,7 @@ class Shares:
         """The number of slots to keep, by gate, and of starts that were made, by rate."""
         keep: dict[str, int] = {}
         spent: dict[str, int] = {}
-        for name, share in self._shares.items():
+        for name, share in self.by_name.items():
             idle = now - share.idle_since > _KEPT_IDLE
             if name.startswith(RATE):
                 if idle or share.unsure:
@@ -306,19 +307,19 @@ class Shares:
         database, and the shares are unsure until the database has confirmed."""
         left = {**keep, **spent}
         self._unsure(left)
-        shares = {name: self._shares[name] for name in left}
+        shares = {name: self.by_name[name] for name in left}
         for name, share in shares.items():
             share.mine = left[name]
         await self._store.gates.give_back(self._worker, keep, spent)
         for name, share in shares.items():
             share.unsure = False
             unused = share.mine == share.used if name in spent else share.mine == share.used == 0
-            if unused and self._shares.get(name) is share:
-                del self._shares[name]
+            if unused and self.by_name.get(name) is share:
+                del self.by_name[name]
 
     def invalidate(self) -> None:
         """Have every share asked for anew before it is used again, since limits were changed."""
-        for share in self._shares.values():
+        for share in self.by_name.values():
             share.over = True
 
     # -- audit -------------------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ class Shares:
     @property
     def slots_out(self) -> list[Passed]:
         """All passages of jobs through limits that count as used."""
-        out = (passed for share in self._shares.values() for passed in share.out.values())
+        out = (passed for share in self.by_name.values() for passed in share.out.values())
         return [passed for passed in out if isinstance(passed.rule, Limit)]
 
     async def audit(self) -> list[Drift]:
@@ -342,7 +343,7 @@ class Shares:
             self.check_lease()
             if not held or self.lease.term is not term:
                 return []
-            slots = {name for name, share in self._shares.items() if share.mine and not name.startswith(RATE)}
+            slots = {name for name, share in self.by_name.items() if share.mine and not name.startswith(RATE)}
             found = [await self._audited(name, stored.get(name, 0)) for name in sorted(slots | stored.keys())]
             return [drift for drift in found if drift is not None]
 
@@ -360,8 +361,8 @@ class Shares:
     async def give_all_back(self) -> None:
         """Give back all slots at once, since this worker stops."""
         async with self._asking:
-            spent = {name: share.used for name, share in self._shares.items() if name.startswith(RATE)}
-            keep = {name: 0 for name in self._shares if name not in spent}
-            self._shares.clear()
+            spent = {name: share.used for name, share in self.by_name.items() if name.startswith(RATE)}
+            keep = {name: 0 for name in self.by_name if name not in spent}
+            self.by_name.clear()
             if keep or spent:
                 await self._store.gates.give_back(self._worker, keep, spent)

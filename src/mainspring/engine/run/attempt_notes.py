@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from mainspring.store.codec import MAX_LOG_LINES
+from mainspring.store.bounded_values import MAX_LOG_LINES
 
 _LOCK = threading.Lock()
 """One for all attempts: it is held for a moment only, and most attempts write nothing."""

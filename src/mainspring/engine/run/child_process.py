@@ -26,7 +26,8 @@ from mainspring.clock import ServerClock
 from mainspring.config.settings import Settings
 from mainspring.engine.flows.handler_waits import HandlerWaits
 from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled, SignalAsked
-from mainspring.engine.handlers import Handler, Named, plain_function, refuse_coroutine
+from mainspring.engine.handler import Handler, plain_function, refuse_coroutine
+from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.error_details import describe, told
 from mainspring.engine.run.stacks import HandlerPlace
@@ -40,7 +41,8 @@ from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Completed, Outcome
 from mainspring.model.privacy.redaction import NO_REDACTION, Redactor
 from mainspring.store import Store
-from mainspring.store.codec import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result, new_job
+from mainspring.store.bounded_values import MAX_LOG_LINE, MAX_LOG_LINES, cut, encode_progress, encode_result
+from mainspring.store.codec import new_job
 from mainspring.store.connection import Connection
 from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.stored_job import StoredJob

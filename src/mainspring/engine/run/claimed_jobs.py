@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from mainspring.clock import monotonic
-from mainspring.engine.handlers import Handler
+from mainspring.engine.handler import Handler
 from mainspring.engine.limits.slot_shares import slots_until
 from mainspring.engine.run.attempt_notes import AttemptNotes
 from mainspring.engine.run.stacks import HandlerPlace

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mainspring.engine.flows.handler_waits import BlockingResults, HandlerWaits, Items, Key, Results, Wait
-from mainspring.engine.handlers import ContextMarker, Named
+from mainspring.engine.handler import ContextMarker
+from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError

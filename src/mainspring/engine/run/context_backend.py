@@ -25,7 +25,7 @@ from mainspring.model.jobs.guarantee import idempotency_key
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Completed
 from mainspring.store import Store
-from mainspring.store.codec import MAX_LOG_LINE, cut, encode_progress, encode_result
+from mainspring.store.bounded_values import MAX_LOG_LINE, cut, encode_progress, encode_result
 from mainspring.store.connection import Document
 from mainspring.store.jobs.end_fields import Finish
 from mainspring.store.jobs.transactions import Transaction

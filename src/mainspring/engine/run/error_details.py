@@ -9,7 +9,7 @@ from typing import Any
 from mainspring.errors import BadArguments
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.payload_versions import PayloadUpgradeFailed
-from mainspring.store.codec import plain_details
+from mainspring.store.bounded_values import plain_details
 from mainspring.store.privacy.cipher import Undecryptable
 
 _CALLS = 30

@@ -1,7 +1,7 @@
 """Runs one claimed job, from its document to its outcome.
 
 The steps: find the arguments, announce the start, call the handler in its place (event loop, thread or process) within
-its timeout, and decide on one outcome, in one place (`_judge`). The executor writes no outcome to the database, and no
+its timeout, and decide on one outcome (`engine/run/judge.py`). The executor writes no outcome to the database, and no
 value or exception of a handler escapes from it: an outcome holds plain values only.
 """
 
@@ -11,73 +11,42 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.flows.predecessors import read_predecessors
-from mainspring.engine.handlers import check_data, refuse_coroutine, stored_version
+from mainspring.engine.flows.predecessors import Predecessors, read_predecessors
+from mainspring.engine.handler import refuse_coroutine
 from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.context_backend import ChildScheduling, ContextBackend
-from mainspring.engine.run.error_details import HandlerTimeout, RemoteError, describe, details_of, told
-from mainspring.engine.run.payload import unpack
+from mainspring.engine.run.error_details import HandlerTimeout, told
+from mainspring.engine.run.judge import Judge, cause_of
 from mainspring.engine.run.policy import Policies
 from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
-from mainspring.errors import (
-    BadArguments,
-    Cancel,
-    ChildrenFailed,
-    ClaimLost,
-    Continue,
-    Fail,
-    FlowFailed,
-    InvalidFlow,
-    InvalidJob,
-    MissingResult,
-    RetryAfter,
-    Signal,
-    Snooze,
-    StepError,
-    Suspension,
-)
-from mainspring.model.flows.waits import Waits
-from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
+from mainspring.model.jobs.guarantee import AT_MOST_ONCE
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import (
-    PROCESS_DIED,
-    Cancelled,
-    Committed,
-    Completed,
     Continued,
     Failed,
-    Lost,
     Outcome,
     Released,
     Retried,
-    Snoozed,
-    Suspended,
 )
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
-from mainspring.model.jobs.retry import LONGEST
 from mainspring.store import Store
-from mainspring.store.codec import MAX_MESSAGE, cut, encode_data, encode_result
 from mainspring.store.jobs.transactions import is_transient
-from mainspring.store.privacy.cipher import KeyMissing, Undecryptable
 
 logger = logging.getLogger("mainspring")
 
 Middleware = Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
-_FINAL = (BadArguments, StepError, ChildrenFailed, FlowFailed, InvalidFlow, MissingResult, Undecryptable)
-"""The errors that the next attempt would meet again."""
 _RERUNS = 20
 # The seconds that a handler has to stop after it was told to, before it is left behind.
 _STOP_GRACE = 5.0
@@ -110,6 +79,7 @@ class Executor:
         self._middleware = tuple(middleware)
         self._began = began
         self._observers = Observers() if observers is None else observers
+        self._judge = Judge(store, settings, policies, secrecy, worker)
         self._threads = Threads("mainspring-handler")
         self.processes = Processes(store, settings)
 
@@ -133,14 +103,14 @@ class Executor:
                 if self._events.wanted("job:start"):
                     self._events.emit("job:start", claimed.job.decode(claimed_at=claimed.started_at))
                 before = await read_predecessors(claimed, self._store) if claimed.job.is_node else None
-                unpack(claimed, self._secrecy, before)
+                self._unpack(claimed, before)
                 result = await self._attempt(claimed, agent, timeout)
             except BaseException as error:
                 ending = self._judge_raised(claimed, agent, error)
                 if isinstance(ending, Continued):
                     await agent.forget_signals()
                 return conceal(claimed, ending)
-            return conceal(claimed, self._judge_return(claimed, agent, result))
+            return conceal(claimed, self._judge.returned(claimed, agent, result))
         except BaseException as error:
             # Reading the handler's result or exception runs code of the handler's own, which has raised.
             logger.error(
@@ -167,15 +137,32 @@ class Executor:
 
     def _judge_raised(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
         """The outcome of an attempt whose handler raised; the worker goes on whatever it was."""
-        ending = self._judge(claimed, agent, error)
+        ending = self._judge.raised(claimed, agent, error)
         if self._observers and isinstance(ending, Failed | Retried):
-            self._observers.raised(claimed, _cause(error), ending)
+            self._observers.raised(claimed, cause_of(error), ending)
         if isinstance(error, KeyboardInterrupt | SystemExit) and not isinstance(ending, Failed | Retried):
             said = claimed.redactor.text(told(error))
             logger.warning(
                 "The handler of job %s raised %s; the worker goes on", claimed.id, said, extra=self._of(claimed)
             )
         return ending
+
+    def _unpack(self, claimed: ClaimedJob, predecessors: Predecessors | None) -> None:
+        """Show the handler its job's data in the form that it takes: decrypt it, fill in results of predecessors, then
+        upgrade older data. An error raised here ends the attempt.
+
+        Arguments, `ctx.data` and the document that goes to a process are then the same. The stored data is not changed:
+        another attempt starts from it anew.
+        """
+        hidden = self._secrecy.open(claimed)
+        if predecessors is not None:
+            claimed.show(predecessors.fill(claimed.shown.data))
+            claimed.show_predecessors(predecessors.by_node)
+            hidden = self._secrecy.redact(claimed, hidden)
+        version = claimed.job.data_version
+        if version < claimed.handler.version:
+            claimed.show(claimed.handler.upgrade(claimed.shown.data, version))
+            self._secrecy.redact(claimed, hidden)  # the new form may have values under other names
 
     @staticmethod
     def _counts_from_its_start(claimed: ClaimedJob) -> bool:
@@ -205,7 +192,7 @@ class Executor:
                     await self.processes.prepare(claimed, alone=claimed.job.suspect_runner)
                 return await self._within(claimed, timeout, self._through_middleware(claimed, agent))
             except Exception as error:
-                passing = agent.used_transaction and is_transient(_cause(error))
+                passing = agent.used_transaction and is_transient(cause_of(error))
                 once = claimed.guarantee == AT_MOST_ONCE
                 if once or not passing or rerun >= _RERUNS or claimed.stopping:
                     raise
@@ -302,149 +289,6 @@ class Executor:
             task.exception()  # mark it as retrieved: the timeout decides, not the exception
         raise HandlerTimeout(f"The attempt took longer than its timeout of {timeout:g} s.")
 
-    def _judge_return(self, claimed: ClaimedJob, agent: ContextBackend, result: Any) -> Outcome:
-        if agent.committed is not None:
-            return Committed(agent.committed.result)
-        if claimed.lost:
-            return Lost()
-        if claimed.cancelled:
-            return Cancelled(claimed.cancel_reason)
-        if agent.suspended is not None:
-            logger.warning(
-                "The handler of job %s caught its Suspension and returned; it is suspended",
-                claimed.id,
-                extra=self._of(claimed),
-            )
-            return self._suspension(agent.suspended)
-        if claimed.released and agent.told_to_stop:
-            return Released(started=True)  # the handler returned because it was told to stop, before it was done
-        if claimed.guarantee == EXACTLY_ONCE:
-            return Failed(not_committed())
-        result, note = encode_result(result, self._settings.max_result)
-        return Completed(result, note or (agent.result_note if result is None else None))
-
-    def _judge(self, claimed: ClaimedJob, agent: ContextBackend, error: BaseException) -> Outcome:
-        """The outcome of an attempt whose handler raised."""
-        if agent.committed is not None:
-            said = claimed.redactor.text(told(error))
-            logger.error(
-                "The handler of job %s raised after its transaction had completed the job: %s",
-                claimed.id,
-                said,
-                extra=self._of(claimed),
-            )
-            return Committed(agent.committed.result)
-        if claimed.lost:
-            return Lost()
-        if claimed.cancelled:
-            return Cancelled(claimed.cancel_reason)
-        if agent.suspended is not None:
-            if not _is_suspension(error):
-                said = claimed.redactor.text(told(error))
-                logger.warning(
-                    "The handler of job %s raised after its Suspension: %s; it is suspended",
-                    claimed.id,
-                    said,
-                    extra=self._of(claimed),
-                )
-            return self._suspension(agent.suspended)
-        if isinstance(error, ClaimLost):
-            return Released(started=True)  # the fence decides: lost, or a cancellation that was not noticed yet
-        if claimed.released and (agent.told_to_stop or _was_stopped(error)):
-            return Released(started=True)
-        if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
-            return Released(started=True)
-        if isinstance(error, KeyMissing):
-            return Released()  # the key is gone since the claim: the job waits for a worker that has it
-        if isinstance(error, Signal):
-            return self._signal(claimed, error)
-        return self._failure(claimed, error)
-
-    def _suspension(self, waits: Waits) -> Outcome:
-        """The outcome of a handler that waits. One that only sleeps goes back to the queue until then."""
-        if waits.on or waits.signals or waits.until is None:
-            return Suspended(waits)
-        left = (waits.until - self._store.clock.now()).total_seconds()
-        name = waits.timers[0][0] if waits.timers else ""
-        return Snoozed(max(0.0, left), f"The handler sleeps: {name}")
-
-    def _signal(self, claimed: ClaimedJob, signal: Signal) -> Outcome:
-        if isinstance(signal, Snooze):
-            return Snoozed(_bounded(signal.delay), signal.reason)
-        if isinstance(signal, Continue):
-            return self._continued(claimed, signal)
-        if isinstance(signal, Cancel):
-            return Cancelled(cut(claimed.redactor.text(signal.reason), MAX_MESSAGE))
-        if isinstance(signal, RetryAfter):
-            said = signal.reason or "the handler asked to be tried again"
-            error = JobError("RetryAfter", said, details=details_of(signal))
-            return self._again_or_failed(claimed, error, signal, _bounded(signal.delay))
-        reason = signal.reason if isinstance(signal, Fail) else str(signal)
-        error = JobError("Fail", reason or "the handler gave the job up", details=details_of(signal))
-        return Failed(error, _outage(signal))
-
-    def _continued(self, claimed: ClaimedJob, signal: Continue) -> Outcome:
-        """The outcome of a handler that begins anew; data that does not fit the handler fails the job."""
-        handler = claimed.handler
-        if claimed.guarantee == AT_MOST_ONCE:
-            return Failed(describe(StepError("A job that runs at most once cannot begin anew.")), None)
-        try:
-            data = encode_data(check_data(handler, signal.data), self._settings.max_data)
-        except InvalidJob as error:
-            return Failed(describe(error), None)
-        fields = self._secrecy.seal_like(claimed.job.document, data)
-        return Continued({**fields, "data_v": stored_version(handler)})
-
-    def _failure(self, claimed: ClaimedJob, error: BaseException) -> Outcome:
-        described, cause = describe(error), _cause(error)
-        if isinstance(cause, _FINAL):
-            # A retry would be refused for the same reason, after the same step has been run again.
-            return Failed(described, _outage(cause))
-        if claimed.guarantee == AT_MOST_ONCE and described.type == PROCESS_DIED:
-            return Failed(may_have_run(described.message, claimed.id))
-        return self._again_or_failed(claimed, described, cause, None)
-
-    def _again_or_failed(
-        self, claimed: ClaimedJob, described: JobError, error: BaseException, delay: float | None
-    ) -> Outcome:
-        policy = self._policies.retry(claimed.job, claimed.handler, error)
-        tries = claimed.job.tries
-        if tries >= policy.attempts:
-            return Failed(described, _outage(error))
-        if delay is None:
-            try:
-                delay = policy.delay_before(tries, random.random())
-            except Exception as broken:
-                logger.error(
-                    "The retry delay of job %s cannot be computed (%s); 5 s is used",
-                    claimed.id,
-                    told(broken),
-                    extra=self._of(claimed),
-                )
-                delay = 5.0
-        return Retried(delay, described, _outage(error))
-
-
-class JobTask(asyncio.Task[Outcome]):
-    """The task of one attempt. It counts the cancellations that come from its own handler."""
-
-    __slots__ = ("_by_itself",)
-
-    @property
-    def by_itself(self) -> int:
-        return getattr(self, "_by_itself", 0)
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        self._by_itself = self.by_itself + (asyncio.current_task(self.get_loop()) is self)
-        return super().cancel(msg)
-
-
-def _cancelled_from_outside() -> bool:
-    """Whether the current task itself was cancelled (the event loop is ending), and not by its own handler, nor only an
-    awaitable of the handler."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > (task.by_itself if isinstance(task, JobTask) else 0)
-
 
 async def _outcome(call: Awaitable[Any]) -> tuple[Any, BaseException | None]:
     """The result of a call, or the KeyboardInterrupt or SystemExit that it raised: a task that raised one would end the
@@ -460,31 +304,3 @@ def _settled(task: asyncio.Task[tuple[Any, BaseException | None]]) -> Any:
     if error is not None:
         raise error
     return result
-
-
-def _bounded(delay: timedelta) -> float:
-    """A delay in seconds that the calendar can hold."""
-    return min(max(0.0, delay.total_seconds()), LONGEST)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The exception that the handler itself has raised, in this process or in its own."""
-    return error.cause if isinstance(error, RemoteError) and error.cause is not None else error
-
-
-def _is_suspension(error: BaseException) -> bool:
-    """Whether a handler was ended by its suspension, which may be part of a group or come from its own process."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(Suspension)[1] is None
-    return isinstance(_cause(error), Suspension)
-
-
-def _outage(error: BaseException) -> bool | None:
-    """Whether an error means an outage of the job's dependency; None if it says nothing about that."""
-    said = getattr(error, "outage", True)
-    return said if said is None or isinstance(said, bool) else True
-
-
-def _was_stopped(error: BaseException) -> bool:
-    """Whether an error is that of a handler which the worker has interrupted: cancelled, or its process killed."""
-    return isinstance(error, asyncio.CancelledError) or (isinstance(error, RemoteError) and error.type == PROCESS_DIED)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers
 from mainspring.errors import ConfigurationError
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE, AT_MOST_ONCE
 from mainspring.model.jobs.retry import Retry

@@ -18,7 +18,7 @@ from typing import Any
 
 from mainspring.config.settings import Settings
 from mainspring.engine.flows.verbs import VERBS
-from mainspring.engine.handlers import published
+from mainspring.engine.handler import published
 from mainspring.engine.run.child_process import ChildJob, serve
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.engine.run.context_backend import ContextBackend

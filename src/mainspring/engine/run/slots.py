@@ -12,7 +12,8 @@ from mainspring.engine.limits.parking import Parking
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimState
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.error_details import describe
-from mainspring.engine.run.executor import Executor, JobTask
+from mainspring.engine.run.executor import Executor
+from mainspring.engine.run.judge import JobTask
 from mainspring.model.jobs.outcome import Failed, Outcome, Released
 
 _FORGET = 0.05

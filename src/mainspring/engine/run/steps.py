@@ -16,7 +16,8 @@ from typing import Any
 
 from mainspring.config.settings import Settings, check_name
 from mainspring.errors import ConfigurationError, StepError, Suspension
-from mainspring.store.codec import MAX_STEPS, encode_step, size_of_steps
+from mainspring.store.bounded_values import encode_step, size_of_steps
+from mainspring.store.codec import MAX_STEPS
 from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
 

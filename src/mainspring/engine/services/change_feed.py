@@ -80,7 +80,7 @@ class ChangeFeed:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._readers: set[Reader] = set()
+        self.readers: set[Reader] = set()
         self._task: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self._place: str | None = None
@@ -106,7 +106,7 @@ class ChangeFeed:
             async for change in self._live(reader, set(seen), beat):
                 yield change
         finally:
-            self._readers.discard(reader)
+            self.readers.discard(reader)
 
     async def _catch_up(
         self, reader: Reader, interest: ChangeFilter, after: str, seen: deque[str | None]
@@ -116,7 +116,7 @@ class ChangeFeed:
                 yield Change(BEAT, after, self.store.clock.now())
                 while True:
                     change = await stream.next()
-                    if reader not in self._readers and (change is None or self._is_near(change)):
+                    if reader not in self.readers and (change is None or self._is_near(change)):
                         await self._join(reader)
                         if change is None:
                             continue  # read once more, for changes from before the reader joined
@@ -156,7 +156,7 @@ class ChangeFeed:
 
     async def _join(self, reader: Reader) -> None:
         """Give a reader all changes from here on. Raises Unavailable if no stream can be opened."""
-        self._readers.add(reader)
+        self.readers.add(reader)
         if self._task is None or self._task.done():
             self._opened.clear()
             self._place = None
@@ -169,9 +169,9 @@ class ChangeFeed:
 
     async def close(self) -> None:
         """End all readers."""
-        for reader in self._readers:
+        for reader in self.readers:
             reader.end()
-        self._readers.clear()
+        self.readers.clear()
         task, self._task = self._task, None
         if task is not None:
             await cancel_task(task)
@@ -180,12 +180,12 @@ class ChangeFeed:
         """Read the stream for as long as there are readers. No error ends it."""
         place: str | None = None
         pause = _FIRST_PAUSE
-        while self._readers:  # a reader may have joined while the stream was being closed: go on from its place
+        while self.readers:  # a reader may have joined while the stream was being closed: go on from its place
             try:
                 async with self.store.change_stream.open(place, _PATIENCE) as stream:
                     self._begin(stream, gap=place is None and self._opened.is_set())
                     pause = _FIRST_PAUSE
-                    while self._readers:
+                    while self.readers:
                         change = await stream.next()
                         if change is not None:
                             self._tell(change)
@@ -207,10 +207,10 @@ class ChangeFeed:
         """Pause for the readers, but not for one that reads nothing: gathered changes come in one burst, without a
         pause in which a reader could take them."""
         for _ in range(_TURNS):
-            if all(len(reader.waiting) < _CROWD for reader in self._readers):
+            if all(len(reader.waiting) < _CROWD for reader in self.readers):
                 return
             await asyncio.sleep(0)
 
     def _tell(self, change: Change) -> None:
-        for reader in self._readers:
+        for reader in self.readers:
             reader.give(change)

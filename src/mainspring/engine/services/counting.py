@@ -18,7 +18,8 @@ from mainspring.model.jobs.outcome import Continued, Failed, Lost, Outcome, Rele
 from mainspring.model.views.statistics import Tally
 from mainspring.model.views.windows import HOUR
 from mainspring.store import Store
-from mainspring.store.codec import encode_error, fingerprint_of
+from mainspring.store.bounded_values import encode_error
+from mainspring.store.codec import fingerprint_of
 from mainspring.store.jobs.leases import Rescued
 
 logger = logging.getLogger("mainspring")

@@ -3,7 +3,7 @@
 The worker that has the lock `prune` does it. It walks each share of the jobs (`model/jobs/retention.py`) from the
 oldest on, a few hundred at a step, and pauses after each step for a multiple of the time that the step has taken: it
 takes a small part of the database's time, however slow that is. It remembers its position, so that it does not read
-jobs which another rule keeps each time; now and then it begins at the oldest.
+jobs which another rule keeps each time; now and then it begins at the oldest. `store/jobs/retention.py` deletes them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A limit belongs to a job name or to a queue. With a key, a path into the job's data such as "tenant", each value of it
 is limited on its own; with `each_queue`, so is each queue that the jobs of a name are in. Every limit that applies to
 a job is one *gate* between the job and its run; a gate has a name that is the same in every process, under which its
-slots and tokens are stored.
+slots and tokens are stored (`store/limits/semaphore.py`, `store/limits/token_bucket.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`Cron`: a cron expression in a time zone, as a rule.
 
 The constructor checks everything; the other methods read no clock and fail only for a datetime without a zone. Equal
-expressions of a process share their compiled patterns.
+expressions of a process share their compiled patterns. The next firing is found by `Timeline.first` in
+`rules/timeline.py`, among the wall times of the pattern (`rules/cron/pattern.py`).
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from mainspring.model.access.audit_chain import (
 )
 from mainspring.model.access.audit_filter import EVERY_ROW, AuditFilter, AuditPage
 from mainspring.store.access.audit_pages import AuditPages
+from mainspring.store.access.ticket_line import TicketLine
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.fitting import read
@@ -47,7 +48,6 @@ from mainspring.store.group_commit import GroupCommit
 from mainspring.store.privacy.keyring import Keyring
 from mainspring.store.schema import BY_ID
 from mainspring.store.shapes import AUDIT_ROW
-from mainspring.store.ticket_line import TicketLine
 
 logger = logging.getLogger("mainspring")
 
@@ -80,7 +80,7 @@ class Audit:
         self._pages = AuditPages(connection.audit, _decode)
         self._redact = redact
         self._ring = ring
-        self._turns = TicketLine(connection, "audit")
+        self.turns = TicketLine(connection, "audit")
         self._group = GroupCommit(self._append_all, _CHUNK)
         self._end: End | None = None
         self._written = Link()
@@ -151,12 +151,12 @@ class Audit:
         finally:
             if turn is not None:
                 with suppress(Unavailable):  # other processes do not wait for long
-                    await self._turns.end(turn)
+                    await self.turns.end(turn)
 
     async def _take_turn(self, until: float) -> int:
         """Wait for this process's turn, and read the end of the log then."""
-        turn = await self._turns.join()
-        await self._turns.wait(turn, until)
+        turn = await self.turns.join()
+        await self.turns.wait(turn, until)
         if self._end is not None:
             await self._look_behind(self._end.link)
         return turn

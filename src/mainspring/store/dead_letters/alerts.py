@@ -21,7 +21,8 @@ from mainspring.model.dead_letters.dead_letters import Alert
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import FAILED
 from mainspring.rules.instants import instant_text
-from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
+from mainspring.store.bounded_values import MAX_MESSAGE, cut
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.dead_letters.dead_letters import DeadLetters, Place
 from mainspring.store.jobs.insert import Inserts

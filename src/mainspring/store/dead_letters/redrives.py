@@ -1,6 +1,6 @@
 """Redrives: retrying or discarding many dead letters.
 
-A redrive is an order (`store/orders.py`): a document, carried out in batches that go on after a crash half-way.
+A redrive is an order (`store/operations/orders.py`): a document, carried out in batches that continue after a crash.
 
 Keeps true: each dead letter is retried once. The update that moves a job marks it with the redrive's id, and passes
 over those that have the mark, that are not failed any more, or that failed after the redrive began. So any number of
@@ -23,7 +23,7 @@ from mainspring.store.dead_letters.dead_letters import DeadLetters, Place, filte
 from mainspring.store.flows.waiters import look_soon
 from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.jobs.edit import again_stages, next_round
-from mainspring.store.orders import BATCH, Left, Orders, Remove, appended, entry_of, named_batch
+from mainspring.store.operations.orders import BATCH, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.schema import BY_ID, STARTED, UNDER_WAY
 
 _COUNTED = 200_000
@@ -128,7 +128,7 @@ class Redrives(Orders):
 
     # -- carrying it out -------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
+    async def carry_out(self, document: Document, remove: Remove) -> dict[DocumentId, str]:
         return await (self._retry if document["kind"] == RETRY else self._discard)(document, remove)
 
     async def _retry(self, document: Document, remove: Remove) -> dict[DocumentId, str]:

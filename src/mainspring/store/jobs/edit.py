@@ -24,7 +24,8 @@ from mainspring.model.jobs.job import (
     RUNNING,
 )
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
-from mainspring.store.codec import MAX_MESSAGE, DocumentId, cut
+from mainspring.store.bounded_values import MAX_MESSAGE, cut
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.waiters import look_soon, note_deleted, predecessors_again
 from mainspring.store.jobs.aging import ASKED, NOT_AGED

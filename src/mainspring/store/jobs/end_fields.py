@@ -22,15 +22,8 @@ from mainspring.model.jobs.outcome import (
     Suspended,
 )
 from mainspring.model.privacy.encrypted_values import EncryptedValue
-from mainspring.store.codec import (
-    MAX_ATTEMPTS_KEPT,
-    MAX_EARLIER_ATTEMPTS,
-    MAX_MESSAGE,
-    DocumentId,
-    cut,
-    encode_error,
-    fingerprint_of,
-)
+from mainspring.store.bounded_values import MAX_MESSAGE, cut, encode_error
+from mainspring.store.codec import MAX_ATTEMPTS_KEPT, MAX_EARLIER_ATTEMPTS, DocumentId, fingerprint_of
 from mainspring.store.connection import Document
 
 NEXT_STATE = {

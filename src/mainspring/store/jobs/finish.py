@@ -36,12 +36,8 @@ from mainspring.model.jobs.outcome import (
     Suspended,
     Unstorable,
 )
-from mainspring.store.codec import (
-    MAX_MESSAGE,
-    DocumentId,
-    cancel_reason,
-    cut,
-)
+from mainspring.store.bounded_values import MAX_MESSAGE, cut
+from mainspring.store.codec import DocumentId, cancel_reason
 from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.jobs.end_fields import (

@@ -28,7 +28,8 @@ from mainspring.model.jobs.draft import Draft, start_by
 from mainspring.model.jobs.job import PENDING, Job
 from mainspring.model.jobs.reserved_names import FLOW_NAMES, ROOT_NAMES
 from mainspring.model.privacy.encrypted_values import AsStored
-from mainspring.store.codec import DocumentId, encode_data, new_job
+from mainspring.store.bounded_values import encode_data
+from mainspring.store.codec import DocumentId, add_options, fields_of_root, new_job
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.group_commit import GroupCommit
@@ -44,11 +45,6 @@ logger = logging.getLogger("mainspring")
 
 CHUNK = 1000
 _IN_FLIGHT = 3
-_OPTIONAL = (
-    *("start_within", "timeout", "retry", "guarantee", "tags", "label", "dedupe_key", "parent_id", "seq", "data_v"),
-    "trace",
-)
-"""The fields that only some jobs have, and that a draft has under the same name."""
 _ANY_SIZE = 2**24
 
 InsertOutcome = Exception | None
@@ -93,10 +89,10 @@ class Inserts:
             "tries": 0,
         }
         if draft.has_options:
-            _add_options(document, draft, run_at)
+            add_options(document, draft, run_at)
         self._limit_start(document, run_at)
         if draft.name in ROOT_NAMES:
-            document |= _of_root(draft)
+            document |= fields_of_root(draft)
         if draft.encrypt is not None:
             document["sealed"] = draft.encrypt
             self._cipher.check(document)
@@ -416,29 +412,6 @@ def _raise_first(landed: Iterable[asyncio.Task[None]]) -> None:
     """Raise the first error of a chunk: otherwise its items would count as stored."""
     for flight in landed:
         flight.result()
-
-
-def _add_options(document: Document, draft: Draft, run_at: datetime) -> None:
-    """Add the fields that only some jobs have."""
-    for key in _OPTIONAL:
-        value = getattr(draft, key)
-        if value is not None:
-            document[key] = value
-    if draft.debounce is not None:
-        document["burst"] = {"at": document["created_at"], "token": 0}
-    if draft.expires_at is not None:
-        document["expires_at"] = truncate(draft.expires_at)
-    if draft.dedupe_window is not None:
-        document["dedupe_until"] = truncate(document["created_at"] + timedelta(seconds=draft.dedupe_window))
-    limit = start_by(run_at, draft.expires_at, draft.start_within)
-    if limit is not None:
-        document["start_by"] = truncate(limit)
-
-
-def _of_root(draft: Draft) -> Document:
-    """The fields of the root of a declared flow or a batch: it is listed from its insert on, under the user's name."""
-    label = draft.data.get("label") if isinstance(draft.data, Mapping) else None
-    return {"root": True, "label": label} if isinstance(label, str) else {"root": True}
 
 
 def _for_each(outcome: tuple[Document, bool] | Exception, first: bool) -> tuple[Document, bool] | Exception:

@@ -18,14 +18,8 @@ from pymongo.errors import BulkWriteError
 from mainspring.errors import MainspringError
 from mainspring.model.jobs.guarantee import may_have_run
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, JobError
-from mainspring.store.codec import (
-    DocumentId,
-    cancel_reason,
-    document_id,
-    encode_error,
-    fingerprint_of,
-    undecodable,
-)
+from mainspring.store.bounded_values import encode_error
+from mainspring.store.codec import DocumentId, cancel_reason, document_id, fingerprint_of, undecodable
 from mainspring.store.connection import Connection, Document
 from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
@@ -211,23 +205,23 @@ class Rescues:
         grace = int(self._connection.settings.rescue_grace * 1000)
         gone = {"state": RUNNING, "v": {"$ne": None}, "$expr": {"$lte": ["$lease_until", {"$subtract": [now, grace]}]}}
         found = await self._connection.jobs.find_all({**gone, **self._refused.filter}, hint=LEASE, limit=limit)
-        return await self._give_back([document for document in found if document["_id"] not in held])
+        return await self.give_back([document for document in found if document["_id"] not in held])
 
     async def rescue_from(self, worker: str) -> list[Rescued]:
         """Give back all jobs of a worker whose process is known to be dead."""
         found = await self._connection.jobs.find_all(
             {"state": RUNNING, "worker": worker, "v": {"$ne": None}}, hint=LEASE
         )
-        return await self._give_back(found)
+        return await self.give_back(found)
 
     async def rescue_these(self, ids: Collection[str]) -> list[Rescued]:
         """Give back those of these jobs whose leases have run out."""
         now = self._connection.clock.expression()
         over = {"state": RUNNING, "v": {"$ne": None}, "$expr": {"$lte": ["$lease_until", now]}}
         named = {"_id": {"$in": [document_id(one) for one in ids]}}
-        return await self._give_back(await self._connection.jobs.find_all({**named, **over}, hint=BY_ID))
+        return await self.give_back(await self._connection.jobs.find_all({**named, **over}, hint=BY_ID))
 
-    async def _give_back(self, found: list[Document]) -> list[Rescued]:
+    async def give_back(self, found: list[Document]) -> list[Rescued]:
         rescued = []
         for document in found:
             try:

@@ -18,13 +18,8 @@ from mainspring.model.jobs.job import FINISHED
 from mainspring.model.jobs.retention import Retention, Share
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
-from mainspring.store.schema import (
-    BY_ID,
-    FINISHED_INDEX,
-    KEPT_BY_NAME,
-    KEPT_BY_QUEUE,
-    RETENTION_INDEXES,
-)
+from mainspring.store.index_definitions import RETENTION_INDEXES
+from mainspring.store.schema import BY_ID, FINISHED_INDEX, KEPT_BY_NAME, KEPT_BY_QUEUE
 
 # A process that was held up may insert the job of a firing that another process inserted long ago: its id must still
 # exist then.

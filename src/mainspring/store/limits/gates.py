@@ -2,7 +2,8 @@
 
 There is one document per gate in use. A worker takes slots from it in advance, as many as it has jobs for, and counts
 its jobs against them by itself, so that a job costs nothing as long as the worker has slots left. All workers together
-never have more than the limit: taking is one update that computes on the server what is left.
+never have more than the limit: taking is one update that computes on the server what is left
+(`store/limits/semaphore.py`, `store/limits/token_bucket.py`).
 
 Slots are bound to the lease of the worker that took them, which its heartbeat renews before any claim. When the lease
 has run out they are taken back, and the worker, which has cancelled its jobs by then, knows that it has none.
@@ -24,26 +25,24 @@ from pymongo.errors import BulkWriteError
 from mainspring.clock import EPOCH
 from mainspring.errors import Unavailable
 from mainspring.model.jobs.job import RUNNING
-from mainspring.model.limits.limits import Limit, Rate
+from mainspring.model.limits.limits import Limit
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
 from mainspring.store.deadlines import DUPLICATE
+from mainspring.store.limits.semaphore import (
+    Want,
+    granted,
+    granted_to_others,
+    keeping,
+    open_if_waited_for,
+    or_later,
+    taking_slots,
+)
+from mainspring.store.limits.token_bucket import refunding, taking_tokens
 from mainspring.store.limits.wait_lists import WaitLists
 from mainspring.store.schema import BY_ID, HOLDERS, UNUSED
 
-_KEPT_MS = 3_600_000
 _NONE: Mapping[str, int] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class Want:
-    """A worker's demand on a gate: how much it has, how much it needs at once, and how much it could use soon. Of a
-    rate it has all starts that it was granted, including those that were made."""
-
-    rule: Limit | Rate
-    mine: int
-    now: int
-    ahead: int = 0
 
 
 @dataclass(slots=True)
@@ -100,8 +99,8 @@ class Gates(WaitLists):
         """Keep only these numbers of slots, and refund the tokens of rates beyond the starts that were made. Gates with
         a wait list are opened, so that other workers look at once. Repeating the call changes nothing."""
         now = self._connection.clock.expression()
-        statements = [UpdateOne({"_id": name}, _keeping(worker, number, now)) for name, number in keep.items()]
-        statements += [UpdateOne({"_id": name}, _refunding(worker, number, now)) for name, number in spent.items()]
+        statements = [UpdateOne({"_id": name}, keeping(worker, number, now)) for name, number in keep.items()]
+        statements += [UpdateOne({"_id": name}, refunding(worker, number, now)) for name, number in spent.items()]
         empty = [name for name, number in keep.items() if number == 0]
         with self._connection.deadline():
             await self._connection.gates.bulk_write(statements)
@@ -134,10 +133,10 @@ class Gates(WaitLists):
             )
             if known is not None and known["lives"]:
                 return 0
-            left = _others(worker) if known is None else _granted(_or_later(worker, known["until"]))
+            left = granted_to_others(worker) if known is None else granted(or_later(worker, known["until"]))
             outcome = await self._connection.gates.update_many(
                 {"grants.w": worker},
-                [{"$set": {"grants": left, "open_at": _open_if_waited_for(now)}}],
+                [{"$set": {"grants": left, "open_at": open_if_waited_for(now)}}],
                 hint=HOLDERS,
             )
         return outcome.modified_count
@@ -154,7 +153,7 @@ class Gates(WaitLists):
         mine = {"$elemMatch": {"w": worker, "n": seen}} if seen else {"$not": {"$elemMatch": {"w": worker}}}
         now = self._connection.clock.expression()
         outcome = await self._connection.gates.update_one(
-            {"_id": name, "grants": mine}, _keeping(worker, number, now), hint=BY_ID
+            {"_id": name, "grants": mine}, keeping(worker, number, now), hint=BY_ID
         )
         return outcome.modified_count == 1
 
@@ -164,115 +163,12 @@ class Gates(WaitLists):
         return set(await self._connection.jobs.find_ids(claimed, hint=BY_ID))
 
 
-def _granted(cond: Document) -> Document:
-    """The grants that meet a condition."""
-    return {"$filter": {"input": {"$ifNull": ["$grants", []]}, "cond": cond}}
-
-
-def _others(worker: str) -> Document:
-    """The grants of the other workers."""
-    return _granted({"$ne": ["$$this.w", worker]})
-
-
-def _or_later(worker: str, until: datetime) -> Document:
-    """The condition for grants of other workers, or made after an instant."""
-    return {"$or": [{"$ne": ["$$this.w", worker]}, {"$gt": ["$$this.at", until]}]}
-
-
-def _number(worker: str) -> Document:
-    """The number of slots or tokens that are granted to a worker."""
-    return {"$sum": {"$map": {"input": _granted({"$eq": ["$$this.w", worker]}), "in": "$$this.n"}}}
-
-
-def _with_mine(worker: str, mine: Any, now: Any) -> Document:
-    """The grants, with this worker's replaced; a grant of 0 is left out."""
-    own = [{"w": worker, "n": mine, "at": now}]
-    return {"$concatArrays": [_others(worker), {"$cond": [{"$gt": [mine, 0]}, own, []]}]}
-
-
-def _open_if_waited_for(now: Any) -> Document:
-    return {"$cond": ["$line", now, "$$REMOVE"]}
-
-
-def _keeping(worker: str, number: int, now: Any) -> list[Document]:
-    """Keep this number of slots."""
-    return [{"$set": {"grants": _with_mine(worker, number, now), "open_at": _open_if_waited_for(now)}}]
-
-
-def _refunding(worker: str, spent: int, now: Any) -> list[Document]:
-    """Give back the tokens of starts that were not made. The grant goes with them, so that repeating is harmless."""
-    some = {"$gt": ["$back", 0]}
-    return [
-        {"$set": {"back": {"$max": [0, {"$subtract": [_number(worker), spent]}]}}},
-        {
-            "$set": {
-                "tokens": {"$add": [{"$ifNull": ["$tokens", 0]}, "$back"]},
-                "grants": _others(worker),
-                "full": {"$cond": [some, False, "$full"]},
-                "opens": {"$cond": [some, now, "$opens"]},
-                "open_at": {"$cond": [{"$and": ["$line", some]}, now, "$open_at"]},
-            }
-        },
-        {"$unset": "back"},
-    ]
-
-
 def _taking(worker: str, want: Want, now: Any) -> list[Document]:
     return (
-        _taking_slots(worker, want, want.rule, now)
+        taking_slots(worker, want, want.rule, now)
         if isinstance(want.rule, Limit)
-        else _taking_tokens(worker, want, want.rule, now)
+        else taking_tokens(worker, want, want.rule, now)
     )
-
-
-def _taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Document]:
-    """Take slots of the semaphore as far as it has any; slots that are only needed soon, from its first half alone."""
-    left = {"$max": [0, {"$subtract": [rule.limit, {"$add": ["$others", want.mine]}]}]}
-    at_once = {"$min": [want.now, left]}
-    spare = {"$subtract": [rule.limit // 2, {"$add": ["$others", want.mine, at_once]}]}
-    given = {"$add": [want.mine, at_once, {"$max": [0, {"$min": [want.ahead, spare]}]}]}
-    return [
-        {"$set": {"others": {"$sum": {"$map": {"input": _others(worker), "in": "$$this.n"}}}}},
-        {"$set": {"given": given}},
-        {
-            "$set": {
-                "grants": _with_mine(worker, "$given", now),
-                "full": {"$gte": [{"$add": ["$others", "$given"]}, rule.limit]},
-                "limit": rule.limit,
-                "rev": {"$ifNull": ["$rev", 0]},
-                "keep_until": {"$add": [now, _KEPT_MS]},
-            }
-        },
-        {"$set": {"open_at": {"$cond": [{"$and": ["$line", {"$not": "$full"}]}, now, "$$REMOVE"]}}},
-        {"$unset": ["others", "given"]},
-    ]
-
-
-def _taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Document]:
-    """Refill the token bucket for the time since the last update, and take as many of its tokens as are wanted."""
-    earned = {"$multiply": [{"$subtract": [now, {"$ifNull": ["$at", now]}]}, rule.per_second / 1000]}
-    unknown = {"$max": [0, {"$subtract": [_number(worker), want.mine]}]}
-    saved = {"$add": [{"$ifNull": ["$tokens", rule.burst]}, {"$max": [0, earned]}, unknown]}
-    given = {"$max": [0, {"$min": [want.now, {"$floor": "$tokens"}]}]}
-    lacking = {"$subtract": [{"$min": [want.now, 1]}, {"$subtract": ["$tokens", "$given"]}]}
-    wait = {"$ceil": {"$multiply": [1000 / rule.per_second, {"$max": [0, lacking]}]}}
-    short = {"$lt": ["$given", want.now]}
-    return [
-        {"$set": {"tokens": {"$min": [rule.burst, saved]}, "at": now}},
-        {"$set": {"given": given}},
-        {"$set": {"opens": {"$cond": [short, {"$add": [now, wait]}, "$$REMOVE"]}}},
-        {
-            "$set": {
-                "tokens": {"$subtract": ["$tokens", "$given"]},
-                "grants": _with_mine(worker, {"$add": [want.mine, "$given"]}, now),
-                "full": short,
-                "rev": {"$ifNull": ["$rev", 0]},
-                "keep_until": {"$add": [now, int(1000 * rule.per * max(1.0, rule.burst / rule.count)) + _KEPT_MS]},
-                "open_at": {"$cond": ["$line", {"$ifNull": ["$opens", now]}, "$$REMOVE"]},
-            }
-        },
-        {"$unset": "given"},
-    ]
 
 
 def _decode(document: Mapping[str, Any], worker: str) -> Taken:

@@ -1,4 +1,4 @@
-"""Operations: one verb on many jobs, stored as an order (`store/orders.py`) and carried out by the workers.
+"""Operations: one verb on many jobs, stored as an order (`store/operations/orders.py`) and carried out by the workers.
 
 The jobs are found by the same walks along indexes as in a search, one page for each batch, so that no step examines
 more keys than a search does. The update that changes a job writes the operation's id to the `requests` of the job, and
@@ -51,8 +51,8 @@ from mainspring.store.jobs.edit import (
     remember_stage,
     run_now_stages,
 )
+from mainspring.store.operations.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.operations.preview import Counted, Preview
-from mainspring.store.orders import BATCH, KEPT, Left, Orders, Remove, appended, entry_of, named_batch
 from mainspring.store.reach import both, reached
 from mainspring.store.schema import BY_ID, CREATED, OPEN_OPERATIONS
 from mainspring.store.views.search import Searching
@@ -182,10 +182,10 @@ class Operations(Orders):
         """Deal with one batch of an operation that runs; returns the operation as it is then. `cancelled` is told of
         the jobs that the step has ended."""
         if "batch" not in document:
-            document = await self._take_batch(document)
+            document = await self.take_batch(document)
         if "batch" not in document:
             return document
-        refused = await self._carry_out(document, remove)
+        refused = await self.carry_out(document, remove)
         if cancelled is not None and document["verb"] == CANCEL:
             ids = [one["_id"] for one in document["batch"]]
             mine = {"_id": {"$in": ids}, "state": CANCELLED_JOB, "requests": document["_id"]}
@@ -233,7 +233,7 @@ class Operations(Orders):
 
     # -- carrying it out ---------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, document: Document, remove: Remove) -> Mapping[DocumentId, str]:
+    async def carry_out(self, document: Document, remove: Remove) -> Mapping[DocumentId, str]:
         order = Order.from_document(document)
         refused: dict[DocumentId, str] = {one["_id"]: _SECRETS for one in document["batch"] if "secret" in one}
         if order.verb == DELETE:

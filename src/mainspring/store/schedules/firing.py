@@ -166,19 +166,19 @@ class Firing:
         """
         sound = [schedule for schedule in schedules if malformed(schedule) is None]
         calendars = await self._calendars.in_force(_all_of(calendar_keys, sound))
-        ends = await self._ends(sound)
+        ends = await self.ends(sound)
         if now is None:
             now = truncate(self._connection.clock.now())
         decided_at = monotonic()
-        steps = [self._decide(schedule, calendars, ends, now) for schedule in schedules]
-        mine, decision_id = await self._store_decisions(steps, now)
+        steps = [self.decide(schedule, calendars, ends, now) for schedule in schedules]
+        mine, decision_id = await self.store_decisions(steps, now)
         if monotonic() - decided_at > _STALE:
             return []
-        return await self._carry_out(mine, decision_id, now)
+        return await self.carry_out(mine, decision_id, now)
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
-    def _decide(
+    def decide(
         self, schedule: Document, calendars: dict[tuple[str, int], Calendar], ends: dict[str, Document], now: datetime
     ) -> Step:
         making = schedule.get("making")
@@ -196,7 +196,7 @@ class Firing:
             cure = str(error) if isinstance(error, MainspringError) else f"{type(error).__name__}: {error}"
             return pause_broken(schedule, f"it cannot be read: {cure[:500]}", now)
 
-    async def _ends(self, schedules: Sequence[Document]) -> dict[str, Document]:
+    async def ends(self, schedules: Sequence[Document]) -> dict[str, Document]:
         """The ends of watched runs that are no longer live, by job; a missing job counts as deleted."""
         watched = list(_all_of(_runs, [schedule for schedule in schedules if "making" not in schedule]))
         if not watched:
@@ -209,7 +209,7 @@ class Firing:
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
-    async def _store_decisions(self, steps: Sequence[Step], now: datetime) -> tuple[list[Step], str]:
+    async def store_decisions(self, steps: Sequence[Step], now: datetime) -> tuple[list[Step], str]:
         """Store each decision unless the schedule has changed since it was read; returns the stored decisions."""
         decision_id = secrets.token_hex(8)
         matched = 0
@@ -244,7 +244,7 @@ class Firing:
 
     # -- carrying out ----------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, steps: Sequence[Step], decision_id: str, now: datetime) -> list[Fired]:
+    async def carry_out(self, steps: Sequence[Step], decision_id: str, now: datetime) -> list[Fired]:
         fired = {step.schedule["_id"]: Fired(step.schedule, paused=step.paused, fields=step.fields) for step in steps}
         todo = [(step, step.making) for step in steps if step.making is not None]
         jobs = [job_of(step.schedule, make, now) for step, making in todo for make in making.get("jobs", ())]

@@ -1,31 +1,20 @@
-"""Storing, reading and changing schedules.
-
-Every change is a compare-and-set on the schedule's `rev`, as every decision of the engine is
-(`store/schedules/firing.py`), so that neither overwrites the other. Before a change, the firings that have come due
-under the old rule are settled; then the new rule is in force at once. A running job has nothing to write back.
-"""
+"""Storing, reading and changing schedules: the verbs. `store/schedules/changes.py` has the protocol of a change."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from itertools import islice
-from typing import Any
-from weakref import WeakValueDictionary
 
 import bson
 from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
-from mainspring.clock import truncate
 from mainspring.errors import (
     CalendarNotFound,
-    InvalidSchedule,
     ScheduleNotFound,
     ScheduleStateError,
     Unavailable,
@@ -35,7 +24,7 @@ from mainspring.model.access.idempotency import remembered
 from mainspring.model.schedules.firing_plan import Make, Policy, overlap
 from mainspring.model.schedules.ledger import SKIPPED, TRIGGERED, Row
 from mainspring.model.schedules.schedule import Spec
-from mainspring.model.schedules.times import Times, is_after_end
+from mainspring.model.schedules.times import Times
 from mainspring.rules import Rule
 from mainspring.rules.rule import anchored
 from mainspring.store.compare_and_set import back_off, compare_and_set
@@ -43,48 +32,29 @@ from mainspring.store.connection import CODEC, Connection, Document
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.jobs.upkeep import Upkeep
 from mainspring.store.privacy.cipher import Cipher
-from mainspring.store.reach import reached
 from mainspring.store.refusals import Refused, brief
 from mainspring.store.schedules.calendars import Calendars
+from mainspring.store.schedules.changes import ATTEMPTS, Alter, Changed, ScheduleChanges
 from mainspring.store.schedules.codec import (
     ASKED,
-    calendar_keys,
-    check_sound,
     encode_make,
     encode_row,
     is_over,
     is_tracked,
-    malformed,
     policy_of,
     runs_of,
     spec_fields,
     stored_rule,
-    times_of,
 )
-from mainspring.store.schedules.decisions import REVISIT, unchanged
-from mainspring.store.schedules.eras import MOMENT, declaration, is_moved, new_era, not_fired
+from mainspring.store.schedules.decisions import unchanged
+from mainspring.store.schedules.eras import declaration, not_fired
 from mainspring.store.schedules.firing import Fired, Firing
 from mainspring.store.schedules.zone_versions import is_current, zones_fingerprint
-from mainspring.store.schema import BY_ID, CALENDARS, DECLARED, FIRINGS, LAYOUT, ZONES
+from mainspring.store.schema import BY_ID, CALENDARS, DECLARED, LAYOUT, ZONES
 
 logger = logging.getLogger("mainspring")
 
-_ATTEMPTS = 30
-_PATIENT = 12
 _BATCH = 200
-
-
-@dataclass(slots=True)
-class Changed:
-    """A schedule after a change, and the firings that were settled on the way."""
-
-    document: Document
-    fired: list[Fired] = field(default_factory=list)
-    changed: bool = True
-
-
-Alter = Callable[[Document, datetime], Awaitable[Document | None]]
-"""Returns the fields to change in a settled schedule, given the time; None means none."""
 
 
 class Schedules:
@@ -103,20 +73,20 @@ class Schedules:
         self._cipher = cipher
         self._inserts = inserts
         self._firing = firing
+        self._changes = ScheduleChanges(connection, firing, calendars)
         self._tending = upkeep
         self._calendars = calendars
         self._unfollowed = Refused[str]()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def get(self, schedule_id: str, scope: Scope = EVERYTHING) -> Document:
         """The schedule. A schedule out of the scope does not exist for the caller."""
-        reach = reached(scope, "job.queue", "job.name")
-        document = await self._connection.schedules.find_one({"_id": schedule_id, **reach}, hint=BY_ID)
-        if document is None:
-            raise ScheduleNotFound(schedule_id)
-        return document
+        return await self._changes.get(schedule_id, scope)
+
+    async def times(self, document: Document) -> Times:
+        """The times of a stored schedule."""
+        return await self._changes.times(document)
 
     async def find(
         self, name: str | None = None, tag: str | None = None, after: str | None = None
@@ -137,11 +107,6 @@ class Schedules:
     async def get_many(self, ids: Sequence[str]) -> dict[str, Document]:
         """The schedules among these that exist, by id."""
         return await self._connection.schedules.find_dict({"_id": {"$in": list(ids)}}, {"eras": 0}, hint=BY_ID)
-
-    async def times(self, document: Document) -> Times:
-        """The times of a stored schedule."""
-        calendars = await self._calendars.in_force(set(calendar_keys(document)))
-        return times_of(document["_id"], document, calendars)
 
     async def undeclared(self, app: str, known: Sequence[str]) -> list[str]:
         """The schedules that this app declared before and no longer declares."""
@@ -176,10 +141,10 @@ class Schedules:
                 return await self._caught_up(Changed(document))
             return None
 
-        return await compare_and_set(attempt, f"schedule {spec.id!r}", _ATTEMPTS)
+        return await compare_and_set(attempt, f"schedule {spec.id!r}", ATTEMPTS)
 
     async def _put_again(self, spec: Spec, existing: Document, app: str | None) -> Changed:
-        fields = await self._asked(_anchored(spec, self._now(), stored_rule(existing)), existing)
+        fields = await self._asked(_anchored(spec, self._changes.now(), stored_rule(existing)), existing)
         declared = existing.get("declared")
         if app is not None:
             declarations = self._declarations(app, spec)
@@ -203,41 +168,7 @@ class Schedules:
             keys = (*ASKED, "calendars", "zones", "declared")
             return {key: fields.get(key) for key in keys if document.get(key) != fields.get(key)} or None
 
-        return await self._caught_up(await self.change(schedule_id, alter))
-
-    async def change(self, schedule_id: str, alter: Alter) -> Changed:
-        """Settle the due firings of a schedule, then change it. Where its times change, the new ones count from now."""
-        # Changes of one process wait for each other, since a compare-and-set is slow under contention.
-        async with self._locks.setdefault(schedule_id, asyncio.Lock()):
-            return await self._change(schedule_id, alter)
-
-    async def _change(self, schedule_id: str, alter: Alter) -> Changed:
-        fired: list[Fired] = []
-
-        async def attempt(_: int) -> Changed | None:
-            document, settled = await self._settled(schedule_id)
-            fired.extend(settled)
-            if "making" in document:
-                self._refuse_stuck(schedule_id)
-                return None
-            now = self._now()
-            fields = await alter(document, now)
-            if fields is None:
-                return Changed(document, fired, changed=False)
-            await self._retime(document, fields, now)
-            if not await self._write(document, fields, now):
-                return None
-            changed, settled = await self._settled(schedule_id, mine=True)
-            return Changed(changed, fired + settled)
-
-        return await compare_and_set(attempt, f"schedule {schedule_id!r}", _ATTEMPTS, back_off)
-
-    def _refuse_stuck(self, schedule_id: str) -> None:
-        if schedule_id in self._firing.refused:
-            raise ScheduleStateError(
-                f"Schedule {schedule_id!r} cannot be changed: MongoDB refuses every change to its document (the log "
-                "says why). Repair the document, or delete the schedule and make it again."
-            )
+        return await self._caught_up(await self._changes.change(schedule_id, alter))
 
     async def delete(self, schedule_id: str) -> Document:
         """Delete a schedule and its ledger. Its jobs stay; jobs that waited for a run are released."""
@@ -254,17 +185,13 @@ class Schedules:
         change the schedule, its decisions cannot be carried out, and it is deleted as it is."""
 
         async def attempt(_: int) -> Document | None:
-            document, _fired = await self._carried_out(schedule_id)
-            if self._is_halfway(document):
+            document, _fired = await self._changes.carried_out(schedule_id)
+            if self._changes.is_halfway(document):
                 return None
             outcome = await self._connection.schedules.delete_one(unchanged(document))
             return document if outcome.deleted_count else None
 
-        return await compare_and_set(attempt, f"schedule {schedule_id!r}", _ATTEMPTS, back_off)
-
-    def _is_halfway(self, document: Document) -> bool:
-        """Whether a stored decision can be carried out and has not been."""
-        return "making" in document and document["_id"] not in self._firing.refused and malformed(document) is None
+        return await compare_and_set(attempt, f"schedule {schedule_id!r}", ATTEMPTS, back_off)
 
     async def pause(self, schedule_id: str, reason: str, actor: str | None) -> Changed:
         """Pause a schedule until it is resumed. A paused schedule keeps the time of its pause; a new reason counts."""
@@ -276,7 +203,7 @@ class Schedules:
                 return None
             return {"paused": {"at": now if before is None else before["at"], **why}}
 
-        return await self.change(schedule_id, alter)
+        return await self._changes.change(schedule_id, alter)
 
     async def resume(self, schedule_id: str) -> Changed:
         """Resume a schedule from now on; the firings in between go into its ledger as skipped."""
@@ -290,7 +217,7 @@ class Schedules:
                 fields["cursor"] = max(now, document["cursor"])
             return {**fields, "making": {"rows": rows}} if rows else fields
 
-        return await self.change(schedule_id, alter)
+        return await self._changes.change(schedule_id, alter)
 
     async def skip_next(self, schedule_id: str, reason: str, actor: str | None, request: str | None = None) -> Changed:
         """Decide the next firing now: it makes no job. A request that was carried out before changes nothing."""
@@ -306,7 +233,7 @@ class Schedules:
             fields: Document = {"cursor": at, "making": {"rows": [encode_row(schedule_id, row)]}}
             return fields if request is None else {**fields, "requests": remembered(requests, request)}
 
-        return await self.change(schedule_id, alter)
+        return await self._changes.change(schedule_id, alter)
 
     async def trigger(
         self, schedule_id: str, policy: str | None, reason: str, actor: str | None, seed: str | None = None
@@ -337,7 +264,7 @@ class Schedules:
                 fields |= {"live": going.live or None, "queued": queued or None}
             return fields
 
-        changed = await self.change(schedule_id, alter)
+        changed = await self._changes.change(schedule_id, alter)
         return replace(changed, fired=fired + changed.fired), job_id
 
     async def _is_triggered(self, job_id: str) -> bool:
@@ -346,7 +273,7 @@ class Schedules:
 
     async def _review(self, schedule_id: str) -> list[Fired]:
         """Note the runs that have ended, which otherwise happens when the schedule is due."""
-        document, fired = await self._carried_out(schedule_id)
+        document, fired = await self._changes.carried_out(schedule_id)
         return fired + await self._firing.advance([document]) if document.get("live") else fired
 
     # -- changes of calendars and zones ----------------------------------------------------------------------------
@@ -400,7 +327,7 @@ class Schedules:
         fired: list[Fired] = []
         for schedule_id in ids:
             try:
-                changed = await self.change(schedule_id, alter)
+                changed = await self._changes.change(schedule_id, alter)
             except (ScheduleNotFound, CalendarNotFound):  # deleted meanwhile
                 continue
             except Unavailable:
@@ -415,11 +342,8 @@ class Schedules:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _now(self) -> datetime:
-        return truncate(self._connection.clock.now())
-
     async def _new(self, spec: Spec, app: str | None) -> Document:
-        now = self._now()
+        now = self._changes.now()
         fields = await self._asked(_anchored(spec, spec.start_at or now, None))
         document: Document = {
             "_id": spec.id,
@@ -438,7 +362,7 @@ class Schedules:
             document["paused"] = {"at": now, "reason": ""}
         if app is not None:
             document["declared"] = self._declarations(app, spec)[0]
-        await self._retime(document, document, now)
+        await self._changes.retime(document, document, now)
         return {key: value for key, value in document.items() if value is not None}
 
     async def _asked(self, spec: Spec, existing: Document | None = None) -> Document:
@@ -471,93 +395,6 @@ class Schedules:
         if found is None:
             raise CalendarNotFound(name)
         return {"name": name, "rev": found.rev}
-
-    async def _retime(self, document: Document, fields: Document, now: datetime) -> None:
-        """Add the time of the next firing, which follows from the fields that change, to these fields."""
-        if document is not fields and is_moved(document, fields):
-            await self._begin_era(document, fields, now)
-        after = {**document, **fields}
-        at, due = await self._next(after, fields)
-        look = due
-        if after.get("queued") or after.get("live"):
-            look = now if due is None else min(due, now)
-        fields |= {"next_at": at, "due_at": due, "fire_at": look}
-        if fields.get("making") is not None:
-            fields["making"]["then"] = look
-            fields["fire_at"] = now + REVISIT
-
-    async def _begin_era(self, document: Document, fields: Document, now: datetime) -> None:
-        fields |= new_era(document, fields, now)
-        if fields["cursor"] > now and not await self._skips_stay(document, fields):
-            fields["cursor"] = fields["since"]
-        making: Document = {}
-        if document["cursor"] > fields["cursor"]:
-            making["forgets"] = await self._skipped_after(document["_id"], fields["cursor"])
-        if document.get("paused") is not None:
-            with suppress(Exception):  # a rule that cannot be read has not fired
-                making["rows"] = not_fired(document, await self.times(document), now)
-        if any(making.values()):
-            fields["making"] = making
-
-    async def _next(self, after: Document, fields: Document) -> tuple[datetime | None, datetime | None]:
-        """The next firing of a schedule after a change, and when it is due. A new rule must have one."""
-        if is_over(after) or (after.get("paused") is not None and "rule" not in fields):
-            return None, None
-        times = await self.times(after)
-        at = times.next(after["cursor"])
-        if at is None and "rule" in fields:
-            raise InvalidSchedule(f"Schedule {after['_id']!r} would never fire: its rule has no firing after now.")
-        unknown = is_after_end(times.rule) and after.get("live")  # before the run has ended
-        if at is None or unknown or after.get("paused") is not None:
-            return None, None
-        return at, times.due(at)
-
-    async def _skips_stay(self, document: Document, fields: Document) -> bool:
-        """Whether the new times have exactly the firings up to the cursor that were skipped by hand."""
-        old, new = await self.times(document), await self.times({**document, **fields})
-        span = fields["since"] + MOMENT, fields["cursor"] + MOMENT
-        skipped = list(old.between(*span))
-        return list(islice(new.between(*span), len(skipped) + 1)) == skipped
-
-    async def _skipped_after(self, schedule_id: str, cursor: datetime) -> list[str]:
-        """The rows of firings skipped by hand. They were firings of the old times: the new times may have the same."""
-        ahead = {"schedule_id": schedule_id, "until": {"$gt": cursor}, "outcome": SKIPPED}
-        return [row["_id"] for row in await self._connection.ledger.find_all(ahead, {"_id": 1}, hint=FIRINGS)]
-
-    async def _write(self, document: Document, fields: Document, now: datetime) -> bool:
-        put = {key: value for key, value in fields.items() if value is not None}
-        drop = {key: "" for key, value in fields.items() if value is None}
-        put |= {"told": now, "updated_at": now}
-        update: dict[str, Any] = {"$set": put, "$inc": {"rev": 1}, **({"$unset": drop} if drop else {})}
-        outcome = await self._connection.schedules.update_one(unchanged(document), update)
-        return outcome.matched_count == 1
-
-    async def _settled(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
-        """A schedule whose due firings are all decided and carried out, and the firings that this call settled."""
-        fired: list[Fired] = []
-        for _ in range(_ATTEMPTS):
-            document, done = await self._carried_out(schedule_id, mine=mine)
-            fired += done
-            check_sound(document)
-            look = document.get("fire_at")
-            if look is None or look > self._now() or "paused" in document:
-                return document, fired
-            fired += await self._firing.advance([document])
-        return await self.get(schedule_id), fired
-
-    async def _carried_out(self, schedule_id: str, *, mine: bool = False) -> tuple[Document, list[Fired]]:
-        """A schedule whose decisions are all carried out. At first this call waits for a decision of another process:
-        carrying it out at the same time would only conflict."""
-        fired: list[Fired] = []
-        for attempt in range(_ATTEMPTS):
-            document = await self.get(schedule_id)
-            if not self._is_halfway(document):
-                break
-            if mine or attempt >= _PATIENT or document.get("fire_at", self._now()) <= self._now():
-                fired += await self._firing.advance([document])
-            else:
-                await back_off(attempt)
-        return document, fired
 
 
 def _waiting(document: Document) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.clock import monotonic
-from mainspring.engine.handlers import Handler
+from mainspring.engine.handler import Handler
 from mainspring.engine.limits.slot_shares import Passed, Term
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, ClaimState, IllegalTransition, StopReason
 from mainspring.model.jobs.outcome import Outcome

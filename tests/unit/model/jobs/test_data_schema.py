@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from mainspring.engine.handlers import Handler
+from mainspring.engine.handler import Handler
 from mainspring.errors import BadArguments
 from mainspring.model.jobs.data_schema import find_misfit
 from mainspring.model.jobs.handler_status import MAX_SCHEMA, schema_in

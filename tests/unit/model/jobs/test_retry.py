@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ConfigurationError, Retry
-from mainspring.engine.handlers import Handler, Handlers
+from mainspring.engine.handler import Handler
+from mainspring.engine.handlers import Handlers
 from mainspring.engine.run.policy import Policies
 from mainspring.model.jobs.retry import Backoff, seconds
 from mainspring.store.jobs.stored_job import StoredJob

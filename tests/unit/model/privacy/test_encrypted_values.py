@@ -359,12 +359,12 @@ def test_a_file_of_keys_that_is_made_is_its_owners_alone_and_has_one_key(tmp_pat
 
 async def test_an_embedded_server_has_a_key_for_its_audit_log_unless_one_is_given(tmp_path: Path) -> None:
     settings, clock = Settings(), ManualClock()
-    made = await Link(f"embedded:{tmp_path}", None, settings, clock)._keys_of_audit()
-    again = await Link(f"embedded:{tmp_path}", None, settings, clock)._keys_of_audit()
+    made = await Link(f"embedded:{tmp_path}", None, settings, clock).keys_of_audit()
+    again = await Link(f"embedded:{tmp_path}", None, settings, clock).keys_of_audit()
     assert made.keys == again.keys != {}
     given = Link(f"embedded:{tmp_path}", None, settings, clock, audit_keys=Keyring({"a": OLD}))
-    assert (await given._keys_of_audit()).ids == ("a",)
-    assert (await Link("mongodb://127.0.0.1:9", None, settings, clock)._keys_of_audit()).ids == ()
+    assert (await given.keys_of_audit()).ids == ("a",)
+    assert (await Link("mongodb://127.0.0.1:9", None, settings, clock).keys_of_audit()).ids == ()
 
 
 def test_the_library_is_asked_for_by_its_extra_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

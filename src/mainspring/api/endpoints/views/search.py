@@ -59,7 +59,7 @@ async def count_jobs(caller: Viewer, in_data: InData, query: Annotated[JobQuery,
 async def suggest_names(caller: Viewer) -> SuggestionsAnswer:
     """List names, queues, tags and types of errors that a filter may name: of jobs that were made, ran or failed
     lately, at most 500 of each. The cost is bounded, so that some may be missing."""
-    return SuggestionsAnswer(data=SuggestionsOut.of(await caller.scheduler.suggestions(scope=caller.scope)))
+    return SuggestionsAnswer(data=SuggestionsOut.of(await caller.backend.suggestions(scope=caller.scope)))
 
 
 async def is_answerable(caller: Caller, query: JobQuery) -> bool:

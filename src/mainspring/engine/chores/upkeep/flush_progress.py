@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.engine.callbacks import announce_progress
 from mainspring.engine.chores.chore import Chore
-from mainspring.store.codec import MAX_LOG_LINES
+from mainspring.store.bounded_values import MAX_LOG_LINES
 from mainspring.store.jobs.leases import ProgressUpdate
 
 

@@ -77,10 +77,10 @@ class Orders:
     async def step(self, document: Document, remove: Remove) -> Document:
         """Deal with one batch of an order that is under way; returns the order as it is then."""
         if "batch" not in document:
-            document = await self._take_batch(document)
+            document = await self.take_batch(document)
         if "batch" not in document:
             return document
-        return await self._account(document, await self._carry_out(document, remove))
+        return await self._account(document, await self.carry_out(document, remove))
 
     # -- what a kind of orders says ----------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Orders:
         """The jobs that come next, and the cursor behind them; None where nothing is left behind them."""
         raise AssertionError("a kind of orders says what comes next")
 
-    async def _carry_out(self, document: Document, remove: Remove) -> Mapping[DocumentId, str]:
+    async def carry_out(self, document: Document, remove: Remove) -> Mapping[DocumentId, str]:
         """Act on the batch in hand; returns why some jobs were refused, as far as that is known here."""
         raise AssertionError("a kind of orders says what it does")
 
@@ -131,7 +131,7 @@ class Orders:
 
     # -- the batch ---------------------------------------------------------------------------------------------------
 
-    async def _take_batch(self, document: Document) -> Document:
+    async def take_batch(self, document: Document) -> Document:
         """Store the next batch with the order, or that there is none; what others have stored meanwhile counts. Where
         none of the jobs that were looked at is meant, only the cursor moves on."""
         batch, cursor = await self._next_batch(document)

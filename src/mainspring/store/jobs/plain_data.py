@@ -5,7 +5,7 @@ dataclass) is stored as pydantic writes it in JSON, and `PlainData.changed` keep
 `handlers.check_data` can tell whether the handler will receive an equal value. A value that can be read only once is
 refused: checking it would leave nothing to store. Instants are kept as MongoDB keeps them, in UTC and in milliseconds.
 
-Every function that takes data from a caller calls `plain_data`; `store/codec.py` encodes the outcome.
+Every function that takes data from a caller calls `plain_data`; `store/bounded_values.py` encodes the outcome.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from mainspring.clock import truncate
 from mainspring.errors import InvalidJob
-from mainspring.store.codec import DEEPEST, is_small_and_plain
+from mainspring.store.bounded_values import DEEPEST, is_small_and_plain
 from mainspring.store.connection import CODEC
 
 _NATIVE = (type(None), bool, float, bytes, UUID, ObjectId, Decimal128, Regex, Timestamp, DatetimeMS)

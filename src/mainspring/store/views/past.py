@@ -14,7 +14,8 @@ from mainspring.clock import truncate
 from mainspring.model.jobs.job import FAILED, Attempt, Job
 from mainspring.model.schedules.ledger import Row
 from mainspring.model.views.windows import HOUR, floored
-from mainspring.store.codec import document_id, encode_data, encode_error, fingerprint_of
+from mainspring.store.bounded_values import encode_data, encode_error
+from mainspring.store.codec import document_id, fingerprint_of
 from mainspring.store.connection import Connection, Document
 from mainspring.store.schedules.codec import encode_row
 from mainspring.store.schema import BY_ID, LAYOUT

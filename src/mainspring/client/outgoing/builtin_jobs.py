@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from aiohttp import ClientSession
 from pydantic import SecretStr, ValidationError
 
-from mainspring.client.outgoing_settings import outgoing_settings
+from mainspring.client.outgoing.settings import outgoing_settings
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext

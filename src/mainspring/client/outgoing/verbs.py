@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack, cast, overload
 
 from mainspring.client.namespaces.schedules import Schedule
-from mainspring.client.outgoing_settings import OutgoingOptions, outgoing_settings
+from mainspring.client.outgoing.settings import OutgoingOptions, outgoing_settings
 from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.jobs.job import Job
@@ -70,7 +70,7 @@ class OutgoingVerbs:
         the environment, such as MAINSPRING_HTTP_ALLOW, unless they are given: `scheduler.outgoing(http_allow="…")`."""
         scheduler = cast("Scheduler", self)
         try:
-            from mainspring.client.builtin_jobs import add_builtin_handlers
+            from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
         except ModuleNotFoundError as error:
             raise _missing(error) from None
         add_builtin_handlers(scheduler, outgoing_settings(**settings))
@@ -111,7 +111,7 @@ class OutgoingVerbs:
         as `{{data.order}}`. `WebhookFields` lists the fields of the request; the other options are those of
         `schedule()`, where `timeout` is that of one request."""
         self._send()
-        from mainspring.client.builtin_jobs import webhook_data
+        from mainspring.client.outgoing.builtin_jobs import webhook_data
         from mainspring.jobtypes.http.request import parse_request
         from mainspring.jobtypes.http.urls import target_of
 
@@ -177,7 +177,7 @@ class OutgoingVerbs:
         with `repeat`, a schedule of such jobs. It is from `sender` or, without one, from MAINSPRING_SMTP_FROM. `name`
         is its label, by which it is found. The other options are those of `schedule()`."""
         self._send()
-        from mainspring.client.builtin_jobs import mail_data
+        from mainspring.client.outgoing.builtin_jobs import mail_data
 
         fields = {"cc": cc, "bcc": bcc, "from": sender, "replyTo": reply_to, "headers": headers, "html": html}
         made = mail_data({"to": to, "subject": subject, "text": text, **{k: v for k, v in fields.items() if v}})
