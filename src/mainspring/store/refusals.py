@@ -65,7 +65,8 @@ async def change_jobs(
     """Change jobs by their ids; returns how many were changed, and the jobs that the server refuses to change. Where
     there are refused jobs, all others count as changed: the statement that fails does not tell how many it changed.
 
-    Refused jobs are logged with the `lament`. `update` makes the filter and the change of one statement from a filter of ids.
+    Refused jobs are logged with the `lament`. `update` makes the filter and the change of a statement from a filter of
+    ids.
     """
     changed = 0
 
