@@ -9,6 +9,7 @@ from mainspring.store.access.closed_sessions import ClosedSessions
 from mainspring.store.access.idempotency import IdempotencyRecords
 from mainspring.store.access.service_secrets import ServiceSecrets
 from mainspring.store.alerts.alert_rules import AlertRules
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection
 from mainspring.store.dead_letters.alerts import Alerts
 from mainspring.store.dead_letters.dead_letters import DeadLetters
@@ -54,6 +55,7 @@ from mainspring.store.privacy.cipher import Cipher
 from mainspring.store.privacy.keyring import Keyring
 from mainspring.store.privacy.reencrypt import Reencryption
 from mainspring.store.privacy.secrets import Secrets
+from mainspring.store.refusals import Refused
 from mainspring.store.schedules.calendars import Calendars
 from mainspring.store.schedules.firing import Firing
 from mainspring.store.schedules.ledger import Ledger
@@ -88,12 +90,13 @@ class Store:
         self.cipher = cipher or Cipher(Keyring())
         self.clock = connection.clock
         self.dedupe_keys = DedupeKeys(connection)
-        self.gates = Gates(connection)
+        refused = Refused[DocumentId]()  # a claim and a wait list leave out the same jobs
+        self.gates = Gates(connection, refused)
         self.repair = WaitListRepair(connection, self.gates)
         self.inserts = Inserts(connection, self.dedupe_keys, WaitOnInsert(self.gates), self.cipher)
         self.mapped = Mapped(connection)
         self.jobs = Jobs(connection, self.dedupe_keys, self.mapped.follow_one)
-        self.claims = Claims(connection)
+        self.claims = Claims(connection, refused)
         self.spawning = Spawning(connection, self.inserts, self.cipher)
         self.signals = Signals(connection, self.jobs, self.cipher)
         self.spawners = Spawners(connection)

@@ -2,12 +2,13 @@
 does not allow, or in which another program has stored a field of the wrong type.
 
 Such a refusal is final for that document and says nothing about the others. Every pass over many documents therefore
-writes them through `split_refused`, which finds the refused ones and writes the rest, and leaves refused documents out
-of its next reads for a while (`Refused`), so that they are not at the head of every batch.
+writes them through `split_refused` or `change_jobs`, which find the refused ones and write the rest, and leaves refused
+documents out of its next reads for a while (`Refused`), so that they are not at the head of every batch.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +17,12 @@ from pymongo.errors import BulkWriteError, OperationFailure
 
 from mainspring.clock import monotonic
 from mainspring.errors import Unavailable
+from mainspring.store.codec import DocumentId
+from mainspring.store.collection import Collection
 from mainspring.store.deadlines import PASSING
+from mainspring.store.schema import BY_ID
+
+logger = logging.getLogger("mainspring")
 
 T = TypeVar("T")
 Id = TypeVar("Id", bound=Hashable)
@@ -48,6 +54,31 @@ async def split_refused(
         middle = len(items) // 2
         return [*await split_refused(items[:middle], write), *await split_refused(items[middle:], write)]
     return []
+
+
+async def change_jobs(
+    jobs: Collection,
+    ids: Sequence[DocumentId],
+    update: Callable[[dict[str, Any]], tuple[Any, Any]],
+    lament: str,
+) -> tuple[int, list[DocumentId]]:
+    """Change jobs by their ids; returns how many were changed, and the jobs that the server refuses to change. Where
+    there are refused jobs, all others count as changed: the statement that fails does not tell how many it changed.
+
+    Refused jobs are logged with the `lament`. `update` makes the filter and the change of a statement from a filter of
+    ids.
+    """
+    changed = 0
+
+    async def change(some: Sequence[DocumentId]) -> None:
+        nonlocal changed
+        result = await jobs.update_many(*update({"_id": {"$in": list(some)}}), hint=BY_ID)
+        changed += result.modified_count
+
+    refused = await split_refused(ids, change)
+    for job_id, error in refused:
+        logger.error("Job %s %s: %s", job_id, lament, brief(error), extra={"job_id": str(job_id)})
+    return len(ids) - len(refused) if refused else changed, [job_id for job_id, _ in refused]
 
 
 def raise_if_passing(error: Exception) -> None:

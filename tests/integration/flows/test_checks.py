@@ -11,6 +11,7 @@ import pytest
 
 from harness.inside import inside
 from harness.looking import Database
+from harness.refusing import refusing
 from harness.waiters import LONG_AGO, Waiters
 from mainspring import JobStateError, Scheduler
 from mainspring.errors import ClaimLost, Unavailable
@@ -277,3 +278,53 @@ async def test_the_ends_of_children_are_not_read_for_a_handler_that_lost_its_cla
         await store.checks.ends("p", 2, on)
     with pytest.raises(Unavailable):  # a read that is older than the claim
         await store.checks.ends("p", 4, on)
+
+
+# -- jobs that the server refuses to change ------------------------------------------------------------------------
+
+
+async def test_a_waiting_job_that_cannot_be_changed_keeps_no_other_from_being_started(
+    waiters: Waiters, store: Store, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = [await waiters.waiter(f"w{number}") for number in range(4)]
+    for wait in waits:
+        await waiters.child(f"{wait}-child", "completed", wait)
+    async with refusing(db, "jobs", {"_id": "w1"}):
+        assert (await store.checks.check(waits)).started == 3
+    assert [await waiters.state(f"w{number}") for number in range(4)] == ["pending", "blocked", "pending", "pending"]
+    assert "Job w1 waits and cannot be changed" in caplog.text
+
+
+async def test_a_waiting_job_that_cannot_be_changed_keeps_no_other_from_being_swept(
+    waiters: Waiters, store: Store, db: Database
+) -> None:
+    for number in range(3):
+        wait = await waiters.waiter(f"w{number}")
+        await waiters.child(f"child{number}", "completed", wait)
+        await waiters.due(f"w{number}")
+    async with refusing(db, "jobs", {"_id": "w0"}):
+        assert (await store.checks.sweep(2))[0].started == 1
+        assert (await store.checks.sweep(2))[0].started == 1
+    assert await waiters.state("w0") == "blocked"
+
+
+async def test_a_child_that_cannot_be_changed_keeps_no_other_from_being_cancelled(
+    waiters: Waiters, store: Store, db: Database
+) -> None:
+    wait = await waiters.waiter(total=3)
+    for number in range(3):
+        await waiters.child(f"child{number}", "pending", wait)
+    async with refusing(db, "jobs", {"_id": "child1"}):
+        await store.trees.cancel_below(await waiters.get(), "because")
+    assert [await waiters.state(f"child{number}") for number in range(3)] == ["cancelled", "pending", "cancelled"]
+
+
+async def test_a_member_that_cannot_be_changed_keeps_no_other_from_being_retried_with_its_flow(
+    waiters: Waiters, store: Store, db: Database
+) -> None:
+    wait = await waiters.waiter(total=3)
+    for number in range(3):
+        await waiters.child(f"child{number}", "failed", wait)
+    async with refusing(db, "jobs", {"_id": "child1"}):
+        await store.flow_retries.retry("waiter")
+    assert [await waiters.state(f"child{number}") for number in range(3)] == ["pending", "failed", "pending"]

@@ -11,6 +11,7 @@ import pytest
 
 from harness.inside import inside
 from harness.looking import Database
+from harness.refusing import refusing
 from harness.waiting import eventually
 from mainspring import Job, JobContext, Scheduler
 from mainspring.clock import ManualClock
@@ -294,3 +295,13 @@ async def test_nothing_ages_unless_it_is_asked_for(make_scheduler: Make, clock: 
     (chore,) = [chore for chore in inside(scheduler).worker.chores if isinstance(chore, AgeWaiting)]
     assert await chore.run_once() is False
     assert await priority(scheduler, job.id) == (5, None)
+
+
+async def test_a_job_that_the_server_refuses_to_change_keeps_no_other_job_from_moving_up(
+    still: Scheduler, store: Store, clock: ManualClock, db: Database
+) -> None:
+    first, bad, *others = await still.schedule_bulk([{"name": "work"}] * 5)
+    clock.advance(MINUTE)
+    async with refusing(db, "jobs", {"_id": document_id(bad.id)}):
+        assert await age(store, "default", MINUTE, 2) == 4
+    assert {await priority(still, job.id) for job in (first, *others)} == {(4, 5)}

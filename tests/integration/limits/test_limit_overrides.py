@@ -244,12 +244,12 @@ async def test_a_limit_that_is_raised_while_jobs_are_put_in_line_lets_them_run(
     gates = (await inside(worker).store()).gates
     add_to_wait_lists, raised = gates.add_to_wait_lists, asyncio.Event()
 
-    async def raise_and_put_in_line(*args: Any) -> None:
+    async def raise_and_put_in_line(*args: Any) -> Any:
         if not raised.is_set():
             raised.set()
             await other.limits.set(name="x", concurrency=2)
             await eventually(knows(worker))
-        await add_to_wait_lists(*args)
+        return await add_to_wait_lists(*args)
 
     monkeypatch.setattr(gates, "add_to_wait_lists", raise_and_put_in_line)
     jobs = await schedule(other, 3)

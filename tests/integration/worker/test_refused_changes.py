@@ -264,6 +264,19 @@ async def test_a_claim_that_cannot_be_renewed_does_not_cost_others_their_leases(
     assert f"The claim of job {ids[1]} cannot be renewed" in caplog.text
 
 
+async def test_a_start_that_cannot_be_noted_does_not_keep_others_from_being_noted(
+    store: Store, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await inserted(store, 4)
+    batch = await store.claims.claim(await store.claims.candidates("default", 4), "A", LEASE, lambda job: 3, free=0)
+    ids = [document["_id"] for document in documents_of(batch)]
+    async with refusing(db, "jobs", {"_id": ids[1]}):
+        store.renewals().started(ids, [batch.claim])
+    ahead = [job["_id"] async for job in db.jobs.find({"ahead": True}, {"_id": 1}, hint="_id_")]
+    assert ahead == [ids[1]]
+    assert f"The start of job {ids[1]} cannot be noted" in caplog.text
+
+
 # -- a majority that is away ---------------------------------------------------------------------------------------
 
 

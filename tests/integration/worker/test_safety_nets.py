@@ -55,6 +55,10 @@ async def owns_chores(db: Database, scheduler: Scheduler) -> bool:
     return lock is not None and scheduler.running and lock["owner"] == scheduler.workers.own_id
 
 
+async def no_grants(db: Database) -> bool:
+    return await db["jobs.gates"].count_documents({"grants.w": "dead"}) == 0
+
+
 async def in_lines(db: Database) -> int:
     return await db.jobs.count_documents({"line": {"$gt": ""}}, hint="line")
 
@@ -78,6 +82,7 @@ async def test_a_worker_without_limits_takes_back_the_slots_of_one_that_is_gone(
     await db["jobs.gates"].insert_one(
         {"_id": "c:name:report", "grants": [{"w": "dead", "n": 1}], "limit": 1, "full": True, "rev": 0}
     )
+    await eventually(lambda: no_grants(db))  # before any other worker is there
     await reporter.start()
     await reporter.schedule("report", {"n": 7})
     await eventually(lambda: ran == [7])

@@ -170,7 +170,9 @@ class WaitLists:
                 plan.add(gate, job)
 
     async def _put(self, plan: WaitPlan) -> None:
-        await self._store.gates.add_to_wait_lists(plan.jobs, plan.notes, plan.groups, plan.firsts)
+        gates = self._store.gates
+        for job_id, error in await gates.add_to_wait_lists(plan.jobs, plan.notes, plan.groups, plan.firsts):
+            await self._store.claims.set_aside(job_id, error)
         # A slot that became free while these were placed woke no worker: ask once more.
         limited = [name for name in plan.jobs if name[:2] in (f"{CONCURRENCY}:", f"{RATE}:")]
         if len(limited) < len(plan.jobs):

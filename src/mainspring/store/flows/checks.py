@@ -10,6 +10,7 @@ a live one reads one key.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,10 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.tree import Trees
 from mainspring.store.flows.waiters import held_back_by
 from mainspring.store.jobs.end_fields import CHECK_FIRST, start_by_of
+from mainspring.store.refusals import Refused, brief, change_jobs, split_refused
 from mainspring.store.schema import BADLY_ENDED, BEFORE, BEFORE_BADLY, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
+
+logger = logging.getLogger("mainspring")
 
 _NEEDED = {"waits": 1, "rev": 1, "before": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
@@ -68,6 +72,7 @@ class Checks:
     def __init__(self, connection: Connection, trees: Trees) -> None:
         self._connection = connection
         self._trees = trees
+        self._refused = Refused[DocumentId]()
 
     async def check(self, wait_ids: Several[str]) -> Checked:
         """Start, or end, the blocked jobs among those that have these waits, as far as it is decided."""
@@ -82,7 +87,7 @@ class Checks:
         """Check the jobs whose time for another look has come; returns how many there were, too. A batch whose maker
         has died while it stored the items is sealed as it is."""
         now = self._connection.clock.expression()
-        due = {"check_at": {"$exists": True}, "$expr": {"$lte": ["$check_at", now]}}
+        due = {"check_at": {"$exists": True}, "$expr": {"$lte": ["$check_at", now]}, **self._refused.filter}
         async with self._connection.snapshot() as session:
             found = await self._connection.jobs.find_all(
                 due, _SWEPT, sort=[("check_at", 1)], hint=CHECK, limit=limit, snapshot=session
@@ -259,22 +264,43 @@ class Checks:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def _write(self, groups: Mapping[tuple[int, Decision], list[_Waiter]], checked: Checked) -> None:
+        moves = [(rev, decision, waiter) for (rev, decision), group in groups.items() for waiter in group]
+        matched = 0
+
+        async def write(some: Sequence[tuple[int, Decision, _Waiter]]) -> None:
+            nonlocal matched
+            matched += (await self._connection.jobs.bulk_write(self._statements(some))).matched_count
+
+        refused = {waiter.document["_id"]: error for (_, _, waiter), error in await split_refused(moves, write)}
+        for job_id, error in refused.items():
+            self._pass_over(job_id, error)
+        made = [(decision, waiter) for _, decision, waiter in moves if waiter.document["_id"] not in refused]
+        for decision, waiter in made:
+            if decision.move is Move.START:
+                checked.started += 1
+            else:
+                checked.ended.append(waiter.document["_id"])
+                checked.again |= set(waiter.document.get("before") or ())
+        if matched < len(made):
+            checked.again |= {one for _, waiter in made for one in waiter.waits.ids}
+
+    def _statements(self, moves: Iterable[tuple[int, Decision, _Waiter]]) -> list[UpdateMany]:
+        """One statement for all waiting jobs that have the same `rev` and the same decision."""
         now, mirror = self._connection.clock.expression(), self._connection.mirror
-        statements, asked = [], 0
-        for (rev, decision), group in groups.items():
-            ids = [waiter.document["_id"] for waiter in group]
+        alike: dict[tuple[int, Decision], list[DocumentId]] = defaultdict(list)
+        for rev, decision, waiter in moves:
+            alike[rev, decision].append(waiter.document["_id"])
+        statements = []
+        for (rev, decision), ids in alike.items():
             as_read = {"_id": {"$in": ids}, "state": BLOCKED, "rev": rev, "waits.sealed": True}
             stages = start_stages(now) if decision.move is Move.START else _end_stages(decision, now)
             statements.append(UpdateMany(*mirror.update(as_read, stages), hint=BY_ID))
-            asked += len(group)
-            if decision.move is Move.START:
-                checked.started += len(group)
-            else:
-                checked.ended += ids
-                checked.again |= {one for waiter in group for one in waiter.document.get("before") or ()}
-        written = await self._connection.jobs.bulk_write(statements)
-        if written.matched_count < asked:
-            checked.again |= {one for group in groups.values() for waiter in group for one in waiter.waits.ids}
+        return statements
+
+    def _pass_over(self, job_id: DocumentId, error: Exception) -> None:
+        """Leave out a waiting job that the server refuses to change, for a while: it must not hold up the others."""
+        logger.error("Job %s waits and cannot be changed: %s", job_id, brief(error), extra={"job_id": str(job_id)})
+        self._refused.add(job_id)
 
     async def _look_later(self, ids: list[DocumentId]) -> None:
         """Move the next look of the sweep on: after five seconds, then as long as the job has waited, up to a minute or
@@ -287,17 +313,22 @@ class Checks:
         soon = {"$add": [now, {"$max": [first, waited]}]}
         look = {"$cond": [{"$gte": [waited, longest]}, minute, soon]}
         ahead = {"$cond": [{"$gt": ["$waits.until", now]}, "$waits.until", None]}  # $min ignores null
-        waiting = {"_id": {"$in": ids}, "check_at": {"$exists": True}}
-        await self._connection.jobs.update_many(waiting, [{"$set": {"check_at": {"$min": [look, ahead]}}}], hint=BY_ID)
+        await self._change(ids, {"check_at": {"$exists": True}}, {"check_at": {"$min": [look, ahead]}})
 
     async def _seal_aborted(self, ids: list[DocumentId]) -> None:
         # A node of a declared flow has a `when`: it is sealed by the one that lays it out or retries it.
         batches = {"waits.sealed": {"$ne": True}, "waits.when": {"$exists": False}}
-        await self._connection.jobs.update_many(
-            {"_id": {"$in": ids}, "state": BLOCKED, **batches},
-            [{"$set": {"waits.sealed": True, "waits.aborted": True, "check_at": self._connection.clock.expression()}}],
-            hint=BY_ID,
+        sealed = {"waits.sealed": True, "waits.aborted": True, "check_at": self._connection.clock.expression()}
+        await self._change(ids, {"state": BLOCKED, **batches}, sealed)
+
+    async def _change(self, ids: list[DocumentId], where: Document, fields: Document) -> None:
+        jobs = self._connection.jobs
+        stages = [{"$set": fields}]
+        _, refused = await change_jobs(
+            jobs, ids, lambda some: ({**some, **where}, stages), "waits and cannot be changed"
         )
+        for job_id in refused:
+            self._refused.add(job_id)
 
 
 def start_stages(now: Any) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.flows.waiters import predecessors_again
 from mainspring.store.jobs.edit import Jobs, again_stages
 from mainspring.store.jobs.end_fields import CHECK_FIRST
+from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import BUMP, BY_ID, FLOW
 
 _BATCH = 1000
@@ -81,14 +82,23 @@ class FlowRetries:
     async def _put_back(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> set[str]:
         """Change the members that match, in batches; returns the waits that they hold back."""
         held: set[str] = set()
+        left: list[DocumentId] = []
         mirror = self._connection.mirror
         while True:
-            found = await self._connection.jobs.find_all(filter, {"before": 1}, hint=FLOW, limit=_BATCH)
+            found = await self._connection.jobs.find_all(
+                {**filter, "_id": {"$nin": left}}, {"before": 1}, hint=FLOW, limit=_BATCH
+            )
             if not found:
                 return held
-            ids = {"_id": {"$in": [document["_id"] for document in found]}, "state": filter["state"]}
-            await self._connection.jobs.update_many(*mirror.update(ids, stages), hint=BY_ID)
-            held |= {one for document in found for one in document.get("before") or ()}
+            _, refused = await change_jobs(
+                self._connection.jobs,
+                [document["_id"] for document in found],
+                lambda some: mirror.update({**some, "state": filter["state"]}, stages),
+                "cannot be retried with its flow",
+            )
+            left += refused
+            changed = [document for document in found if document["_id"] not in refused]
+            held |= {one for document in changed for one in document.get("before") or ()}
 
     async def _seal(self, flow_id: str) -> set[str]:
         """Seal the nodes that were put back; those that are being laid out have other predecessors to come."""
@@ -96,8 +106,12 @@ class FlowRetries:
         found = await self._connection.jobs.find_all(put_back, {"waits.ids": 1}, hint=FLOW)
         if found:
             sealed = {"waits.sealed": True, "waits.retried": "$$REMOVE", "check_at": self._after(CHECK_FIRST)}
-            ids = {"_id": {"$in": [document["_id"] for document in found]}, "state": BLOCKED, "waits.retried": True}
-            await self._connection.jobs.update_many(ids, [{"$set": {**BUMP, **sealed}}], hint=BY_ID)
+            await change_jobs(
+                self._connection.jobs,
+                [document["_id"] for document in found],
+                lambda some: ({**some, "state": BLOCKED, "waits.retried": True}, [{"$set": {**BUMP, **sealed}}]),
+                "cannot wait again in its flow",
+            )
         return {one for document in found for one in _wait_ids(document)}
 
     async def _forget(self, root_id: DocumentId) -> None:

@@ -19,6 +19,7 @@ from mainspring.model.jobs.job import BLOCKED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.edit import cancel_stages
+from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import BEFORE, BY_ID, FLOW, NOT_ENDED
 
 WITH_PARENT = "The job that waited for it was cancelled."
@@ -101,8 +102,10 @@ class Trees:
     async def _cancel(self, ids: list[DocumentId], reason: str, because: str | None) -> None:
         now, mirror = self._connection.clock.expression(), self._connection.mirror
         stages = cancel_stages(now, reason, because)
-        live = {"_id": {"$in": ids}, "state": {"$in": [PENDING, BLOCKED, RUNNING]}}
-        await self._connection.jobs.update_many(*mirror.update(live, stages), hint=BY_ID)
+        live = {"state": {"$in": [PENDING, BLOCKED, RUNNING]}}
+        await change_jobs(
+            self._connection.jobs, ids, lambda some: mirror.update({**some, **live}, stages), "cannot be cancelled"
+        )
 
 
 def live_members(root_id: str) -> dict[str, Any]:

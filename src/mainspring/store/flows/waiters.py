@@ -14,6 +14,7 @@ from mainspring.model.flows.ids import waiter_of
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection
+from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import BUMP, BY_ID
 
 _DELETED_KEPT = 1000
@@ -39,10 +40,12 @@ async def predecessors_again(connection: Connection, waits: Iterable[str]) -> No
 
 async def _change(connection: Connection, waits: Iterable[str], fields: Any, more: Any) -> None:
     waiters = list({document_id(waiter_of(one)) for one in waits})
-    if waiters:
-        await connection.jobs.update_many(
-            {"_id": {"$in": waiters}, "state": BLOCKED, **more}, [{"$set": fields}], hint=BY_ID
-        )
+    await change_jobs(
+        connection.jobs,
+        waiters,
+        lambda some: ({**some, "state": BLOCKED, **more}, [{"$set": fields}]),
+        "waits and cannot be changed",
+    )
 
 
 async def note_deleted(connection: Connection, held: Mapping[DocumentId, Iterable[str]]) -> None:

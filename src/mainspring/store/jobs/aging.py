@@ -18,7 +18,8 @@ from mainspring.model.jobs.job import FIRST_PRIORITY, LAST_PRIORITY, PENDING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER
-from mainspring.store.schema import BY_ID, CLAIM, LINE
+from mainspring.store.refusals import change_jobs
+from mainspring.store.schema import CLAIM, LINE
 
 # The priority that a job was scheduled with; and the fields of a job that has not moved up.
 ASKED = {"$ifNull": ["$asked_priority", "$priority"]}
@@ -47,10 +48,13 @@ class Aging:
                 return 0, None
             long = _long_waiting(self._connection.clock.expression(), after)
             ids: list[DocumentId] = [document["_id"] for document in found]
-            moved = await self._connection.jobs.update_many(
-                {"_id": {"$in": ids}, "state": PENDING, **long}, [{"$set": self._moved_up()}], hint=BY_ID
+            moved, _ = await change_jobs(
+                self._connection.jobs,
+                ids,
+                lambda some: ({**some, "state": PENDING, **long}, [{"$set": self._moved_up()}]),
+                "has waited long and cannot be moved up",
             )
-        return moved.modified_count, found[-1] if len(found) == limit else None
+        return moved, found[-1] if len(found) == limit else None
 
     async def _ready(self, queue: str, before: datetime, limit: int, place: Document | None) -> list[Document]:
         """The next ready jobs that have been due for long, read from the index alone."""

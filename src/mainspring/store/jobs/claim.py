@@ -79,12 +79,12 @@ class ClaimUnclear(Exception):
 class Claims:
     """The store's verbs around claiming."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, refused: Refused[DocumentId]) -> None:
         self._connection = connection
         # A lock may be lost in a failover: it is not worth waiting for a majority.
         light = connection.locks.with_options(write_concern=WriteConcern(1, j=False))
         self._head_locks = Locks(light, connection.clock)
-        self._refused = Refused[DocumentId]()
+        self._refused = refused
 
     async def queues(self) -> list[str]:
         """The queues that have ready jobs, due or not. One seek in the index per queue."""
@@ -235,6 +235,12 @@ class Claims:
         ours = {job.id: job for job in stored_jobs(found)}
         lost = len(ids) - len(ours)
         return Batch(batch.claim, [ours[job_id] for job_id in ids if job_id in ours], lost)
+
+    async def set_aside(self, job_id: DocumentId, error: Exception) -> None:
+        """Leave out a job that cannot be put on a wait list, as one that cannot be claimed."""
+        document = await self._connection.jobs.find_one({"_id": job_id}, {"name": 1, "rev": 1}, hint=BY_ID)
+        if document is not None:
+            await self._set_aside(document, error)
 
     async def _set_aside(self, document: Document, error: Exception) -> None:
         """Leave out a job whose claim the server refuses for a while, and fail it if the document is the cause."""

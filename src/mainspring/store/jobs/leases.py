@@ -87,7 +87,21 @@ class Renewals:
         return set(ids) - kept
 
     def started(self, ids: Sequence[DocumentId], claims: Sequence[str]) -> None:
-        """Note that these jobs, which were claimed ahead, have been started."""
+        """Note that these jobs, which were claimed ahead, have been started. A job whose document the server refuses to
+        change does not keep the others from being noted."""
+        try:
+            self._note_started(ids, claims)
+        except REFUSED as error:
+            if not is_about_document(error):
+                raise
+            if len(ids) > 1:
+                middle = len(ids) // 2
+                self.started(ids[:middle], claims)
+                self.started(ids[middle:], claims)
+                return
+            logger.error("The start of job %s cannot be noted: %s", ids[0], brief(error), extra={"job_id": str(ids[0])})
+
+    def _note_started(self, ids: Sequence[DocumentId], claims: Sequence[str]) -> None:
         held = {"_id": {"$in": list(ids)}, "claim": {"$in": list(claims)}, "state": RUNNING}
         with deadline(self._settings.renew_timeout):
             self._jobs.update_many(held, {"$unset": {"ahead": ""}}, hint=BY_ID)

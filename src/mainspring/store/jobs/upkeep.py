@@ -30,7 +30,7 @@ from mainspring.store.foreign.foreign import RAW_JOBS
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.foreign.translation import as_read, mapped_inserts, translated
 from mainspring.store.jobs.end_fields import start_by_of, undecodable_fields
-from mainspring.store.refusals import REFUSED, Refused, brief, split_refused
+from mainspring.store.refusals import REFUSED, Refused, brief, change_jobs, split_refused
 from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_FOR, mapped_inserts_index
 
 logger = logging.getLogger("mainspring")
@@ -191,15 +191,10 @@ class Upkeep:
         self, ids: Sequence[DocumentId], where: Document, stages: list[dict[str, Any]], lament: str
     ) -> int:
         """Change the jobs among these that match a filter; returns how many."""
-        changed = 0
-
-        async def change(some: Sequence[DocumentId]) -> None:
-            nonlocal changed
-            result = await self._connection.jobs.update_many({"_id": {"$in": list(some)}, **where}, stages, hint=BY_ID)
-            changed += result.modified_count
-
-        for job_id, error in await split_refused(ids, change):
-            self._pass_over(job_id, lament, error)
+        jobs = self._connection.jobs
+        changed, refused = await change_jobs(jobs, ids, lambda some: ({**some, **where}, stages), lament)
+        for job_id in refused:
+            self._refused.add(job_id)
         return changed
 
     async def expire(self, limit: int = 500) -> list[DocumentId]:

@@ -36,6 +36,7 @@ from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER, PRIORITIES
 from mainspring.store.jobs.stored_job import StoredJob, stored_jobs
+from mainspring.store.refusals import Refused, change_jobs, split_refused
 from mainspring.store.schema import BUMP, BY_FAIRNESS, BY_ID, CLAIM, GOING, LINE, LIVE, OPEN, SEQ, WAITING_FOR
 
 BY_LIMIT = "limit"
@@ -78,8 +79,10 @@ class OpenWaitList:
 class WaitLists:
     """The store's verbs for wait lists."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, refused: Refused[DocumentId]) -> None:
         self._connection = connection
+        self._refused = refused
+        """The jobs that the server refuses to change; they are left out of reads for a while."""
 
     async def add_to_wait_lists(
         self,
@@ -87,13 +90,19 @@ class WaitLists:
         notes: Mapping[str, str],
         groups: Mapping[str, str],
         firsts: Mapping[str, int] = _NONE,
-    ) -> None:
-        """Take ready jobs out of the claim's index and put them on the wait lists of their gates."""
+    ) -> list[tuple[DocumentId, Exception]]:
+        """Take ready jobs out of the claim's index and put them on the wait lists of their gates; returns the jobs that
+        the server refuses to change."""
         now = self._connection.clock.expression()
         places = [(job_id, name) for name, ids in jobs.items() for job_id in ids]
-        statements = [_waiting(places[start : start + _CHUNK], notes, now) for start in range(0, len(places), _CHUNK)]
-        await self._connection.jobs.bulk_write(statements)
+
+        async def put(some: Sequence[tuple[DocumentId, str]]) -> None:
+            statements = [_waiting(some[start : start + _CHUNK], notes, now) for start in range(0, len(some), _CHUNK)]
+            await self._connection.jobs.bulk_write(statements)
+
+        refused = await split_refused(places, put)
         await self.mark(jobs, groups, firsts)
+        return [(job_id, error) for (job_id, _), error in refused]
 
     async def mark(
         self, names: Iterable[str], groups: Mapping[str, str] = _NONE, firsts: Mapping[str, int] = _NONE
@@ -140,7 +149,7 @@ class WaitLists:
         One statement, whatever the number of lists: one statement for each would cost ten times as much.
         """
         now = self._connection.clock.expression()
-        due = {"state": PENDING, "queue": group, "$expr": {"$lte": ["$run_at", now]}}
+        due = {"state": PENDING, "queue": group, "$expr": {"$lte": ["$run_at", now]}, **self._refused.filter}
         heads = [{"$match": due}, {"$sort": dict(ORDER)}, {"$limit": each}, {"$project": dict(fields)}]
         jobs = {"from": self._connection.jobs.name, "localField": "_id", "foreignField": "line"}
         found = await self._connection.gates.aggregate(
@@ -206,13 +215,21 @@ class WaitLists:
 
     async def join_sequences(self, jobs: Mapping[str, Sequence[DocumentId]]) -> None:
         """Add jobs to their sequences: the process that scheduled them does not know the sequence."""
-        statements = [
-            UpdateMany(
-                {"_id": {"$in": list(ids)}, "ready": True}, [{"$set": {**BUMP, "seq": {"$literal": name}}}], hint=BY_ID
-            )
-            for name, ids in jobs.items()
-        ]
-        await self._connection.jobs.bulk_write(statements)
+
+        async def join(some: Sequence[tuple[DocumentId, str]]) -> None:
+            by_sequence: dict[str, list[DocumentId]] = defaultdict(list)
+            for job_id, name in some:
+                by_sequence[name].append(job_id)
+            statements = [
+                UpdateMany(
+                    {"_id": {"$in": ids}, "ready": True}, [{"$set": {**BUMP, "seq": {"$literal": name}}}], hint=BY_ID
+                )
+                for name, ids in by_sequence.items()
+            ]
+            await self._connection.jobs.bulk_write(statements)
+
+        # A job that cannot join cannot be put on the wait list either, which reports it.
+        await split_refused([(job_id, name) for name, ids in jobs.items() for job_id in ids], join)
 
     async def with_wait_lists(self, names: Iterable[str]) -> set[str]:
         """The gates among these that have a wait list."""
@@ -224,7 +241,7 @@ class WaitLists:
     ) -> list[StoredJob]:
         """The first due jobs of a wait list, of these queues only."""
         now = self._connection.clock.expression()
-        due: Document = {"line": name, "state": PENDING, "$expr": {"$lte": ["$run_at", now]}}
+        due: Document = {"line": name, "state": PENDING, "$expr": {"$lte": ["$run_at", now]}, **self._refused.filter}
         if queues is not None:
             due["queue"] = {"$in": list(queues)}
         if name.startswith(f"{SEQUENCE}:"):
@@ -327,17 +344,25 @@ class WaitLists:
         return number
 
     async def _leave(self, those: Document, hint: str, fields: Mapping[str, Any], most: int | None = None) -> int:
-        """Change these waiting jobs, some at a time, until none is left, or `most` have been changed."""
+        """Change these waiting jobs, some at a time, until none is left, or `most` have been changed. Jobs that the
+        server refuses to change stay."""
         number = 0
+        stages = [{"$set": {**BUMP, **fields}}]
         found: list[DocumentId] | None = None
         while found is None or (len(found) == _AT_ONCE and (most is None or number < most)):
             with self._connection.deadline():
-                found = await self._connection.jobs.find_ids(those, hint=hint, limit=_AT_ONCE)
-                if found:
-                    outcome = await self._connection.jobs.update_many(
-                        {"_id": {"$in": found}, "line": those["line"]}, [{"$set": {**BUMP, **fields}}], hint=BY_ID
-                    )
-                    number += outcome.modified_count
+                found = await self._connection.jobs.find_ids(
+                    {"$and": [those, self._refused.filter]}, hint=hint, limit=_AT_ONCE
+                )
+                changed, refused = await change_jobs(
+                    self._connection.jobs,
+                    found,
+                    lambda ids: ({**ids, "line": those["line"]}, stages),
+                    "cannot leave its wait list",
+                )
+                number += changed
+                for job_id in refused:
+                    self._refused.add(job_id)
         return number
 
 
