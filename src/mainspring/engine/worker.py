@@ -19,6 +19,7 @@ from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.chores.chore import Chore, ChoreContext
+from mainspring.engine.chores.flows.check_long_waits import CheckLongWaits
 from mainspring.engine.chores.flows.check_waiting import CheckWaiting
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
 from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
@@ -245,6 +246,7 @@ class Worker:
             SyncMappedJobs,
             ExpireLate,
             CheckWaiting,
+            CheckLongWaits,
             ReleaseHeld,
             PruneRecords,
             AgeWaiting,

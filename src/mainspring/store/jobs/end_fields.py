@@ -32,6 +32,7 @@ from mainspring.store.codec import (
     fingerprint_of,
 )
 from mainspring.store.connection import Document
+from mainspring.store.flows.looks import first_look
 
 NEXT_STATE = {
     "completed": COMPLETED,
@@ -49,8 +50,6 @@ SNOOZES_KEPT = 20
 # A job that was started in time and given back is no longer bound by start_within.
 STARTED_ONCE = {"$ifNull": ["$expires_at", "$$REMOVE"]}
 _LET_GO = dict.fromkeys(CLAIM_FIELDS, "$$REMOVE")
-CHECK_FIRST = 5.0
-"""The seconds after which the sweep first looks at a blocked job."""
 
 
 @dataclass(slots=True)
@@ -178,12 +177,11 @@ def _continued(ending: Continued, now: Any) -> dict[str, Any]:
 def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
     """The fields of a job whose handler waits. A root shows itself by its first wait; members have a `flow`."""
     waits = ending.waits
-    look = {"$add": [now, int(CHECK_FIRST * 1000)]}
     until = [] if waits.until is None else [waits.until]
     return {
         "tries": {"$subtract": ["$tries", 1]},
         "waits": {"$literal": waits.to_document()},
-        "check_at": {"$min": [look, *until]} if waits.on or waits.signals or not until else until[0],
+        "check_at": {"$min": [first_look(now), *until]} if waits.on or waits.signals or not until else until[0],
         "root": {"$cond": [{"$gt": ["$flow", None]}, "$$REMOVE", True]},
     }
 
