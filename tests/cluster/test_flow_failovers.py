@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cluster.asking import Asking
-from harness.flows.running import FULL, SIZE, Rampage
+from harness.flows.running import SIZE, Rampage, seeds
 from harness.processes import Fleet
 from harness.servers import Servers
 from mainspring import Scheduler
 
-SEEDS = range(1000, 1050) if FULL else range(1000, 1001)
+SEEDS = seeds(range(1000, 1001), full=range(1000, 1050))
 
 
 @pytest.fixture

@@ -106,10 +106,17 @@ class Collection:
         return {document["_id"]: document for document in await self.find_all(filter, fields, hint=hint)}
 
     async def find_batches(
-        self, filter: Filter, size: int, *, sort: Sort = None, hint: str | None = None, limit: int = 0
+        self,
+        filter: Filter,
+        size: int,
+        fields: Fields = None,
+        *,
+        sort: Sort = None,
+        hint: str | None = None,
+        limit: int = 0,
     ) -> AsyncGenerator[list[Document]]:
         """All matching documents in batches, each of which has a deadline of its own."""
-        async with self.raw.find(filter, sort=sort, hint=hint, limit=limit, batch_size=size) as cursor:
+        async with self.raw.find(filter, fields, sort=sort, hint=hint, limit=limit, batch_size=size) as cursor:
             while True:
                 with self._deadline(None):
                     batch = await cursor.to_list(size)

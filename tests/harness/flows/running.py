@@ -40,8 +40,17 @@ class Size:
     """How many children a map has at most."""
 
 
-FULL = os.environ.get("MAINSPRING_FLOWS") == "full"
+_ASKED = os.environ.get("MAINSPRING_FLOWS", "")
+FULL = _ASKED == "full"
 SIZE = Size(21, 3, 1_200) if FULL else Size(8, 2, 60)
+
+
+def seeds(usual: range, full: range) -> range:
+    """The seeds of a file: `MAINSPRING_FLOWS` may name some of the full ones, as in 40-59, at the usual size."""
+    if FULL:
+        return full
+    first, dash, last = _ASKED.partition("-")
+    return range(max(full[0], int(first)), min(full[-1], int(last)) + 1) if dash else usual
 
 
 class Crew:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from harness.looking import Database
 from harness.refusing import refusing
 from harness.waiters import LONG_AGO, Waiters
 from mainspring import JobStateError, Scheduler
+from mainspring.clock import truncate
 from mainspring.errors import ClaimLost, Unavailable
 from mainspring.model.flows.waits import Predecessors
 from mainspring.store import Store
+from mainspring.store.codec import DocumentId
 from mainspring.store.collection import Collection
 from mainspring.store.flows.checks import Checks
 from mainspring.store.jobs.hints import Hint
@@ -159,15 +162,100 @@ async def test_the_sweep_releases_a_job_that_no_process_has_checked(store: Store
     assert (checked.started, found, await waiters.state()) == (1, 1, "pending")
 
 
-async def test_the_sweep_looks_less_and_less_often(store: Store, waiters: Waiters) -> None:
+@pytest.mark.parametrize(
+    ("waited", "pause", "grid"), [(0.0, 5, 5), (7.5, 7.5, 5), (40.0, 40, 5), (100.0, 100, 60), (3600.0, 3600, 60)]
+)
+async def test_the_sweep_looks_less_and_less_often_at_the_same_time_as_at_others(
+    store: Store, waiters: Waiters, waited: float, pause: float, grid: float
+) -> None:
+    wait = await waiters.waiter(since=store.clock.now() - timedelta(seconds=waited))
+    await waiters.child("c", "running", wait)
+    await waiters.due()
+    earliest = store.clock.now()
+    await store.checks.sweep()
+    latest = store.clock.now()
+    document = await waiters.get()
+    look = document["check_at"]
+    assert look.timestamp() % grid == 0
+    # The wait has lasted a little longer when it is looked at.
+    assert timedelta(seconds=pause - 0.1) <= look - earliest
+    assert look - latest <= timedelta(seconds=pause + grid) + (latest - earliest)
+    assert document["rev"] == 1
+
+
+@pytest.mark.parametrize("more", [{"cancel_tree": {"at": LONG_AGO}}, {"retry_tree": {"at": LONG_AGO}}])
+async def test_a_job_with_more_to_be_done_than_a_check_is_looked_at_every_minute(
+    store: Store, waiters: Waiters, more: dict[str, Any]
+) -> None:
     wait = await waiters.waiter()
+    await waiters.child("c", "running", wait)
+    await waiters.set("waiter", **more)
+    await waiters.due()
+    await store.checks.sweep()
+    assert (await waiters.get())["check_at"] <= store.clock.now() + timedelta(minutes=2)
+
+
+async def test_a_wait_ends_at_its_time_although_the_next_look_would_be_later(store: Store, waiters: Waiters) -> None:
+    until = truncate(store.clock.now() + timedelta(minutes=3))
+    wait = await waiters.waiter(until=until)
     await waiters.child("c", "running", wait)
     await waiters.due()
     await store.checks.sweep()
-    document = await waiters.get()
-    look = document["check_at"]  # it has waited for long, and is looked at together with others that have
-    assert 25 < (look - store.clock.now()).total_seconds() < 91 and (look.second, look.microsecond) == (0, 0)
-    assert document["rev"] == 1
+    assert (await waiters.get())["check_at"] == until
+
+
+# -- a lost check of a long wait -----------------------------------------------------------------------------------
+
+
+async def _look_round(store: Store, size: int = 2) -> tuple[list[DocumentId], int]:
+    """A round of the chore, in small batches; returns the jobs that it looked at, and how many it started."""
+    seen: list[DocumentId] = []
+    started = 0
+    async for ids in store.checks.long_waiting(size):
+        seen += ids
+        started += (await store.checks.check_jobs(ids)).started
+    return seen, started
+
+
+async def test_a_round_starts_the_jobs_whose_next_look_is_far_and_whose_check_was_missed(
+    store: Store, waiters: Waiters
+) -> None:
+    for n in range(5):
+        wait = await waiters.waiter(f"w{n}")
+        await waiters.child(f"c{n}", "completed" if n % 2 else "running", wait)
+    before = await waiters.get("w0")
+    seen, started = await _look_round(store)
+    assert sorted(map(str, seen)) == [f"w{n}" for n in range(5)] and started == 2
+    assert [await waiters.state(f"w{n}") for n in range(5)] == ["blocked", "pending", "blocked", "pending", "blocked"]
+    assert await waiters.get("w0") == before  # nothing is written where nothing is over
+
+
+async def test_a_round_hears_a_signal_whose_sender_died(
+    scheduler: Scheduler, store: Store, waiters: Waiters, db: Database
+) -> None:
+    await waiters.put("p", "running")
+    await scheduler.signal("p", "go", {"by": "ann"})
+    waits = {"ids": [], "total": [], "tolerate": [], "fail_fast": [], "sealed": True, "signals": ["go"]}
+    await waiters.set("p", state="blocked", waits=waits, check_at=store.clock.now() + timedelta(days=1))
+    assert await _look_round(store) == (["p"], 1)
+    assert await waiters.state("p") == "pending"
+
+
+async def test_a_round_leaves_jobs_to_the_sweep_that_are_looked_at_within_a_minute(
+    store: Store, waiters: Waiters
+) -> None:
+    await waiters.waiter()
+    await waiters.set("waiter", check_at=store.clock.now() + timedelta(seconds=30))
+    assert await _look_round(store) == ([], 0)
+
+
+async def test_a_round_does_not_start_a_job_that_is_not_sealed_or_not_blocked(store: Store, waiters: Waiters) -> None:
+    await waiters.waiter("open", sealed=False)
+    await waiters.waiter("runs")
+    await waiters.set("runs", state="running")
+    seen, started = await _look_round(store)
+    assert len(seen) == 2 and started == 0
+    assert [await waiters.state(one) for one in ("open", "runs")] == ["blocked", "running"]
 
 
 # -- C5: every end counts ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.engine.chores.chore import Chore
+from mainspring.engine.chores.flows.check_long_waits import CheckLongWaits
 from mainspring.engine.chores.flows.check_waiting import CheckWaiting
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
 from mainspring.engine.chores.jobs.age_waiting import AgeWaiting
@@ -41,6 +42,7 @@ CHORES: tuple[type[Chore], ...] = (
     SyncMappedJobs,
     ExpireLate,
     CheckWaiting,
+    CheckLongWaits,
     ReleaseHeld,
     PruneRecords,
     AgeWaiting,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from mainspring.clock import monotonic
 from mainspring.engine.callbacks import Callbacks
 from mainspring.engine.service import Service
+from mainspring.model.jobs.job import CANCELLED
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.connection import Document
@@ -104,8 +105,9 @@ class Checker(Service):
         await self._look_for_signals()
         for _ in range(10):
             if not self._noted:
-                return
+                break
             await self._check(list(self._noted)[:_BATCH])
+        await self._announce()
 
     async def _check(self, due: list[str]) -> None:
         self._noted.difference_update(due)
@@ -146,10 +148,17 @@ class Checker(Service):
         self.note(tree.waits)
 
     async def _announce(self) -> None:
-        ended, self._ended = self._ended, []
-        if ended and self._events.wanted("job:cancel"):
-            for document in (await self._store.jobs.get_many(ended)).values():
-                self._events.emit("job:cancel", decode_job(document))
+        """Emit the events of jobs that checks have ended. An error leaves those that were not read to the next pass. A
+        check that lost against another change counts its jobs as ended, too: the stored state decides."""
+        if not self._events.wanted("job:cancel"):
+            self._ended.clear()
+        while self._ended:
+            some = self._ended[:_BATCH]
+            found = await self._store.jobs.get_many(some)
+            del self._ended[: len(some)]
+            for document in found.values():
+                if document.get("state") == CANCELLED:
+                    self._events.emit("job:cancel", decode_job(document))
 
     def _forget_old(self) -> None:
         if len(self._checked) > _MOST_REMEMBERED:

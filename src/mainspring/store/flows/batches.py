@@ -17,7 +17,7 @@ from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.end_fields import CHECK_FIRST
+from mainspring.store.flows.looks import first_look
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.schema import BUMP, BY_ID
 
@@ -73,7 +73,7 @@ class Batches:
 
     async def seal(self, root_id: DocumentId, total: int, tolerate: int) -> bool:
         """Note that all jobs of a batch are stored; returns whether it was open."""
-        look = {"$add": [self._connection.clock.expression(), int(CHECK_FIRST * 1000)]}
+        look = first_look(self._connection.clock.expression())
         sealed = {"waits.sealed": True, "waits.total": [total], "waits.tolerate": [tolerate], "check_at": look}
         return await self._change(root_id, sealed)
 

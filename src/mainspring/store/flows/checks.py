@@ -6,15 +6,19 @@ snapshot of the majority: a predecessor that is retried between separate reads w
 a deposed primary children could be missed that exist when the seal is read. A retry raises `rev` afterwards, so that a
 check misses that has read the state before it. Completed predecessors are not in the index `before`, so that a look for
 a live one reads one key.
+
+The sweep repeats checks that a process which died may have left out: at the instants of `looks.py`, and those of long
+waits once a minute, without a write.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Several
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from pymongo import UpdateMany
@@ -27,9 +31,10 @@ from mainspring.model.flows.waits import DONE, SMALL, Predecessors, Waits, read_
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, PENDING, RUNNING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.looks import MINUTE, later_look
 from mainspring.store.flows.tree import Trees
 from mainspring.store.flows.waiters import held_back_by
-from mainspring.store.jobs.end_fields import CHECK_FIRST, start_by_of
+from mainspring.store.jobs.end_fields import start_by_of
 from mainspring.store.refusals import Refused, brief, change_jobs, split_refused
 from mainspring.store.schema import BADLY_ENDED, BEFORE, BEFORE_BADLY, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
 
@@ -38,8 +43,11 @@ logger = logging.getLogger("mainspring")
 _NEEDED = {"waits": 1, "rev": 1, "before": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
 _SWEPT = {**_NEEDED, "state": 1, "flow": 1, "cancel_tree": 1, "retry_tree": 1}
-_LONGEST_PAUSE = 60.0
 _MANY = 400
+SWEPT_AT_ONCE = 10_000
+"""How many waiting jobs a sweep looks at in one pass."""
+_MOST_READ = 64_000
+"""The most predecessors that small waits of one statement may have together."""
 FAST = "Too many of the other children failed."
 
 
@@ -83,7 +91,7 @@ class Checks:
             found = await self._connection.jobs.find_all(sealed, _NEEDED, hint=BY_ID, snapshot=session)
             return await self._decide([one for one in _waiters(found) if not wanted.isdisjoint(one.waits.ids)], session)
 
-    async def sweep(self, limit: int = 1000) -> tuple[Checked, int]:
+    async def sweep(self, limit: int = SWEPT_AT_ONCE) -> tuple[Checked, int]:
         """Check the jobs whose time for another look has come; returns how many there were, too. A batch whose maker
         has died while it stored the items is sealed as it is."""
         now = self._connection.clock.expression()
@@ -104,6 +112,22 @@ class Checks:
             checked = await self._decide(waiters, session)
             checked.marked = [one for one in found if _is_marked(one)]
         return checked, len(found)
+
+    async def long_waiting(self, size: int = SWEPT_AT_ONCE) -> AsyncGenerator[list[DocumentId]]:
+        """The jobs that the sweep looks at later than in a minute, in batches."""
+        later = self._connection.clock.now() + timedelta(seconds=MINUTE)
+        due = {"check_at": {"$gt": later}}
+        async for found in self._connection.jobs.find_batches(due, size, {"_id": 1}, hint=CHECK):
+            yield [document["_id"] for document in found]
+
+    async def check_jobs(self, ids: Sequence[DocumentId]) -> Checked:
+        """Start, or end, the blocked jobs among these, as far as it is decided."""
+        sealed = {"_id": {"$in": list(ids)}, "state": BLOCKED, "waits.sealed": True}
+        async with self._connection.snapshot() as session:
+            found = await self._connection.jobs.find_all(sealed, _NEEDED, hint=BY_ID, limit=len(ids), snapshot=session)
+            waiters = _waiters(found)
+            await self._hear(waiters)
+            return await self._decide(waiters, session)
 
     async def signalled(self, waits: Mapping[str, Several[str]]) -> set[str]:
         """The jobs among these for which a signal that they wait for is stored; each with the names of its signals."""
@@ -215,9 +239,9 @@ class Checks:
         """The waits that have a live predecessor, and whether they have many."""
         jobs, live = self._connection.jobs, {"$in": list(NOT_ENDED)}
         held: dict[str, bool] = {}
-        if small:
-            wanted = [one.id for one in small]
-            most = SMALL * len(small)
+        for portion in _portions(small):
+            wanted = [one.id for one in portion]
+            most = SMALL * len(portion)
             found = await jobs.find_all(
                 {"before": {"$in": wanted}, "state": live},
                 {"_id": 0, "before": 1},
@@ -227,7 +251,7 @@ class Checks:
             )
             held |= dict.fromkeys({one for document in found for one in document["before"]} & set(wanted), False)
             if len(found) == most:  # some have grown
-                large = [*large, *(one for one in small if one.id not in held)]
+                large = [*large, *(one for one in portion if one.id not in held)]
         for one in large:
             for skip in (_MANY, 0):
                 found = await jobs.find_all(
@@ -240,9 +264,9 @@ class Checks:
 
     async def _bad(self, small: list[Predecessors], session: AsyncClientSession | None) -> dict[str, list[Document]]:
         bad: dict[str, list[Document]] = defaultdict(list)
-        if small:
+        for portion in _portions(small):
             found = await self._connection.jobs.find_all(
-                {"before": {"$in": [one.id for one in small]}, "state": {"$in": list(BADLY_ENDED)}},
+                {"before": {"$in": [one.id for one in portion]}, "state": {"$in": list(BADLY_ENDED)}},
                 _BAD,
                 hint=BEFORE_BADLY,
                 snapshot=session,
@@ -303,17 +327,10 @@ class Checks:
         self._refused.add(job_id)
 
     async def _look_later(self, ids: list[DocumentId]) -> None:
-        """Move the next look of the sweep on: after five seconds, then as long as the job has waited, up to a minute or
-        so; and not beyond the end of its wait. Jobs that have waited long are looked at together, at full minutes:
-        ten thousand of them then cost few statements, and none in between."""
+        """Move the next look of the sweep on, but not beyond the end of the wait."""
         now = self._connection.clock.expression()
-        first, longest = int(CHECK_FIRST * 1000), int(_LONGEST_PAUSE * 1000)
-        waited = {"$subtract": [now, {"$ifNull": ["$waits.since", now]}]}
-        minute = {"$dateTrunc": {"date": {"$add": [now, longest + longest // 2]}, "unit": "minute"}}
-        soon = {"$add": [now, {"$max": [first, waited]}]}
-        look = {"$cond": [{"$gte": [waited, longest]}, minute, soon]}
         ahead = {"$cond": [{"$gt": ["$waits.until", now]}, "$waits.until", None]}  # $min ignores null
-        await self._change(ids, {"check_at": {"$exists": True}}, {"check_at": {"$min": [look, ahead]}})
+        await self._change(ids, {"check_at": {"$exists": True}}, {"check_at": {"$min": [later_look(now), ahead]}})
 
     async def _seal_aborted(self, ids: list[DocumentId]) -> None:
         # A node of a declared flow has a `when`: it is sealed by the one that lays it out or retries it.
@@ -351,6 +368,20 @@ def _end_stages(decision: Decision, now: Any) -> list[dict[str, Any]]:
 def _waiters(found: Iterable[Document]) -> list[_Waiter]:
     read = ((document, read_waits(document.get("waits"))) for document in found)
     return [_Waiter(document, waits) for document, waits in read if waits is not None]
+
+
+def _portions(small: Sequence[Predecessors]) -> Iterator[list[Predecessors]]:
+    """Small waits in portions that have a bounded number of predecessors: thousands of waits for one job each."""
+    portion: list[Predecessors] = []
+    read = 0
+    for one in small:
+        read += max(1, one.total)
+        if portion and read > _MOST_READ:
+            yield portion
+            portion, read = [], max(1, one.total)
+        portion.append(one)
+    if portion:
+        yield portion
 
 
 def _is_marked(document: Document) -> bool:

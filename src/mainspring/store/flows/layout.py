@@ -18,7 +18,7 @@ from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.end_fields import CHECK_FIRST
+from mainspring.store.flows.looks import first_look
 from mainspring.store.jobs.insert import CHUNK, Inserts
 from mainspring.store.schema import BUMP, BY_ID
 
@@ -103,7 +103,7 @@ class Layouts:
     async def _seal(self, ids: Sequence[str]) -> None:
         """Let checks start the nodes that wait: all their predecessors exist now."""
         if ids:
-            look = {"$add": [self._connection.clock.expression(), int(CHECK_FIRST * 1000)]}
+            look = first_look(self._connection.clock.expression())
             await self._connection.jobs.update_many(
                 {"_id": {"$in": list(ids)}, "state": BLOCKED, "waits.sealed": False},
                 [{"$set": {**BUMP, "waits.sealed": True, "check_at": look}}],

@@ -19,9 +19,9 @@ from mainspring.model.flows.decide import SKIPPED
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, EXPIRED, FAILED
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
+from mainspring.store.flows.looks import first_look
 from mainspring.store.flows.waiters import predecessors_again
 from mainspring.store.jobs.edit import Jobs, again_stages
-from mainspring.store.jobs.end_fields import CHECK_FIRST
 from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import BUMP, BY_ID, FLOW
 
@@ -42,7 +42,7 @@ class FlowRetries:
         """Put the members of a flow back that ended badly, and its root if it failed; returns the waits to be checked.
         Members that fail during this stay as they are."""
         until = truncate(self._connection.clock.now())
-        look = self._after(_CARRIED_ON)
+        look = {"$add": [self._connection.clock.expression(), int(_CARRIED_ON * 1000)]}
         await self._connection.jobs.update_one(
             {"_id": root_id}, [{"$set": {"retry_tree": {"at": until}, "check_at": look}}], hint=BY_ID
         )
@@ -105,7 +105,8 @@ class FlowRetries:
         put_back = {"flow": flow_id, "state": BLOCKED, "waits.retried": True}
         found = await self._connection.jobs.find_all(put_back, {"waits.ids": 1}, hint=FLOW)
         if found:
-            sealed = {"waits.sealed": True, "waits.retried": "$$REMOVE", "check_at": self._after(CHECK_FIRST)}
+            look = first_look(self._connection.clock.expression())
+            sealed = {"waits.sealed": True, "waits.retried": "$$REMOVE", "check_at": look}
             await change_jobs(
                 self._connection.jobs,
                 [document["_id"] for document in found],
@@ -116,15 +117,13 @@ class FlowRetries:
 
     async def _forget(self, root_id: DocumentId) -> None:
         """Remove the mark, and the time of the look that belongs to it."""
-        look = {"$cond": [{"$eq": ["$state", BLOCKED]}, self._after(CHECK_FIRST), "$$REMOVE"]}
+        soon = first_look(self._connection.clock.expression())
+        look = {"$cond": [{"$eq": ["$state", BLOCKED]}, soon, "$$REMOVE"]}
         await self._connection.jobs.update_one(
             {"_id": root_id, "retry_tree": {"$exists": True}},
             [{"$set": {"retry_tree": "$$REMOVE", "check_at": look}}],
             hint=BY_ID,
         )
-
-    def _after(self, seconds: float) -> dict[str, Any]:
-        return {"$add": [self._connection.clock.expression(), int(seconds * 1000)]}
 
 
 def bad_members(flow_id: str) -> tuple[dict[str, Any], dict[str, Any]]:

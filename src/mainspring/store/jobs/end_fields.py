@@ -25,6 +25,7 @@ from mainspring.model.privacy.encrypted_values import EncryptedValue
 from mainspring.store.bounded_values import MAX_MESSAGE, cut, encode_error
 from mainspring.store.codec import MAX_ATTEMPTS_KEPT, MAX_EARLIER_ATTEMPTS, DocumentId, fingerprint_of
 from mainspring.store.connection import Document
+from mainspring.store.flows.looks import first_look
 
 NEXT_STATE = {
     "completed": COMPLETED,
@@ -42,8 +43,6 @@ SNOOZES_KEPT = 20
 # A job that was started in time and given back is no longer bound by start_within.
 STARTED_ONCE = {"$ifNull": ["$expires_at", "$$REMOVE"]}
 _LET_GO = dict.fromkeys(CLAIM_FIELDS, "$$REMOVE")
-CHECK_FIRST = 5.0
-"""The seconds after which the sweep first looks at a blocked job."""
 
 
 @dataclass(slots=True)
@@ -171,12 +170,11 @@ def _continued(ending: Continued, now: Any) -> dict[str, Any]:
 def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
     """The fields of a job whose handler waits. A root shows itself by its first wait; members have a `flow`."""
     waits = ending.waits
-    look = {"$add": [now, int(CHECK_FIRST * 1000)]}
     until = [] if waits.until is None else [waits.until]
     return {
         "tries": {"$subtract": ["$tries", 1]},
         "waits": {"$literal": waits.to_document()},
-        "check_at": {"$min": [look, *until]} if waits.on or waits.signals or not until else until[0],
+        "check_at": {"$min": [first_look(now), *until]} if waits.on or waits.signals or not until else until[0],
         "root": {"$cond": [{"$gt": ["$flow", None]}, "$$REMOVE", True]},
     }
 

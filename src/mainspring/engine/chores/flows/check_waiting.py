@@ -1,14 +1,16 @@
 """Looks again at blocked jobs: at the end of a timed wait, and where the process that should have checked a wait has
-died. While no job waits, it reads one key every few seconds."""
+died. The looks lie on a grid of time, and a pass looks at thousands of jobs at once. While no job waits, it reads one
+key every few seconds."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from mainspring.engine.chores.chore import Chore
+from mainspring.store.flows.checks import SWEPT_AT_ONCE
 
-_BATCH = 1000
 _LOOK_EVERY = timedelta(seconds=5)
+_FEWEST = 500
 
 
 class CheckWaiting(Chore):
@@ -22,21 +24,31 @@ class CheckWaiting(Chore):
         return 1.0
 
     _next: datetime | None = None
+    _known = False
+    """Whether a look is known to be due at `_next`, so that there is no need to ask for it then."""
+    _batch = SWEPT_AT_ONCE
 
     async def run_once(self) -> bool:
-        context = self._context
-        now = context.store.clock.now()
+        now = self._context.store.clock.now()
         if self._next is not None and now < self._next:
             return False
-        checks = context.store.checks
-        soonest = await checks.next_look()
-        if soonest is None or soonest > now:
-            # A job that is blocked meanwhile is due for a look in five seconds at the earliest, or at its own time.
-            self._next = min(soonest or now + _LOOK_EVERY, now + _LOOK_EVERY)
-            return False
-        self._next = None
-        checked, found = await checks.sweep(_BATCH)
+        if not self._known:
+            soonest = await self._context.store.checks.next_look()
+            if soonest is None or soonest > now:
+                # A job that is blocked meanwhile is due for a look in five seconds at the earliest, or at its own time.
+                self._next = min(soonest or now + _LOOK_EVERY, now + _LOOK_EVERY)
+                self._known = self._next == soonest
+                return False
+        self._next, self._known = None, False
+        return await self._sweep()
+
+    async def _sweep(self) -> bool:
+        context, batch = self._context, self._batch
+        # Fewer at once after an error: a server under load may not manage so many within the timeout of an operation.
+        self._batch = max(_FEWEST, batch // 4)
+        checked, found = await context.store.checks.sweep(batch)
+        self._batch = min(SWEPT_AT_ONCE, batch * 2)
         context.checker.settle(checked)
         for marked in checked.marked:
             await context.checker.carry_on(marked)
-        return found >= _BATCH
+        return found >= batch
