@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry import context as contexts
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -109,6 +110,20 @@ async def test_an_attempt_is_a_span_that_is_linked_to_the_one_that_stored_its_jo
         "mainspring.outcome": "completed",
     }
     assert (await _stored(scheduler, job.id))["trace"] == {"traceparent": _traceparent(send)}
+
+
+async def test_the_state_of_the_trace_is_stored_with_the_job_and_baggage_is_not(traced: Traced) -> None:
+    state = trace.TraceState([("vendor", "x")])
+    remote = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=state)
+    parent = trace.set_span_in_context(trace.NonRecordingSpan(remote))
+    token = contexts.attach(baggage.set_baggage("user", "canary", parent))
+    try:
+        job = await traced.scheduler.schedule("later", delay=3600)
+    finally:
+        contexts.detach(token)
+    stored = await _stored(traced.scheduler, job.id)
+    assert stored["trace"] == {"traceparent": _traceparent(traced.span("send default")), "tracestate": "vendor=x"}
+    assert "canary" not in str(stored)
 
 
 async def test_with_the_same_trace_an_attempt_is_a_child(make_scheduler: Make) -> None:
