@@ -82,6 +82,7 @@ class Reporting(Observer):
         def judged(ending: Outcome) -> None:
             status = "internal_error" if isinstance(ending, Failed | Retried) else "ok"
             span.set_data("mainspring.outcome", ending.outcome)
+            span.set_data("messaging.message.receive.latency", _latency(claimed))
             span.set_status(status)
             transaction.set_status(status)
             stack.close()
@@ -131,14 +132,18 @@ def _of_attempt(claimed: ClaimedJob, worker: str) -> dict[str, Any]:
 
 def _of_message(claimed: ClaimedJob) -> dict[str, Any]:
     job = claimed.job
-    waited = None if job.claimed_at is None else max(0.0, (job.claimed_at - job.run_at).total_seconds() * 1000)
     return {
         "messaging.system": "mainspring",
         "messaging.message.id": str(job.id),
         "messaging.destination.name": job.queue,
         "messaging.message.retry.count": job.tries - 1,
-        "messaging.message.receive.latency": waited,
     }
+
+
+def _latency(claimed: ClaimedJob) -> float | None:
+    """The milliseconds for which the job was due when its handler was called; None if it was not."""
+    at = claimed.started_at
+    return None if at is None else max(0.0, (at - claimed.job.run_at).total_seconds() * 1000)
 
 
 def _concealed(claimed: ClaimedJob, event: dict[str, Any]) -> dict[str, Any]:

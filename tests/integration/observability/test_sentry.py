@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -14,10 +15,10 @@ from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
 from harness.waiting import eventually
-from mainspring import Every, Retry, Scheduler
+from mainspring import Cancel, Every, Retry, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.observability.sentry import instrument
-from mainspring.observability.sentry_checkins import check_in_id_of
+from mainspring.observability.sentry_checkins import CheckIns, check_in_id_of
 from mainspring.testing import crash_worker, travel
 
 Make = Callable[..., Scheduler]
@@ -68,7 +69,7 @@ async def test_a_job_that_fails_for_good_is_reported_with_its_context_and_its_tr
 
     await scheduler.start()
     with sentry_sdk.start_transaction(op="test", name="checkout") as transaction:
-        job = await scheduler.schedule("charge", {"order": 7})
+        job = await scheduler.schedule("charge", {"order": 7}, run_at=scheduler.now() - timedelta(hours=1))
     await job.wait(10)
     (event,) = kept.of("event")  # the first attempt is retried, and not reported
     (error,) = event["exception"]["values"]
@@ -84,6 +85,7 @@ async def test_a_job_that_fails_for_good_is_reported_with_its_context_and_its_tr
     process = attempts[1]["spans"][0]
     assert (process["op"], process["status"]) == ("queue.process", "internal_error")
     assert process["data"]["messaging.message.retry.count"] == 1
+    assert attempts[0]["spans"][0]["data"]["messaging.message.receive.latency"] >= 3_600_000, "in milliseconds"
     assert event["contexts"]["trace"]["trace_id"] == transaction.trace_id
 
 
@@ -242,9 +244,36 @@ async def test_a_run_with_several_attempts_checks_in_once_and_a_deleted_schedule
         await scheduler.schedules.delete("hourly")
         raise ValueError("no")
 
-    await scheduler.schedule("report", repeat=_hourly(scheduler), schedule_id="hourly")
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly")
     await scheduler.schedules.trigger("hourly")
     await scheduler.start()
+    await eventually(lambda: len(kept.of("check_in")) == 2)
+    assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "error"]
+
+
+async def test_the_end_of_a_run_is_sent_after_its_beginning_and_a_cancelled_run_is_an_error(
+    kept: Kept, make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, reads, known = make_scheduler(), list[str](), asyncio.Event()
+    instrument(scheduler)
+
+    async def slow_at_first(self: CheckIns, schedule_id: str) -> None:
+        reads.append(schedule_id)
+        if len(reads) == 1:
+            await known.wait()
+
+    monkeypatch.setattr(CheckIns, "_config", slow_at_first)
+
+    @scheduler.job("report")
+    async def report() -> None:
+        raise Cancel("not today")
+
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly")
+    run = await scheduler.schedules.trigger("hourly")
+    await scheduler.start()
+    await scheduler.wait(run.id, 10)
+    await scheduler.stop()
+    known.set()
     await eventually(lambda: len(kept.of("check_in")) == 2)
     assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "error"]
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from harness.inside import inside
 from harness.waiting import eventually
-from mainspring import BulkError, Fail, JobContext, Retry, Scheduler
+from mainspring import BulkError, Every, Fail, JobContext, Retry, Scheduler
 from mainspring.client.builtin_jobs import add_builtin_handlers, webhook_data
 from mainspring.engine.observers import LONGEST_VALUE, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
@@ -161,12 +161,13 @@ async def test_jobs_that_a_handler_schedules_and_waits_for_are_in_its_trace(trac
 
     scheduler.job("child")(lambda: None)
     await scheduler.start()
-    await (await scheduler.schedule("parent")).wait(10)
+    job = await (await scheduler.schedule("parent")).wait(10)
     await eventually(lambda: traced.spans("process one"))
     first = traced.spans("process parents")[0]
     send = traced.spans("send one")[0]
     assert send.parent is not None and send.parent.span_id == _context(first).span_id
     waited = traced.span("process two")
+    assert (waited.attributes or {})["messaging.message.conversation_id"] == job.id
     assert [link.context.span_id for link in waited.links] == [_context(first).span_id]
 
 
@@ -191,12 +192,26 @@ async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(trac
         raise Fail("no")
 
     await scheduler.start()
-    await (await scheduler.schedule("bad")).wait(10)
+    job = await scheduler.schedule("bad", dedupe_key="once")
+    await scheduler.schedule("bad", dedupe_key="once")  # none is stored, and none counts
+    await job.wait(10)
     found = traced.metrics()
     assert sum(point.value for point in found["messaging.client.sent.messages"]) == 1
     (consumed,) = found["messaging.client.consumed.messages"]
     assert (consumed.value, consumed.attributes["messaging.destination.name"]) == (1, "default")
-    assert found["messaging.process.duration"][0].count == found["messaging.client.operation.duration"][0].count == 1
+    assert found["messaging.process.duration"][0].count == 1
+    assert found["messaging.client.operation.duration"][0].count == 2
+
+
+async def test_the_firings_of_a_schedule_begin_traces_of_their_own_and_name_it(traced: Traced) -> None:
+    scheduler = traced.scheduler
+    scheduler.job("report")(lambda: None)
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly")
+    await scheduler.schedules.trigger("hourly")
+    await scheduler.start()
+    await eventually(lambda: traced.spans("process default"))
+    process = traced.span("process default")
+    assert (process.attributes or {})["mainspring.schedule.id"] == "hourly" and not process.links
 
 
 async def test_a_webhook_carries_the_trace_of_its_attempt(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
