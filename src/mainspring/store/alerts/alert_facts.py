@@ -1,8 +1,8 @@
 """Reading what alert rules are judged by: causes of dead letters, overdue schedules and open breakers, within a scope.
 
-The database applies the scope of a rule to the first `LOOKED_AT` entries of an index, and answers with the subjects. The
-reads of the overview (`store/views/problem_facts.py`) look at fifty to 150 entries of all jobs and leave those out of
-the scope out afterwards: many failures in one queue would then hide those in another, and no message would be sent.
+The database applies the scope of a rule to the first `LOOKED_AT` entries of an index, and answers with the subjects.
+The reads of the overview (`store/views/problem_facts.py`) look at fifty to 150 entries of all jobs and leave those out
+of the scope out afterwards: many failures in one queue would hide those in another, and no message would be sent.
 """
 
 from __future__ import annotations
