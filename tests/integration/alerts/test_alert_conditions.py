@@ -164,6 +164,18 @@ async def test_the_end_of_a_silence_tells_that_an_alert_which_was_told_before_is
     clock.advance(timedelta(hours=1))
     await look(timed)
     assert await messages(db) == [FIRING, RESOLVED]
+    assert "'report'" in (await texts(db))[1], "it says what is over"
+
+
+async def test_what_has_held_during_a_silence_for_the_time_of_the_rule_is_told_at_its_end(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    rule = await rule_of(timed, "no_worker", after="5m")
+    await timed.alerts.silence(rule.id, "1h")
+    await look(timed)
+    clock.advance(timedelta(hours=1))
+    await look(timed)
+    assert await messages(db) == [FIRING]
 
 
 async def test_an_alert_is_over_only_when_its_problem_has_been_gone_for_the_window(
