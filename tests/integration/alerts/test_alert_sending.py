@@ -85,7 +85,8 @@ async def test_the_service_sends_what_no_live_worker_can_send_and_leaves_the_res
 async def test_the_service_sends_mails_of_alerts_too(timed: Scheduler, db: Database) -> None:
     async with smtp_sink() as sink:
         url = f"smtp://127.0.0.1:{sink.port}?starttls=off"
-        watch = AlertWatch(timed, ServiceSettings(smtp_url=url, smtp_from="us@example.com"))
+        smtp: dict[str, Any] = {"smtp_url": url, "smtp_from": "us@example.com"}
+        watch = AlertWatch(timed, ServiceSettings(**smtp))
         await broken(timed, [{"type": "email", "to": ["ops@example.com"]}])
         await look(timed)
         await watch.look()
