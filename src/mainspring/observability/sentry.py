@@ -6,7 +6,8 @@
 
 `schedule()` is a span `queue.publish`; its trace is stored with the job, and each attempt is a transaction that
 continues it, with a span `queue.process`. A job that fails for good is reported as an error. Where a job has redacted
-or encrypted values, texts are redacted, and the local variables of the stack are left out.
+or encrypted values, all texts that its attempt sends are redacted (breadcrumbs, spans and reports of the handler's own,
+too), and the local variables of stacks are left out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mainspring.engine.observers import JudgedBy, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Failed, Outcome, Retried
+from mainspring.model.privacy.redaction import NO_REDACTION
 from mainspring.observability.extras import needs_extra
 from mainspring.observability.sentry_checkins import CheckIns
 
@@ -66,6 +68,8 @@ class Reporting(Observer):
         stack = ExitStack()
         scope = stack.enter_context(sentry_sdk.isolation_scope())
         scope.clear_breadcrumbs()
+        # Breadcrumbs are added to an event when it is sent, after `raised` has concealed it.
+        scope.add_event_processor(lambda event, hint: _concealed(claimed, dict(event)))  # type: ignore[arg-type,return-value]
         scope.set_context("mainspring", _of_attempt(claimed, worker))
         scope.set_tag("mainspring.job", job.name)
         scope.set_tag("mainspring.queue", job.queue)
@@ -78,6 +82,7 @@ class Reporting(Observer):
         def judged(ending: Outcome) -> None:
             status = "internal_error" if isinstance(ending, Failed | Retried) else "ok"
             span.set_data("mainspring.outcome", ending.outcome)
+            span.set_data("messaging.message.receive.latency", _latency(claimed))
             span.set_status(status)
             transaction.set_status(status)
             stack.close()
@@ -127,22 +132,28 @@ def _of_attempt(claimed: ClaimedJob, worker: str) -> dict[str, Any]:
 
 def _of_message(claimed: ClaimedJob) -> dict[str, Any]:
     job = claimed.job
-    waited = None if job.claimed_at is None else max(0.0, (job.claimed_at - job.run_at).total_seconds() * 1000)
     return {
         "messaging.system": "mainspring",
         "messaging.message.id": str(job.id),
         "messaging.destination.name": job.queue,
         "messaging.message.retry.count": job.tries - 1,
-        "messaging.message.receive.latency": waited,
     }
 
 
+def _latency(claimed: ClaimedJob) -> float | None:
+    """The milliseconds for which the job was due when its handler was called; None if it was not."""
+    at = claimed.started_at
+    return None if at is None else max(0.0, (at - claimed.job.run_at).total_seconds() * 1000)
+
+
 def _concealed(claimed: ClaimedJob, event: dict[str, Any]) -> dict[str, Any]:
-    """The event of an error without hidden values of its job: no local variables, and all texts redacted."""
-    if not claimed.redactor and claimed.cipher is None:
+    """An event without hidden values of its job: no local variables, and all texts redacted. A redactor of values that
+    are too short to search for is empty, and yet the job has hidden values."""
+    if claimed.redactor is NO_REDACTION and claimed.cipher is None:
         return event
-    for one in (event.get("exception") or {}).get("values", ()):
-        for frame in (one.get("stacktrace") or {}).get("frames", ()):
-            frame.pop("vars", None)
+    for part in ("exception", "threads"):
+        for one in (event.get(part) or {}).get("values", ()):
+            for frame in (one.get("stacktrace") or {}).get("frames", ()):
+                frame.pop("vars", None)
     concealed: dict[str, Any] = claimed.redactor.value(event)
     return concealed

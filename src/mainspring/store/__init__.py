@@ -8,6 +8,7 @@ from mainspring.store.access.audit import Audit
 from mainspring.store.access.closed_sessions import ClosedSessions
 from mainspring.store.access.idempotency import IdempotencyRecords
 from mainspring.store.access.service_secrets import ServiceSecrets
+from mainspring.store.alerts.alert_facts import AlertFacts
 from mainspring.store.alerts.alert_rules import AlertRules
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection
@@ -154,6 +155,7 @@ class Store:
         self.queues = Queues(connection, self.claims, self.workers, self.statistics)
         self.health = Progress(connection, self.claims)
         self.problems = ProblemReads(connection)
+        self.alert_facts = AlertFacts(connection, self.problems)
         self.doctor_server = ServerReads(connection)
         self.doctor_schedules = ScheduleReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from api.conftest import Api, serving
 from harness.sinks import Sink
-from mainspring import Scheduler
+from harness.waiting import eventually
+from mainspring import Every, Scheduler
 from mainspring.cli.app import app
 
 Make = Callable[..., Scheduler]
@@ -90,6 +92,33 @@ async def test_the_test_button_sends_without_a_worker_and_shows_the_outcome(make
         assert outcome["arrived"] and outcome["state"] == "completed", outcome
         assert outcome["to"]["url"].endswith("[redacted]")
         assert json.loads(sink.received[0].body)["status"] == "test"
+        (row,) = await api.scheduler.audit.find(action="alert.test")
+        assert (row.target, row.after) == (rule["id"], '{"arrived":[true]}')
+
+
+async def test_a_service_without_a_worker_tells_of_a_missed_firing_during_the_outage(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.client.alerts.watch.EVERY", 0.01)
+    scheduler = make_scheduler()
+    async with Sink() as sink:
+        to = [{"type": "chat", "url": sink.url}]
+        await scheduler.alerts.create("ops", "schedule_missed", to, group_window=0, after=0)
+        soon = scheduler.now() + timedelta(seconds=0.1)
+        await scheduler.schedule("report", repeat=Every("1h", anchor=soon), schedule_id="hourly")
+        async with serving(scheduler, http_allow="127.0.0.1"):
+            await eventually(lambda: len(sink.received) == 1)
+    assert "The schedule 'hourly' should have fired" in json.loads(sink.received[0].body)["text"]
+
+
+async def test_a_key_with_a_scope_has_a_bounded_number_of_rules(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    tenant = await scheduler.api_keys.create("tenant", "operator", queues=["billing"])
+    for number in range(20):
+        await scheduler.alerts.create(f"rule {number}", "queue_late", [CHAT], queues=["billing"])
+    async with serving(scheduler) as service:
+        answer = await service.with_key(tenant.text).post("/api/alerts", {**RULE, "queue": "billing"})
+    assert answer.status == 409 and "at most 20 alert rules" in answer.text
 
 
 @pytest.mark.slow

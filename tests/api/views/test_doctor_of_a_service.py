@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from api.conftest import Api, serving
+from harness.sinks import Sink, reply
 from mainspring import Finding, Scheduler
 from mainspring.cli.support.service_checks import check_service
 
@@ -25,6 +26,14 @@ async def test_a_service_without_keys_is_told_with_its_problems(make_scheduler: 
     assert found["health"].status == "warning" and "No worker is alive" in found["health"].text
     assert found["overview"].status == "warning" and "No worker is alive" in found["overview"].text
     assert found["database"].status == "skipped" and "indexes" in found["database"].text
+
+
+async def test_the_key_is_sent_to_the_given_address_and_nowhere_else() -> None:
+    async with Sink() as other, Sink() as sink:
+        sink.answers = [reply(302, b"{}", Location=other.url)]
+        found = await asyncio.to_thread(lambda: list(check_service(sink.url, "ms_canary")))
+        assert "Bearer ms_canary" in [one.header("Authorization") for one in sink.received]
+        assert other.connections == 0 and found[-1].check == "database"
 
 
 async def test_a_service_with_keys_tells_more_to_a_caller_with_one(make_scheduler: Make) -> None:

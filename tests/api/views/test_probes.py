@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -51,6 +52,9 @@ async def test_a_worker_is_probed_by_its_heartbeat(
     assert (code, said.rstrip()[-3:]) == (0, " 1.")
     monkeypatch.setattr("socket.gethostname", lambda: "another host")
     assert (await run("worker", "--uri", uri))[0] == 1
+    silent = {"_id": "w", "host": "another host", "beat_at": scheduler.now() - timedelta(days=1), "queues": None}
+    await scheduler.client.get_default_database()["jobs.workers"].insert_one(silent)
+    assert (await run("worker", "--uri", uri))[0] == 1, "it has been silent for a day"
 
 
 async def test_a_database_that_cannot_be_reached_makes_a_worker_not_ready_but_not_dead(

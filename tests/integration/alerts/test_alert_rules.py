@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
+from harness.alerting import CHAT, look, messages, rule_of, text_of
 from harness.dead import dead_letter
 from harness.inside import inside
 from harness.listening import Listener
 from harness.looking import Database
 from harness.sinks import Sink, reply
-from mainspring import AlertRule, AlertRuleNotFound, ConfigurationError, Every, Scheduler
+from mainspring import AlertRuleNotFound, ConfigurationError, Every, Scheduler
 from mainspring.api.settings import ServiceSettings
 from mainspring.client.alerts.watch import AlertWatch
 from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
@@ -28,22 +29,7 @@ from mainspring.errors import Unavailable
 
 Make = Callable[..., Scheduler]
 LOCAL: dict[str, Any] = {"http_allow": "127.0.0.1"}
-CHAT = {"type": "chat", "url": "https://chat.example.com/services/T0/B0/canary"}
 HOSTILE = "{{data.x}} secret://token <!channel> \x1b[31m\r\nSubject: x\u202e" + "y" * 5000
-
-
-async def look(scheduler: Scheduler) -> None:
-    await evaluate(await inside(scheduler).store())
-
-
-async def messages(db: Database) -> list[str]:
-    """The first lines of all messages, in their order."""
-    found = [one async for one in db.jobs.find({"alert": True}, hint="_id_")]
-    return [text_of(one).splitlines()[0] for one in sorted(found, key=lambda one: one["created_at"])]
-
-
-def text_of(job: dict[str, Any]) -> str:
-    return str(job["data"]["request"]["body"]["text"])
 
 
 def every_text(value: Any) -> list[str]:
@@ -53,11 +39,6 @@ def every_text(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for one in value for text in every_text(one)]
     return [value] if isinstance(value, str) else []
-
-
-async def rule_of(scheduler: Scheduler, kind: Any, **options: Any) -> AlertRule:
-    given = {"group_window": 0, **options}
-    return await scheduler.alerts.create("ops", kind, [CHAT], **given)
 
 
 # -- what is told ------------------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ async def test_jobs_of_apscheduler_become_jobs_and_schedules_once(
     assert await db.jobs.estimated_document_count() == 0 == await db["jobs.schedules"].estimated_document_count()
     done = await import_from(scheduler, "apscheduler", stored, apply=True)
     assert fates(done) == dict.fromkeys(refused, "refused") | dict.fromkeys(made, "created")
+    await scheduler.schedules.pause("apscheduler:odd")
     again = await import_from(scheduler, "apscheduler", stored, apply=True)
     assert fates(again) == dict.fromkeys(refused, "refused") | dict.fromkeys(made, "exists")
     assert await db.apjobs.find().hint("_id_").to_list() == before
@@ -101,6 +102,7 @@ async def test_jobs_of_apscheduler_become_jobs_and_schedules_once(
     assert rules["second"].rule == Cron("0 0 6 * * 1#2,5L", "Europe/Berlin")
     assert rules["last"].rule == Cron("0 0 0 L * *", "Asia/Tokyo") and rules["last"].end_at == LATER
     assert rules["or"].rule == AnyOf(Cron("0 0 1 * * *", "Europe/Berlin"), Cron("0 0 5 * * *", "Europe/Berlin"))
+    assert rules["odd"].paused is not None, "a second import leaves it as it is here"
     assert rules["paused"].paused is not None and rules["cron"].data == {"obj": {"n": 1}}
     (job,) = [job async for job in scheduler.jobs()]
     assert (job.name, job.run_at, job.start_within) == ("json:dumps", LATER, timedelta(seconds=60))

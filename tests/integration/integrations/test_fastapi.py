@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
@@ -10,7 +12,7 @@ from fastapi import Depends, FastAPI
 from starlette.types import Message
 
 import mainspring
-from mainspring import ConfigurationError, Scheduler
+from mainspring import ConfigurationError, Scheduler, Unavailable
 from mainspring.integrations.fastapi import get_scheduler, lifespan
 from mainspring.sync import Scheduler as BlockingScheduler
 
@@ -49,14 +51,32 @@ async def test_endpoints_get_the_scheduler_of_the_lifespan(scheduler: Scheduler,
     assert not scheduler.running
 
 
-async def test_a_mounted_service_ends_with_the_application(scheduler: Scheduler) -> None:
+async def test_a_wrong_uri_is_found_at_the_start_of_the_application(make_scheduler: Callable[..., Scheduler]) -> None:
+    app, _ = make_app(make_scheduler("mongodb://127.0.0.1:1/x", operation_timeout=0.2))
+    with pytest.raises(Unavailable):
+        async with app.router.lifespan_context(app):
+            pass
+
+
+async def test_a_mounted_service_ends_with_the_application(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app, _ = make_app(scheduler)
     service = mainspring.asgi(scheduler)
     app.mount("/jobs", service)
+    inner, kept = service._app.state.service, list[str]()
+
+    @asynccontextmanager
+    async def beside_requests() -> AsyncIterator[None]:
+        kept.append("began")
+        yield
+        kept.append("ended")
+
+    monkeypatch.setattr(inner, "kept", beside_requests)
     async with app.router.lifespan_context(app):
         assert await ask(app, "/jobs/api/queues") == 401
-        assert not service._app.state.service.closing.is_set()
-    assert service._app.state.service.closing.is_set()
+        assert kept == ["began"] and not inner.closing.is_set()
+    assert kept == ["began", "ended"] and inner.closing.is_set()
 
 
 async def test_an_application_without_a_scheduler_is_told_the_cure() -> None:

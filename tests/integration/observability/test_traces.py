@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry import context as contexts
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from harness.inside import inside
 from harness.waiting import eventually
-from mainspring import BulkError, Fail, JobContext, Retry, Scheduler
+from mainspring import BulkError, Every, Fail, JobContext, Retry, Scheduler
 from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers, webhook_data
 from mainspring.engine.observers import LONGEST_VALUE, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
@@ -111,6 +112,20 @@ async def test_an_attempt_is_a_span_that_is_linked_to_the_one_that_stored_its_jo
     assert (await _stored(scheduler, job.id))["trace"] == {"traceparent": _traceparent(send)}
 
 
+async def test_the_state_of_the_trace_is_stored_with_the_job_and_baggage_is_not(traced: Traced) -> None:
+    state = trace.TraceState([("vendor", "x")])
+    remote = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=state)
+    parent = trace.set_span_in_context(trace.NonRecordingSpan(remote))
+    token = contexts.attach(baggage.set_baggage("user", "canary", parent))
+    try:
+        job = await traced.scheduler.schedule("later", delay=3600)
+    finally:
+        contexts.detach(token)
+    stored = await _stored(traced.scheduler, job.id)
+    assert stored["trace"] == {"traceparent": _traceparent(traced.span("send default")), "tracestate": "vendor=x"}
+    assert "canary" not in str(stored)
+
+
 async def test_with_the_same_trace_an_attempt_is_a_child(make_scheduler: Make) -> None:
     traced = Traced(make_scheduler(), same_trace=True)
     traced.scheduler.job("good")(lambda: None)
@@ -146,12 +161,13 @@ async def test_jobs_that_a_handler_schedules_and_waits_for_are_in_its_trace(trac
 
     scheduler.job("child")(lambda: None)
     await scheduler.start()
-    await (await scheduler.schedule("parent")).wait(10)
+    job = await (await scheduler.schedule("parent")).wait(10)
     await eventually(lambda: traced.spans("process one"))
     first = traced.spans("process parents")[0]
     send = traced.spans("send one")[0]
     assert send.parent is not None and send.parent.span_id == _context(first).span_id
     waited = traced.span("process two")
+    assert (waited.attributes or {})["messaging.message.conversation_id"] == job.id
     assert [link.context.span_id for link in waited.links] == [_context(first).span_id]
 
 
@@ -176,12 +192,26 @@ async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(trac
         raise Fail("no")
 
     await scheduler.start()
-    await (await scheduler.schedule("bad")).wait(10)
+    job = await scheduler.schedule("bad", dedupe_key="once")
+    await scheduler.schedule("bad", dedupe_key="once")  # none is stored, and none counts
+    await job.wait(10)
     found = traced.metrics()
     assert sum(point.value for point in found["messaging.client.sent.messages"]) == 1
     (consumed,) = found["messaging.client.consumed.messages"]
     assert (consumed.value, consumed.attributes["messaging.destination.name"]) == (1, "default")
-    assert found["messaging.process.duration"][0].count == found["messaging.client.operation.duration"][0].count == 1
+    assert found["messaging.process.duration"][0].count == 1
+    assert found["messaging.client.operation.duration"][0].count == 2
+
+
+async def test_the_firings_of_a_schedule_begin_traces_of_their_own_and_name_it(traced: Traced) -> None:
+    scheduler = traced.scheduler
+    scheduler.job("report")(lambda: None)
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly")
+    await scheduler.schedules.trigger("hourly")
+    await scheduler.start()
+    await eventually(lambda: traced.spans("process default"))
+    process = traced.span("process default")
+    assert (process.attributes or {})["mainspring.schedule.id"] == "hourly" and not process.links
 
 
 async def test_a_webhook_carries_the_trace_of_its_attempt(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:

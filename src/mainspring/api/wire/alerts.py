@@ -10,7 +10,14 @@ from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span, span_sec
 from mainspring.api.wire.job_requests import Text
 from mainspring.client.alerts.trial import AlertTest
 from mainspring.model.alerts.episode import Subject
-from mainspring.model.alerts.rule import MOST_DESTINATIONS, AlertKind, AlertRule, DestinationType, Silence
+from mainspring.model.alerts.rule import (
+    MOST_DESTINATIONS,
+    MOST_THRESHOLD,
+    AlertKind,
+    AlertRule,
+    DestinationType,
+    Silence,
+)
 
 Names = Annotated[list[Text], Field(min_length=1, max_length=100)]
 Address = Annotated[str, Field(min_length=1, max_length=320)]
@@ -54,7 +61,7 @@ class RuleFields(In):
     queues: Names | None = Field(None, description="Only these queues; null: all.")
     prefixes: Names | None = Field(None, description="Only jobs whose names begin with one of these; null: all.")
     after: Span | None = Field(None, description="How long the problem lasts before it counts; not of dead_letters.")
-    threshold: Annotated[int, Field(ge=1, le=150)] | None = Field(
+    threshold: Annotated[int, Field(ge=1, le=MOST_THRESHOLD)] | None = Field(
         None, description="Of dead_letters: how many with the same cause count."
     )
     within: Span | None = Field(None, description="Of dead_letters: the time in which they are counted.")

@@ -1,6 +1,6 @@
-"""Reads the facts that a kind of alert rule needs, within the scope of the rule: a part of those of the overview.
+"""Reads the facts that a kind of alert rule needs, within the scope of the rule, as those of the overview.
 
-All reads are bounded, as those of the overview are. Rules of one pass that need the same facts share them.
+All reads are bounded (`store/alerts/alert_facts.py`). Rules of one pass that need the same facts share them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class FactsOfPass:
 
     async def of(self, rule: AlertRule) -> ProblemFacts:
         """The facts that a rule's condition is judged by."""
-        scope, reads = rule.scope, self._store.problems
+        scope, reads = rule.scope, self._store.alert_facts
         found: dict[str, Any] = {}
         if rule.kind == DEAD_LETTERS:
-            found["failures"] = await self._dead_letters(rule)
+            found["causes"] = await self._causes(rule)
         elif rule.kind == SCHEDULE_MISSED:
-            found["firing"] = await self._once("firing", scope, reads.firing_next)
+            found["firing"] = await self._once("firing", scope, reads.overdue)
         elif rule.kind == BREAKER_OPEN:
             found["breakers"] = await self._once("breakers", scope, reads.breakers)
         elif rule.kind == QUEUE_LATE or scope.queues is None:
@@ -52,14 +52,14 @@ class FactsOfPass:
         if rule.kind == NO_WORKER:
             found["workers"] = await self._once("workers", scope, self._workers)
         elif found.get("due"):
-            found["pauses"] = await self._once("pauses", scope, reads.pauses)
+            found["pauses"] = await self._once("pauses", scope, self._store.problems.pauses)
         facts: dict[str, Any] = {"workers": (), **{name: tuple(ones) for name, ones in found.items()}}
         return ProblemFacts(at=self._at, everything=scope.everything, **facts)
 
-    async def _dead_letters(self, rule: AlertRule) -> Any:
+    async def _causes(self, rule: AlertRule) -> Any:
         key, since = ("dead", rule.scope, rule.within), self._at - timedelta(seconds=rule.within)
         if key not in self._read:
-            self._read[key] = await self._store.problems.dead_letters(since, rule.scope)
+            self._read[key] = await self._store.alert_facts.causes(since, rule.scope)
         return self._read[key]
 
     async def _once(self, name: str, scope: Scope, read: Callable[[Scope], Awaitable[Any]]) -> Any:

@@ -6,7 +6,6 @@ the same while the problem lasts.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -16,7 +15,7 @@ from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import breaker_gate, breaker_target
 from mainspring.model.limits.limits import QUEUE
 from mainspring.model.views.judging import duration_of, make_report
-from mainspring.model.views.problems import ProblemFacts, RecentFailure
+from mainspring.model.views.problems import ProblemFacts
 
 
 def find_subjects(rule: AlertRule, facts: ProblemFacts) -> list[Finding]:
@@ -33,17 +32,12 @@ def find_subjects(rule: AlertRule, facts: ProblemFacts) -> list[Finding]:
 
 def _dead_letters(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:
     """The causes of dead letters: each fingerprint with enough of them in the time of the rule."""
-    causes: defaultdict[str, list[RecentFailure]] = defaultdict(list)
-    for one in facts.failures:
-        if one.at > facts.at - timedelta(seconds=rule.within):
-            causes[one.fingerprint or ""].append(one)
-    for fingerprint, those in causes.items():
-        if len(those) >= rule.threshold:
-            last, count = those[0], len(those)
-            jobs = "A job" if count == 1 else f"{count} jobs"
-            error = f"{last.error}: {last.message}" if last.message else last.error
-            text = f"{jobs} of {last.name!r} in the queue {last.queue!r} failed for good, the last with {error}"
-            yield Finding(f"error:{fingerprint}", text, min(one.at for one in those))
+    for one in facts.causes:
+        if one.count >= rule.threshold:
+            jobs = "A job" if one.count == 1 else f"{one.count} jobs"
+            error = f"{one.error}: {one.message}" if one.message else one.error
+            text = f"{jobs} of {one.name!r} in the queue {one.queue!r} failed for good, the last with {error}"
+            yield Finding(f"error:{one.fingerprint}", text, one.since)
 
 
 def _missed_schedules(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:

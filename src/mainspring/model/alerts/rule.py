@@ -33,7 +33,7 @@ AFTER: Mapping[str, float] = {
     BREAKER_OPEN: 0.0,
 }
 """How many seconds the condition of each kind holds before it counts, unless the rule says otherwise."""
-MOST_RULES, MOST_DESTINATIONS = 100, 5
+MOST_RULES, MOST_DESTINATIONS, MOST_THRESHOLD = 100, 5, 150
 _REFERENCE = "secret://"
 
 
@@ -166,7 +166,7 @@ def check_options(kind: str, options: Mapping[str, Any], before: Mapping[str, An
     return {
         "scope": make_scope(given.get("queues"), given.get("prefixes")),
         "after": AFTER[kind] if after is None else seconds(after, "after"),
-        "threshold": check_whole(given.get("threshold", 1), "threshold", 1),
+        "threshold": check_whole(given.get("threshold", 1), "threshold", 1, MOST_THRESHOLD),
         "within": within,
         "group_window": seconds(given.get("group_window", 30.0), "group_window"),
         "repeat_every": None if repeat is None else seconds(repeat, "repeat_every"),

@@ -150,8 +150,20 @@ class RecentFailure:
     at: datetime
     fingerprint: str | None = None
     schedule_id: str | None = None
-    message: str = ""
-    """Of a dead letter: the message of its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCause:
+    """The dead letters with one fingerprint since some instant; the name, queue and error are those of the latest."""
+
+    fingerprint: str
+    count: int
+    since: datetime
+    """When the first of them failed."""
+    name: str
+    queue: str
+    error: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +195,8 @@ class ProblemFacts:
     recent: Mapping[str, Counts] = field(default_factory=dict)
     """The counts of each job name in the last quarter of an hour."""
     failures: tuple[RecentFailure, ...] = ()
+    causes: tuple[FailureCause, ...] = ()
+    """Of an alert rule about dead letters: their causes."""
     paused_schedules: tuple[ScheduleFact, ...] = ()
     firing: tuple[ScheduleFact, ...] = ()
     """The schedules that fire next, overdue ones first."""

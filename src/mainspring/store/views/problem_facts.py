@@ -86,20 +86,13 @@ class ProblemReads:
             limit=_FAILURES_READ,
         )
         found = [_retried(fit(one, JOB).document) for one in again]
-        dead = [_dead(one) for one in await self._dead(since, {"error.type": 1})]
+        dead = [_dead(one) for one in await self._dead(since)]
         return [one for one in (*dead, *found) if scope.allows(one.queue, one.name)]
 
-    async def dead_letters(self, since: datetime, scope: Scope) -> list[RecentFailure]:
-        """The latest dead letters since an instant, with the messages of their errors; 150 are read. Jobs that notify
-        of others are left out: their failure would cause the next notification."""
-        found = await self._dead(since, {"error.type": 1, "error.message": 1, "alert": 1})
-        dead = [_dead(one) for one in found if not one.get("alert")]
-        return [one for one in dead if scope.allows(one.queue, one.name)]
-
-    async def _dead(self, since: datetime, fields: Document) -> list[Document]:
+    async def _dead(self, since: datetime) -> list[Document]:
         found = await self._connection.jobs.find_all(
             {"state": FAILED, "finished_at": {"$gte": truncate(since)}},
-            {**_FAILURE, "finished_at": 1, **fields},
+            {**_FAILURE, "finished_at": 1, "error.type": 1},
             sort=[("state", -1), ("finished_at", -1)],
             hint=DEAD,
             limit=_FAILURES_READ,
@@ -115,12 +108,12 @@ class ProblemReads:
         )
         return [one for one in pauses_in(found) if _reaches(scope, one.scope, one.target)]
 
-    async def breakers(self, scope: Scope) -> list[BreakerStatus]:
-        """The breakers that are open or half open; the first fifty of each are read."""
+    async def breakers(self, scope: Scope, most: int = _BREAKERS_READ) -> list[BreakerStatus]:
+        """The breakers that are open or half open; the first fifty of each are read, or `most`."""
         found: list[Document] = []
         for state in (OPEN, HALF_OPEN):
             found += await self._connection.controls.find_all(
-                {"state": state}, {"counts": 0}, sort=[("state", 1), ("since", 1)], hint=BROKEN, limit=_BREAKERS_READ
+                {"state": state}, {"counts": 0}, sort=[("state", 1), ("since", 1)], hint=BROKEN, limit=most
             )
         return [one for one in breakers_in(found) if _reaches(scope, one.scope, one.target, one.queue)]
 
@@ -213,7 +206,7 @@ class ProblemReads:
     async def _schedules(self, filter: Document, order: list[tuple[str, int]], hint: str) -> list[ScheduleFact]:
         fields = {"job.name": 1, "job.queue": 1, "next_at": 1, "due_at": 1, "paused": 1}
         found = await self._connection.schedules.find_all(filter, fields, sort=order, hint=hint, limit=_SCHEDULES_READ)
-        return [_schedule(fit(one, SCHEDULE).document) for one in found]
+        return [schedule_fact(fit(one, SCHEDULE).document) for one in found]
 
 
 def _reaches(scope: Scope, kind: str, target: str, queue: str | None = None) -> bool:
@@ -233,10 +226,11 @@ def _retried(job: Document) -> RecentFailure:
 
 def _failure(job: Document, error: Document, at: datetime, fingerprint: str | None) -> RecentFailure:
     names = (job.get("name", ""), job.get("queue", ""), str(error.get("type", "")))
-    return RecentFailure(*names, at, fingerprint, job.get("schedule_id"), str(error.get("message", "")))
+    return RecentFailure(*names, at, fingerprint, job.get("schedule_id"))
 
 
-def _schedule(document: Document) -> ScheduleFact:
+def schedule_fact(document: Document) -> ScheduleFact:
+    """The facts of a schedule, from the fields that are read."""
     job, paused = document.get("job") or {}, document.get("paused")
     at = document.get("next_at")
     due = document.get("due_at") or at

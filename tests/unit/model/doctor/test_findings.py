@@ -20,7 +20,7 @@ from mainspring.model.doctor.facts import (
 from mainspring.model.doctor.findings import DoctorReport, Finding
 from mainspring.model.doctor.work_checks import make_findings
 from mainspring.model.schema_versions import SchemaStatus
-from mainspring.model.views.problems import Due, Held, LostLease, ProblemFacts
+from mainspring.model.views.problems import Due, Held, LostLease, ProblemFacts, ScheduleFact
 from mainspring.model.workers import WorkerStatus
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -106,6 +106,7 @@ def test_a_sound_installation_has_one_finding_per_check_and_all_are_ok() -> None
         (replace(SOUND, service=ServiceFacts(True, 1, 0)), "service keys", "warning", "role admin"),
         (working(workers=()), "workers", "warning", "No worker is alive"),
         (working(workers=(), due=(Due("q", NOW, "mail"),)), "workers", "problem", "No worker is alive"),
+        (working(workers=(), held=(Held("handler", "mail", 3, False),)), "workers", "problem", "No worker is alive"),
         (working(workers=(WORKER, replace(WORKER, id="x", handlers=()))), "workers", "warning", "'x' has no handlers"),
         (working(workers=(WORKER, replace(WORKER, id="x", version="2.0"))), "workers", "warning", "1.0, 2.0"),
         (
@@ -153,6 +154,29 @@ def test_indexes_that_are_missing_idle_or_foreign_are_told_apart() -> None:
     assert "jobs.lease" in told[0][1] and "jobs.claim" in told[1][1] and "jobs.status_1" in told[2][1]
     assert not any("sealed" in text or "owner_1" in text for _, text in told)
     assert [one.status for one in found(replace(SOUND, indexes=(rare, new)), "indexes")] == ["ok"]
+
+
+def test_an_idle_index_is_no_news_while_no_worker_is_alive() -> None:
+    idle = IndexFact("jobs", "claim", True, True, 0, NOW - timedelta(days=1))
+    assert [one.status for one in found(replace(working(workers=()), indexes=(idle,)), "indexes")] == ["ok"]
+
+
+def test_a_server_that_does_not_say_whether_it_compresses_counts_as_one_that_does() -> None:
+    (finding,) = [one for one in found(on(version=(8, 0, 16), zlib=None), "server version") if "14847" in one.text]
+    assert finding.status == "problem" and "--networkMessageCompressors disabled" in finding.cure
+
+
+def test_a_schedule_that_is_late_is_told_and_of_many_the_first_with_the_number_of_the_others() -> None:
+    late = ScheduleFact("nightly", "mail", "default", NOW - timedelta(hours=1), NOW - timedelta(hours=1))
+    assert any("nightly" in one.text for one in found(working(firing=(late,)), "schedules"))
+    lost = tuple(LostLease(str(n), f"q{n}", "mail", NOW - timedelta(minutes=5)) for n in range(8))
+    texts = [one.text for one in found(working(leases=lost), "leases")]
+    assert len(texts) == 6 and texts[-1] == "And 3 more of this kind."
+
+
+def test_the_doctor_says_where_it_has_not_looked_at_all_schedules() -> None:
+    facts = replace(SOUND, schedules_read=1000, schedules_complete=False)
+    assert "only the newest were looked at" in found(facts, "schedules")[0].text
 
 
 def test_the_worst_finding_is_the_status_of_the_report() -> None:

@@ -61,6 +61,15 @@ def test_a_repeated_job_of_agenda_is_a_schedule(more: dict[str, Any], rule: Any)
     assert planned.schedule_id == f"agenda:{AGENDA['_id']}"
 
 
+def test_the_bounds_of_a_schedule_of_agenda_are_kept_and_one_that_runs_there_is_noted() -> None:
+    first, last = datetime(2030, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
+    stored = {"startDate": first.replace(tzinfo=None), "endDate": last}  # MongoDB keeps instants without a zone
+    planned = read_agenda({**AGENDA, "repeatInterval": "3 minutes", **stored, "lockedAt": AT}, CHOICES)
+    assert isinstance(planned, PlannedSchedule), planned
+    assert (planned.options["start_at"], planned.options["end_at"]) == (first, last)
+    assert [note for note in planned.notes if "stop Agenda" in note]
+
+
 @pytest.mark.parametrize(
     ("more", "kind", "words"),
     [
@@ -195,6 +204,16 @@ def test_periodic_tasks_of_celery_are_translated() -> None:
     assert list(read_dump(dump(interval=1, task="celery.backend_cleanup"), CHOICES)) == []
 
 
+def test_a_periodic_task_keeps_its_rhythm_and_its_end_and_one_that_has_run_is_left_out() -> None:
+    (every,) = read_dump(dump(interval=1, last_run_at="2030-05-01T09:30:00Z", expires="2031-01-01T00:00:00"), CHOICES)
+    assert isinstance(every, PlannedSchedule) and every.rule == Every("10m", anchor=AT)
+    assert every.options["end_at"] == datetime(2031, 1, 1, tzinfo=UTC)
+    (clocked,) = read_dump(dump(clocked=3, enabled=False), CHOICES)
+    assert isinstance(clocked, LeftOut) and clocked.kind == "finished"
+    (headed,) = read_dump(dump(interval=1, headers='{"a": 1}', priority=3), CHOICES)
+    assert isinstance(headed, PlannedSchedule) and len(headed.notes) == 2, "what is left out is said"
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
@@ -202,11 +221,12 @@ def test_periodic_tasks_of_celery_are_translated() -> None:
         ({"crontab": 4}, "Both its day_of_month and its day_of_week"),
         ({"interval": 1, "args": "[1]"}, "--arguments shop.tasks.report=first,second"),
         ({"interval": 1, "kwargs": "nonsense"}, "no valid JSON"),
+        ({"interval": 1, "args": "[1]", "task": "named"}, "'year' is given twice"),
         ({"interval": 9}, "lacks its row 9"),
     ],
 )
 def test_what_celery_has_and_mainspring_has_not_is_refused(task: dict[str, Any], words: str) -> None:
-    (planned,) = read_dump(dump(**task), CHOICES)
+    (planned,) = read_dump(dump(**task), Choices("celery", arguments={"named": ["year"]}))
     assert isinstance(planned, LeftOut) and planned.kind == "refused" and words in planned.reason, planned
 
 
