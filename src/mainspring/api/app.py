@@ -22,13 +22,14 @@ from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, F
 from mainspring.api.middleware.parameters import check_parameters
 from mainspring.api.middleware.prefix import Prefix, path_of
 from mainspring.api.middleware.rate_limit import RateLimits, address_of
-from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxies
+from mainspring.api.middleware.trusted_proxies import TrustedProxies
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.specification import operation_id
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError
+from mainspring.model.networks import read_proxies
 
 _TYPES = ("application/json", "application/x-ndjson", ICS)
 _ABOUT = (
