@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from api.conftest import Api, serving
 from mainspring import Finding, Scheduler
-from mainspring.cli.support.service_checks import check_service
+from mainspring.cli.calls.service_checks import check_service
 
 Make = Callable[..., Scheduler]
 
