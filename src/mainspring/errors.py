@@ -141,9 +141,7 @@ class JobNotFound(MainspringError, LookupError):
     """No job has this id: it never existed, was deleted, or its retention ended."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"No job has the id {job_id!r}; it never existed, or it was deleted: on request, or when its retention ended."
-        )
+        super().__init__(f"No job has the id {job_id!r}; it never existed, was deleted, or its retention ended.")
         self.job_id = job_id
 
     def __reduce__(self) -> tuple[type[JobNotFound], tuple[str]]:
