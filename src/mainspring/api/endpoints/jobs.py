@@ -14,7 +14,7 @@ from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.resources import executions_of, newest_first, resource_of
 from mainspring.api.jobs.update import change_job, change_schedule
 from mainspring.api.problems import Problem
-from mainspring.api.wire.base import Answer, QueryIn
+from mainspring.api.wire.base import Answer, In
 from mainspring.api.wire.compat import CreatedAnswer, Deleted, Execution, Resource
 from mainspring.api.wire.job_requests import Change, Creation, Text
 from mainspring.client.namespaces.schedules import Schedule
@@ -35,7 +35,7 @@ Cursor = Annotated[str | None, Query(max_length=4000, description="The `next` of
 Trace = Annotated[str | None, Header(max_length=200, description="Passed on to a webhook's receiver.")]
 
 
-class Listing(QueryIn):
+class Listing(In):
     """The filter of a list of jobs and schedules."""
 
     kind: Kind | None = None

@@ -16,7 +16,7 @@ from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.update import change_schedule
 from mainspring.api.jobs.visibility import seen_job, shown_schedule, signed, with_signed
 from mainspring.api.problems import Problem
-from mainspring.api.wire.base import Answer, Nothing, QueryIn
+from mainspring.api.wire.base import Answer, In, Nothing
 from mainspring.api.wire.job_requests import Change, Creation, Text
 from mainspring.api.wire.jobs import JobOut
 from mainspring.api.wire.schedules import (
@@ -51,7 +51,7 @@ router = APIRouter(prefix="/api/schedules", tags=["schedules"])
 ScheduleId = Annotated[str, Path(min_length=1, max_length=200, examples=["nightly-report"])]
 
 
-class Listing(QueryIn):
+class Listing(In):
     """The filter of a list of schedules."""
 
     state: ScheduleFilterState | None = None

@@ -25,9 +25,7 @@ T = TypeVar("T")
 
 
 class In(BaseModel):
-    """The body of a request. An unknown field is refused, and so are NaN and Infinity, which are not JSON.
-
-    Bodies are built at their first use: to build all of them takes a third of the import of the service."""
+    """The body of a request. An unknown field is refused, and so are NaN and Infinity, which are not JSON."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -36,14 +34,7 @@ class In(BaseModel):
         hide_input_in_errors=True,
         frozen=True,
         allow_inf_nan=False,
-        defer_build=True,
     )
-
-
-class QueryIn(In):
-    """The parameters of a request. FastAPI puts such a model into a type of its own, which needs it built."""
-
-    model_config = ConfigDict(defer_build=False)
 
 
 class Nothing(In):
@@ -51,7 +42,8 @@ class Nothing(In):
 
 
 class Out(BaseModel):
-    """The body of a response."""
+    """The body of a response. It is built at its first use: to build all of them is a large part of the import of the
+    service. A body of a request cannot be, since FastAPI puts it into a type of its own, which needs it built."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, QueryIn
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out
 from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import JobOut, Reason
 from mainspring.client.namespaces.dead_letters import Redrive
@@ -33,14 +33,14 @@ class DeadLetterFilterIn(In):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-class DeadLetterListing(DeadLetterFilterIn, QueryIn):
+class DeadLetterListing(DeadLetterFilterIn):
     """The filter of a list of dead letters, and its length."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     cursor: Annotated[str, Field(max_length=4000, description="The `next` of the previous page.")] | None = None
 
 
-class GroupListing(DeadLetterFilterIn, QueryIn):
+class GroupListing(DeadLetterFilterIn):
     """The filter of the dead letters that are grouped, and the number of groups."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50

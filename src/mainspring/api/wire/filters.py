@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, QueryIn
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out
 from mainspring.api.wire.dead_letters import JobId
 from mainspring.api.wire.job_requests import Text
 from mainspring.model.jobs.job import JobState
@@ -44,7 +44,7 @@ class JobConditions(In):
         return {name: value for name in CONDITIONS if (value := getattr(self, name)) is not None}
 
 
-class JobQuery(JobConditions, QueryIn):
+class JobQuery(JobConditions):
     """The filter as parameters of a query. Names that begin with `data.` are read beside it."""
 
     model_config = ConfigDict(extra="ignore")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, QueryIn, Span
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span
 from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, ScheduleId, Text, Times
 from mainspring.client.namespaces.flows import Flow
 from mainspring.model.flows.flow import FlowKind, FlowNode
@@ -134,7 +134,7 @@ class BatchIn(In):
     tags: Annotated[list[Text], Field(max_length=50)] | None = None
 
 
-class FlowQuery(QueryIn):
+class FlowQuery(In):
     """The filter of a list of flows, and which page of it."""
 
     state: JobState | None = None

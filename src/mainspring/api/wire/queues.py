@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from mainspring.api.wire.base import Instant, Out, QueryIn, to_ms
+from mainspring.api.wire.base import In, Instant, Out, to_ms
 from mainspring.api.wire.limits import PausedOut
 from mainspring.model.access.reach import note_within
 from mainspring.model.views.queues import Activity, QueueDetail, QueueStatus, WaitingAt
@@ -14,7 +14,7 @@ from mainspring.model.views.scaling import QueueScale
 from mainspring.store.views.queues import PAGE
 
 
-class QueueListing(QueryIn):
+class QueueListing(In):
     """A page of the list of queues."""
 
     limit: Annotated[int, Field(ge=1, le=PAGE)] = PAGE

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, QueryIn, Span, jsonable, span_text, to_ms
+from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span, jsonable, span_text, to_ms
 from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import Reason, shown_data
 from mainspring.client.views.schedule_views import MOST_RECENT, MOST_SHOWN
@@ -46,7 +46,7 @@ class RecentIn(In):
     count: Annotated[int, Field(ge=1, le=MOST_RECENT)] = MOST_RECENT
 
 
-class ComingIn(QueryIn):
+class ComingIn(In):
     """The window in which the firings of all schedules are counted."""
 
     start: InstantIn | None = Field(None, description="The beginning of the first bucket; by default that of now.")
@@ -372,7 +372,7 @@ class CalendarOut(Out):
         )
 
 
-class Window(QueryIn):
+class Window(In):
     """The part of a ledger between two instants."""
 
     start: InstantIn | None = Field(None, description="A day ago by default.")

@@ -29,8 +29,10 @@ class Shown:
         if sys.stderr.isatty() and not self._quiet:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             # Rich would write the command's own output to the console of the bar, which is stderr.
-            whole = {"redirect_stdout": False, "redirect_stderr": False}
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True, **whole)
+            console = Console(stderr=True)
+            self._bar = Progress(
+                *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
             self._bar.start()
             self._task = self._bar.add_task(self._what, total=self._total)
         return self
