@@ -26,7 +26,7 @@ from harness.profiling import Spent, statements_of
 from mainspring.clock import ServerClock
 from mainspring.config.settings import make_settings
 from mainspring.model.jobs.draft import Draft
-from mainspring.mongod import open_server
+from mainspring.mongod.server import open_server
 from mainspring.mongod.credentials import read_key
 from mainspring.mongod.folder import Folder
 from mainspring.mongod.replica_set import server_client

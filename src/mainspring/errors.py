@@ -141,7 +141,7 @@ class JobNotFound(MainspringError, LookupError):
     """No job has this id: it never existed, was deleted, or its retention ended."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"No job has the id {job_id!r}; it never existed, was deleted, or was kept long enough.")
+        super().__init__(f"No job has the id {job_id!r}; it never existed, was deleted, or its retention ended.")
         self.job_id = job_id
 
     def __reduce__(self) -> tuple[type[JobNotFound], tuple[str]]:
@@ -191,7 +191,7 @@ class RedriveNotFound(MainspringError, LookupError):
     """No redrive has this id: it never existed, or its retention ended."""
 
     def __init__(self, redrive_id: str) -> None:
-        super().__init__(f"No redrive has the id {redrive_id!r}; it never existed, or was kept long enough.")
+        super().__init__(f"No redrive has the id {redrive_id!r}; it never existed, or its retention ended.")
         self.redrive_id = redrive_id
 
     def __reduce__(self) -> tuple[type[RedriveNotFound], tuple[str]]:
@@ -202,7 +202,7 @@ class FlowNotFound(MainspringError, LookupError):
     """No flow has this id: it never existed, its retention ended, or the job with this id is no flow."""
 
     def __init__(self, flow_id: str, hint: str = "") -> None:
-        super().__init__(f"No flow has the id {flow_id!r:.300}; {hint or 'it never existed, or was kept long enough.'}")
+        super().__init__(f"No flow has the id {flow_id!r:.300}; {hint or 'it never existed, or its retention ended.'}")
         self.flow_id = flow_id
         self._hint = hint
 
@@ -221,10 +221,10 @@ class MissingResult(MainspringError):
 
 
 class OperationNotFound(MainspringError, LookupError):
-    """No operation has this id: it never existed, or was kept long enough."""
+    """No operation has this id: it never existed, or its retention ended."""
 
     def __init__(self, operation_id: str) -> None:
-        super().__init__(f"No operation has the id {operation_id!r}; it never existed, or was kept long enough.")
+        super().__init__(f"No operation has the id {operation_id!r}; it never existed, or its retention ended.")
         self.operation_id = operation_id
 
     def __reduce__(self) -> tuple[type[OperationNotFound], tuple[str]]:

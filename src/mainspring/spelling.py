@@ -1,7 +1,8 @@
 """Suggestions for names that callers misspell, or know from another tool.
 
-`suggestion` ends the message about an unknown word. Calls of a `spelled` function, or of a class with `spelled_verbs`,
-that have an unknown argument name the right one, where Python by itself says only that the argument is unexpected.
+`suggestion` and `did_you_mean` end the message about an unknown word. Calls of a `spelled` function, or of a class with
+`spelled_verbs`, that have an unknown argument name the right one, where Python by itself says only that the argument is
+unexpected.
 """
 
 from __future__ import annotations
@@ -99,6 +100,13 @@ def suggestion(word: str, known: Sequence[str]) -> str:
         return f" Known are: {', '.join(known)}."
     form = _FORMS.get((_plain(word), meant))
     return f" Did you mean {form or repr(meant)}?"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the closest known word, if one is close."""
+    names = sorted(known)
+    close = get_close_matches(word, names, 1)
+    return f" Did you mean {close[0]!r}?" if close and word not in names else ""
 
 
 def spelled(function: F, what: str | None = None) -> F:

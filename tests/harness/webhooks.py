@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from mainspring.jobtypes.http.addresses import Allow
-from mainspring.jobtypes.http.guard import open_session
+from mainspring.jobtypes.http.connector import open_session
 from mainspring.jobtypes.http.webhook import Facts, WebhookResponse, parse_request, send
 from mainspring.model.privacy.secrets import Lent, SecretRefused
 

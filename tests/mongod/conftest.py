@@ -21,7 +21,7 @@ import os, signal, sys, threading
 from pathlib import Path
 from pymongo import MongoClient
 from mainspring.errors import EmbeddedError
-from mainspring.mongod import open_server
+from mainspring.mongod.server import open_server
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had the tests ignore it
 try:

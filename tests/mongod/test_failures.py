@@ -15,8 +15,9 @@ from typing import Protocol
 import pytest
 
 from mainspring.errors import EmbeddedError
-from mainspring.mongod import binary, open_server, ports
+from mainspring.mongod import binary, ports
 from mainspring.mongod.failures import Outcome, explain, last_words
+from mainspring.mongod.server import open_server
 
 FakeMongod = Callable[[str], Path]
 

@@ -16,11 +16,12 @@ from pymongo.errors import OperationFailure
 
 from harness.other_user import as_nobody, as_root
 from mainspring.errors import EmbeddedError
-from mainspring.mongod import open_server, ports, replica_set
+from mainspring.mongod import ports, replica_set
 from mainspring.mongod.binary import find_mongod
 from mainspring.mongod.credentials import ensure_key, read_key
 from mainspring.mongod.folder import Folder
 from mainspring.mongod.process import SET_NAME, Mongod
+from mainspring.mongod.server import open_server
 
 IsAlive = Callable[[int], bool]
 Eventually = Callable[..., None]

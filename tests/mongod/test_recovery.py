@@ -18,10 +18,11 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from mainspring.mongod import open_server, ports
+from mainspring.mongod import ports
 from mainspring.mongod.binary import find_mongod
 from mainspring.mongod.folder import Folder, State
 from mainspring.mongod.process import LOG_LIMIT
+from mainspring.mongod.server import open_server
 
 IsAlive = Callable[[int], bool]
 Eventually = Callable[..., None]

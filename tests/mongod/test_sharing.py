@@ -13,8 +13,8 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
 from mainspring.errors import EmbeddedError
-from mainspring.mongod import open_server
 from mainspring.mongod.folder import Folder
+from mainspring.mongod.server import open_server
 
 
 class User(Protocol):

@@ -15,22 +15,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mainspring.api import problems
 from mainspring.api.dashboard import add_dashboard
 from mainspring.api.dependencies import Service
-from mainspring.api.endpoints import LIVE, ROUTERS, STREAMED, calendars
+from mainspring.api.endpoints import ICS, LIVE, STREAMED, routers
 from mainspring.api.metrics import PATH as METRICS
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.parameters import check_parameters
 from mainspring.api.middleware.prefix import Prefix, path_of
 from mainspring.api.middleware.request_rates import RateLimits, address_of
-from mainspring.api.middleware.trusted_proxies import TrustedProxies, read_proxies
+from mainspring.api.middleware.trusted_proxies import TrustedProxies
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.specification import operation_id
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError
+from mainspring.model.networks import read_proxies
 
-_TYPES = ("application/json", "application/x-ndjson", calendars.ICS)
+_TYPES = ("application/json", "application/x-ndjson", ICS)
 _ABOUT = (
     "Jobs that run once, on time, survive any crash, and explain themselves. "
     "Durations are text such as 5m, instants end in Z; every create takes an Idempotency-Key."
@@ -84,11 +85,11 @@ class Authentication:
 
 
 @cache
-def _routes() -> list[BaseRoute]:
-    """The routes of all endpoints, shared by every application of this process: FastAPI prepares each at its first
-    request, which takes a tenth of a second for all."""
+def _routes(subject: str | None) -> list[BaseRoute]:
+    """The routes of the endpoints of a subject, or of all, shared by every application of this process: FastAPI
+    prepares each at its first request, which takes a tenth of a second for all."""
     joined = APIRouter()
-    for router in ROUTERS:
+    for router in routers(subject):
         joined.include_router(
             router, dependencies=[Depends(check_parameters)], generate_unique_id_function=operation_id
         )
@@ -96,11 +97,17 @@ def _routes() -> list[BaseRoute]:
 
 
 def make_app(
-    scheduler: Scheduler, settings: ServiceSettings, *, keyless: bool = False, actor: str | None = None
+    scheduler: Scheduler,
+    settings: ServiceSettings,
+    *,
+    keyless: bool = False,
+    actor: str | None = None,
+    subject: str | None = None,
 ) -> FastAPI:
     """Make the application that serves a scheduler. It connects by itself; it starts no worker. With `keyless`, this
     user on this machine needs no API key while there is none. With `actor`, every request is this actor's and may do
-    everything: for a command that calls the application in its own process. Such an application must not be served."""
+    everything: for a command that calls the application in its own process. Such an application must not be served.
+    With `subject`, it has the endpoints of one subject only."""
     service = Service(scheduler, settings, keyless=keyless, actor=actor)
 
     @asynccontextmanager
@@ -121,7 +128,7 @@ def make_app(
     )
     app.state.service = service
     problems.add_handlers(app)
-    app.router.routes.extend(_routes())
+    app.router.routes.extend(_routes(subject))
     add_pages(app, scheduler)
     add_dashboard(app)
     # The last one added is the outermost.

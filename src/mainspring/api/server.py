@@ -19,11 +19,10 @@ import uvicorn
 from mainspring.api.app import make_app
 from mainspring.api.dependencies import Service
 from mainspring.api.middleware.connections import ConnectionLimits, GuardedConfig
-from mainspring.api.middleware.trusted_proxies import read_proxies
 from mainspring.api.settings import ServiceSettings
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import ConfigurationError
-from mainspring.model.networks import is_loopback
+from mainspring.model.networks import is_loopback, read_proxies
 
 # How many seconds the running requests may take when the server stops.
 GRACE = 10

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mainspring.api.middleware.trusted_proxies import read_proxies
 from mainspring.client.outgoing.settings import OutgoingSettings, named
 from mainspring.errors import ConfigurationError
 from mainspring.jobtypes.http.statuses import read_statuses
+from mainspring.model.networks import read_proxies
 
 _PORTS = 65_535
 _SHORTEST_SECRET = 32

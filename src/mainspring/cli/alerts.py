@@ -14,12 +14,15 @@ from mainspring.cli.support.logs import logged
 from mainspring.cli.support.service_options import Data, Uri, place
 from mainspring.cli.terminal.output import print_table
 from mainspring.client.alerts.trial import AlertTest
+from mainspring.client.alerts.watch import AlertWatch
+from mainspring.client.outgoing_settings import outgoing_settings
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.durations import duration_text
 from mainspring.errors import AlertRuleNotFound
 from mainspring.model.access.audit import Entry
 from mainspring.model.alerts.rule import KINDS, AlertRule, options_of
+from mainspring.model.jobs.job import PENDING
 from mainspring.model.printable import printable
 from mainspring.rules.instants import instant_text
 
@@ -193,13 +196,13 @@ def test(
     data: Data = None,
     uri: Uri = None,
 ) -> None:
-    """Send one message, marked as a test, to each destination of a rule; a worker sends it. Exit code 1 if one does not
-    arrive."""
+    """Send one message, marked as a test, to each destination of a rule: a worker sends it, or this command where no
+    live worker can. Exit code 1 if one does not arrive."""
 
     async def send(scheduler: Scheduler) -> list[AlertTest]:
         await scheduler.audit.check()
         found = await _named(scheduler, rule)
-        outcomes = await scheduler.alerts.test(found.id, timeout=timeout)
+        outcomes = await _try(scheduler, found, timeout)
         arrived = {"arrived": [one.arrived for one in outcomes]}
         await ServiceBackend(scheduler).note_change(Entry(actor(), "alert.test", found.id, after=arrived))
         return outcomes
@@ -212,8 +215,23 @@ def test(
     else:
         rows = [(_place(one.to), one.job_id, one.state, one.error or "-") for one in outcomes]
         print_table(("TO", "JOB", "STATE", "ERROR"), [tuple(map(printable, row)) for row in rows])
+    if any(one.state == PENDING for one in outcomes):
+        say(
+            "A message is pending: its next attempt is a worker's. Mail needs MAINSPRING_SMTP_URL, here or in a worker."
+        )
     if not all(one.arrived for one in outcomes):
         raise typer.Exit(RUNTIME_FAILURE)
+
+
+async def _try(scheduler: Scheduler, rule: AlertRule, timeout: float) -> list[AlertTest]:
+    """Test a rule as the service does: this process sends the messages that no live worker can send."""
+    backend, watch = ServiceBackend(scheduler), AlertWatch(scheduler, outgoing_settings())
+    try:
+        ids = await backend.begin_alert_test(rule)
+        await watch.deliver(ids)
+        return await backend.end_alert_test(rule, ids, timeout)
+    finally:
+        await watch.close()
 
 
 @alerts.command()

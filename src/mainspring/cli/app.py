@@ -9,36 +9,13 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.alerts import alerts
-from mainspring.cli.audit import audit
-from mainspring.cli.bench import bench
-from mainspring.cli.doctor import doctor
-from mainspring.cli.flows import flows
-from mainspring.cli.generate_key import generate_key
-from mainspring.cli.import_jobs import import_jobs
-from mainspring.cli.keys import keys
-from mainspring.cli.mcp import mcp
-from mainspring.cli.migrate import migrate
-from mainspring.cli.operate.dead import dead
-from mainspring.cli.operate.jobs import jobs
-from mainspring.cli.operate.operations import operations
-from mainspring.cli.operate.queues import queues
-from mainspring.cli.operate.schedules import schedules
-from mainspring.cli.operate.secrets import secrets
-from mainspring.cli.operate.status import status
-from mainspring.cli.operate.top import top
-from mainspring.cli.operate.workers import workers
-from mainspring.cli.probe import probe
-from mainspring.cli.serve import serve
+from mainspring.cli.command_table import CommandTable
 from mainspring.cli.support.dot_env import read_dot_env
 from mainspring.cli.support.exit_codes import exit_code, report
-from mainspring.cli.support.logs import logged
-from mainspring.cli.up import up
-from mainspring.cli.version import describe_versions, version
-from mainspring.cli.worker import worker
 
 app = typer.Typer(
     name="mainspring",
+    cls=CommandTable,
     help="A distributed job scheduler for Python on MongoDB.",
     epilog="A file .env in the current folder is read; variables of the environment win.",
     no_args_is_help=True,
@@ -50,6 +27,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from mainspring.cli.version import describe_versions
+
         print(describe_versions())
         raise typer.Exit
 
@@ -62,32 +41,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-app.command()(logged(up, "error"))
-app.command()(logged(serve, "warning"))
-app.command()(logged(worker, "info"))
-app.command()(status)
-app.command()(top)
-app.add_typer(jobs, name="jobs")
-app.add_typer(schedules, name="schedules")
-app.add_typer(queues, name="queues")
-app.add_typer(dead, name="dead")
-app.add_typer(flows, name="flows")
-app.add_typer(operations, name="operations")
-app.add_typer(workers, name="workers")
-app.add_typer(alerts, name="alerts")
-app.add_typer(secrets, name="secrets")
-app.add_typer(keys, name="keys")
-app.add_typer(audit, name="audit")
-app.command()(logged(doctor))
-app.command()(logged(migrate))
-app.command("import")(logged(import_jobs))
-app.command()(logged(bench))
-app.command()(logged(mcp))
-app.command()(logged(probe))
-app.command("generate-key")(logged(generate_key))
-app.command()(logged(version))
 
 
 def run() -> int:

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.calls.service_checks import check_service
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
-from mainspring.cli.support.service_checks import check_service
 from mainspring.cli.support.service_options import Data, Uri, place
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import wall

@@ -13,8 +13,8 @@ import typer
 
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, say
-from mainspring.cli.support.progress import Progress
 from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.terminal.progress import Shown
 from mainspring.client.importing import FATES, SOURCES, Outcome, outcomes
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import ConfigurationError
@@ -60,20 +60,20 @@ def import_jobs(
     named = {name: _names(value) for name, value in _pairs(arguments, "--arguments")}
     choices = Choices(prefix or source, timezone, dict(_pairs(rename, "--rename")), named)
     counts: Counter[str] = Counter()
-    progress = Progress("records", quiet=as_json)
+    shown = Shown("records", None, quiet=as_json)
 
     async def work(scheduler: Scheduler) -> None:
-        async with aclosing(outcomes(scheduler, source, origin, choices, apply=apply, tell=progress.show)) as found:
+        async with aclosing(outcomes(scheduler, source, origin, choices, apply=apply, tell=shown.update)) as found:
             async for batch in found:
-                progress.end()
+                shown.hide()
                 for outcome in batch:
                     counts[outcome.fate] += 1
                     _print(outcome, counts[outcome.fate] <= limit, as_json=as_json)
 
     try:
-        on_database(place(data, uri), work)
+        with shown:
+            on_database(place(data, uri), work)
     finally:
-        progress.end()
         _sum_up(counts, apply=apply, as_json=as_json)
     if counts["refused"]:
         raise typer.Exit(RUNTIME_FAILURE)

@@ -11,8 +11,8 @@ import typer
 
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import say
-from mainspring.cli.support.progress import Progress
 from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.terminal.progress import Shown
 from mainspring.client.migrating import migrate as run
 from mainspring.client.migrating import schema_status
 from mainspring.client.scheduler import Scheduler
@@ -27,15 +27,14 @@ def migrate(
     uri: Uri = None,
 ) -> None:
     """Raise the schema version of the database, beside the workers. It can be interrupted, and run again."""
-    progress = Progress("documents", quiet=as_json)
 
     async def work(scheduler: Scheduler) -> SchemaStatus:
         if only_status:
             return await schema_status(scheduler)
-        return await run(scheduler, lambda status: progress.show(status.seen, status.total))
+        with Shown("documents", None, quiet=as_json) as shown:
+            return await run(scheduler, lambda status: shown.update(status.seen, status.total))
 
     status = on_database(place(data, uri), work)
-    progress.end()
     if as_json:
         print(json.dumps(_facts(status)))
     else:

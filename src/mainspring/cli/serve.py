@@ -28,6 +28,7 @@ from mainspring.cli.support.service_options import (
     title,
 )
 from mainspring.cli.support.target import load
+from mainspring.cli.support.telemetry import switch_on
 from mainspring.client.scheduler import Scheduler
 from mainspring.model.access.audit_chain import AUDIT_LOG
 
@@ -59,6 +60,7 @@ def serve(
     face = Face(Scheduler(chosen_place)) if target is None else load(target, idle=True)
     prepare(face, chosen_place, settings)
     set_up_logs("warning", informing=AUDIT_LOG)
+    switch_on(face.inner)
     options = name_database(data, uri)
     face.run_to_end(_serve(face, make_server(face, settings, keyless=keyless), FirstKey(options)))
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.supervision.metrics_port import METRICS, metrics_address
 from mainspring.cli.support.builtin_jobs import open_target
 from mainspring.cli.support.environment import worker_settings
 from mainspring.cli.support.logs import set_up_logs
-from mainspring.cli.support.metrics_port import METRICS, metrics_address
 from mainspring.cli.support.service_options import Data, Uri, chosen, place
 from mainspring.errors import ConfigurationError
 
@@ -77,7 +77,7 @@ def worker(
     """
     if sys.platform == "win32":
         raise ConfigurationError("Windows lacks the signals that this command needs; run scheduler.start() instead.")
-    from mainspring.cli.support.supervisor import Supervisor
+    from mainspring.cli.supervision.supervisor import Supervisor
 
     named = place(data, uri)
     given = chosen(

@@ -167,7 +167,7 @@ class Link:
         return await asyncio.to_thread(kept_keys, self._folder / AUDIT_KEY_FILE)
 
     async def _start_embedded(self, folder: Path) -> None:
-        from mainspring.mongod import open_server
+        from mainspring.mongod.server import open_server
 
         if self._embedded is None:
             self._embedded = await asyncio.to_thread(open_server, folder, progress=_show)

@@ -49,3 +49,22 @@ def parse_network(text: str) -> Network:
 def list_entries(text: str) -> list[str]:
     """The entries of a list with commas, without spaces and empty entries."""
     return [entry for part in text.split(",") if (entry := part.strip())]
+
+
+def read_proxies(text: str) -> tuple[Network, ...]:
+    """The addresses and networks in a comma-separated list; ValueError names a wrong one."""
+    return tuple(_network(word) for word in list_entries(text))
+
+
+def _network(word: str) -> Network:
+    try:
+        network = parse_network(word)
+    except ValueError:
+        raise ValueError(
+            f"{word!r:.100} is neither an address nor a network; write them as 10.0.0.5,10.1.0.0/16,fd00::/8"
+        ) from None
+    if network.prefixlen == 0:
+        raise ValueError(
+            f"{word!r:.100} is every address, so that any client could claim any address; name the proxies"
+        )
+    return network

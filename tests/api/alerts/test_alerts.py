@@ -121,10 +121,29 @@ async def test_a_key_with_a_scope_has_a_bounded_number_of_rules(make_scheduler: 
     assert answer.status == 409 and "at most 20 alert rules" in answer.text
 
 
+async def test_the_command_line_sends_a_test_message_where_no_worker_lives(
+    uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAINSPRING_HTTP_ALLOW", "127.0.0.1")
+    async with Sink() as sink:
+
+        def call(*words: str) -> Any:
+            return app(["alerts", *words, "--uri", uri], standalone_mode=False)
+
+        await asyncio.to_thread(call, "add", "Late", "queue_late", "--webhook", f"{sink.url}/hook")
+        capsys.readouterr()
+        await asyncio.to_thread(call, "test", "Late", "--json")
+        told = json.loads(capsys.readouterr().out)
+        assert told["arrived"] and told["state"] == "completed", told
+        assert [json.loads(one.body)["status"] for one in sink.received] == ["test"]
+
+
 @pytest.mark.slow
 async def test_the_command_line_adds_shows_silences_tests_and_deletes_a_rule(
     uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    told: list[str] = []
+
     async def run(*words: str) -> tuple[int, str]:
         def call() -> int:
             try:
@@ -134,7 +153,9 @@ async def test_the_command_line_adds_shows_silences_tests_and_deletes_a_rule(
             return 0
 
         code = await asyncio.to_thread(call)
-        return code, capsys.readouterr().out
+        shown = capsys.readouterr()
+        told.append(shown.err)
+        return code, shown.out
 
     _, added = await run("add", "Late", "queue_late", "--chat", str(CHAT["url"]), "--after", "10m", "--json")
     rule = json.loads(added)
@@ -146,7 +167,7 @@ async def test_the_command_line_adds_shows_silences_tests_and_deletes_a_rule(
     _, listed = await run("list")
     assert "Late" in listed and "disabled" in listed and "ops@example.com" in listed
     _, tested = await run("test", "Late", "--timeout", "0.1")
-    assert "pending" in tested
+    assert "pending" in tested and told[-1].startswith("mainspring: A message is pending"), told
     assert "Late" in (await run("show", "Late"))[1]
     await run("delete", "Late")
     assert "Late" not in (await run("list"))[1]

@@ -10,8 +10,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.conftest import Api, Make, Reply, serving
 from mainspring import ConfigurationError
-from mainspring.api.middleware.trusted_proxies import FORWARDED, TrustedProxies, read_proxies
+from mainspring.api.middleware.trusted_proxies import FORWARDED, TrustedProxies
 from mainspring.api.settings import service_settings
+from mainspring.model.networks import read_proxies
 
 CLIENT = "203.0.113.9"
 

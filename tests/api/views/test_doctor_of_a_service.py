@@ -8,7 +8,7 @@ from collections.abc import Callable
 from api.conftest import Api, serving
 from harness.sinks import Sink, reply
 from mainspring import Finding, Scheduler
-from mainspring.cli.support.service_checks import check_service
+from mainspring.cli.calls.service_checks import check_service
 
 Make = Callable[..., Scheduler]
 

@@ -21,7 +21,7 @@ from mainspring import ConfigurationError, Every, Retry, Scheduler, UnsupportedS
 from mainspring.api.endpoints.views import events
 from mainspring.api.server import Server
 from mainspring.api.settings import service_settings
-from mainspring.api.wire.events import Digest
+from mainspring.api.wire.views.events import Digest
 from mainspring.engine.services import change_feed
 from mainspring.model.access.api_keys import make_scope
 from mainspring.model.views.changes import CONTROL, JOB, SCHEDULE, Change, ChangeFilter, job_change

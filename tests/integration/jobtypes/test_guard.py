@@ -20,7 +20,8 @@ from harness.ssrf import HOSTS, Book, urls
 from harness.webhooks import Answers, call, local_session
 from mainspring import InvalidJob
 from mainspring.jobtypes.http.addresses import Allow
-from mainspring.jobtypes.http.guard import GuardedConnector, SsrfGuard, TargetRefused, open_session
+from mainspring.jobtypes.http.connector import GuardedConnector, open_session
+from mainspring.jobtypes.http.guard import SsrfGuard, TargetRefused
 from mainspring.jobtypes.http.webhook import WebhookFailed, WebhookRejected
 
 

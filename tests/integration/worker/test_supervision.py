@@ -9,7 +9,7 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Job, Scheduler, Unavailable
-from mainspring.cli.support.supervisor import Supervisor
+from mainspring.cli.supervision.supervisor import Supervisor
 
 
 async def test_settings_and_place_can_be_changed_before_the_first_connection(uri: str) -> None:

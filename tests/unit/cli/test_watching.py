@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.cli.support.watching import Watched
+from mainspring.cli.supervision.watching import Watched
 
 
 def test_a_changed_file_of_the_application_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ from harness.pages import ROOT
 from mainspring.api.server import GRACE
 from mainspring.api.settings import ServiceSettings, service_settings
 from mainspring.cli.app import app
+from mainspring.cli.supervision.worker_process import KILL_MARGIN
 from mainspring.cli.support import environment, logs
-from mainspring.cli.support.worker_process import KILL_MARGIN
 from mainspring.config.settings import URI_VARIABLES, Settings
 from mainspring.store.privacy.keyring import FILE_VARIABLE, KEYS_VARIABLE
 

@@ -16,6 +16,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
+from mainspring.api.endpoints import ICS
 from mainspring.api.jobs.visibility import signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, ListAnswer
@@ -32,7 +33,6 @@ Zone = Annotated[
         min_length=1, max_length=200, description="Of an .ics file: the zone whose days count, instead of each event's."
     ),
 ]
-ICS = "text/calendar"
 MOST_ICS = 256 * 1024
 """The largest .ics file over HTTP, in bytes: reading one takes time in proportion, and a few hundred events suffice."""
 _EXAMPLE = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20301224\nSUMMARY:Closed\nEND:VEVENT\nEND:VCALENDAR\n"

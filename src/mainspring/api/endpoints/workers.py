@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path
 
 from mainspring.api.dependencies import Operator, Viewer
 from mainspring.api.wire.base import Answer
-from mainspring.api.wire.observability import DrainIn, DrainOut, WorkerOut
+from mainspring.api.wire.views.observability import DrainIn, DrainOut, WorkerOut
 from mainspring.model.workers import WorkerStatus
 
 router = APIRouter(prefix="/api/workers", tags=["workers"])

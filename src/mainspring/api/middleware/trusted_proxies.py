@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host, parse_network
+from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host
 
 FORWARDED = "mainspring.forwarded"
 """The key in the ASGI scope that marks a request of a trusted proxy."""
@@ -97,25 +97,6 @@ class TrustedProxies:
             if not is_in(address, self._trusted):
                 break
         return client
-
-
-def read_proxies(text: str) -> tuple[Network, ...]:
-    """The addresses and networks in a comma-separated list; ValueError names a wrong one."""
-    return tuple(_network(word) for word in list_entries(text))
-
-
-def _network(word: str) -> Network:
-    try:
-        network = parse_network(word)
-    except ValueError:
-        raise ValueError(
-            f"{word!r:.100} is neither an address nor a network; write them as 10.0.0.5,10.1.0.0/16,fd00::/8"
-        ) from None
-    if network.prefixlen == 0:
-        raise ValueError(
-            f"{word!r:.100} is every address, so that any client could claim any address; name the proxies"
-        )
-    return network
 
 
 def _words(headers: Headers, name: str) -> list[str]:

@@ -42,10 +42,15 @@ class Nothing(In):
 
 
 class Out(BaseModel):
-    """The body of a response."""
+    """The body of a response. It is built at its first use: to build all of them is a large part of the import of the
+    service. A body of a request cannot be, since FastAPI puts it into a type of its own, which needs it built."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True, hide_input_in_errors=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, MutableMapping
+from functools import cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote
@@ -38,7 +39,7 @@ class InProcess:
         self._scheduler = Scheduler(uri)
         self._scheduler.configure(**worker_settings())
         add_builtins(Face(self._scheduler), settings)
-        self._app = make_app(self._scheduler, settings, actor=actor())
+        self._app_of = cache(lambda subject: make_app(self._scheduler, settings, actor=actor(), subject=subject))
         self._runner = asyncio.Runner()
         self._audit_checked = False
         self.place = without_password(self._scheduler.uri or "")
@@ -60,7 +61,7 @@ class InProcess:
         return self._run(self._send(method, target, body, once))
 
     def stream(self, target: str) -> tuple[Reply, Iterator[bytes]]:
-        exchange = _Exchange(self._app, "GET", target, None)
+        exchange = self._exchange("GET", target, None)
         status, kind = self._run(exchange.begin())
         if status != 200:
             return Reply(status, kind, self._run(exchange.rest())), iter(())
@@ -73,9 +74,14 @@ class InProcess:
         if method not in _READS and not self._audit_checked:
             await self._scheduler.audit.check()  # before a change that could not be written to the audit log
             self._audit_checked = True
-        exchange = _Exchange(self._app, method, target, body, once)
+        exchange = self._exchange(method, target, body, once)
         status, kind = await exchange.begin()
         return Reply(status, kind, await exchange.rest())
+
+    def _exchange(self, method: str, target: str, body: bytes | None, once: str | None = None) -> _Exchange:
+        from mainspring.api.endpoints import subject_of
+
+        return _Exchange(self._app_of(subject_of(target)), method, target, body, once)
 
     def _parts(self, exchange: _Exchange) -> Iterator[bytes]:
         """The lines of a stream."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.cli.calls.door import Door
-from mainspring.cli.calls.in_process import InProcess
 from mainspring.cli.calls.network import Network
 from mainspring.config.settings import EMBEDDED, choose_uri
 from mainspring.errors import ConfigurationError
@@ -38,6 +37,8 @@ class Place:
             return Network(url, self.key or environment.get(KEY_VARIABLE) or None)
         if self.key is not None:
             raise ConfigurationError("--key is for a service: give its --url, too. A database needs no API key.")
+        from mainspring.cli.calls.in_process import InProcess  # here: a call of a service needs none of the library
+
         return InProcess(self._database(creates))
 
     def _database(self, creates: bool) -> str:

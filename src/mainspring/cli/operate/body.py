@@ -20,8 +20,8 @@ import typer
 from mainspring.cli.support.exit_codes import CommandFailed
 from mainspring.cli.terminal.times import instant
 from mainspring.errors import ConfigurationError
-from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.schedules.firing_plan import MISFIRES, OVERLAPS
+from mainspring.spelling import did_you_mean
 
 Reader = Callable[[Any, str], Any]
 GUARANTEES = ("at_least_once", "at_most_once", "exactly_once")

@@ -11,8 +11,8 @@ import typer
 from mainspring.cli.operate.body import one_of, read_pairs
 from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed
 from mainspring.cli.terminal.times import past_instant
-from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.jobs.job import STATES
+from mainspring.spelling import did_you_mean
 
 State = Annotated[str | None, typer.Option("--state", help=f"{', '.join(STATES)}.")]
 Name = Annotated[str | None, typer.Option("--name", help="Only jobs with this name.")]

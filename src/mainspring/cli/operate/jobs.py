@@ -28,8 +28,8 @@ from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, say
 from mainspring.cli.terminal.output import print_json, print_text
-from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
+from mainspring.spelling import did_you_mean
 
 jobs = typer.Typer(help="Jobs.", no_args_is_help=True)
 

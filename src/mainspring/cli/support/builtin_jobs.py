@@ -16,7 +16,7 @@ from mainspring.model.jobs.reserved_names import HTTP
 if TYPE_CHECKING:
     from mainspring.api.settings import ServiceSettings
 
-_EXTRA = ("fastapi", "starlette", "uvicorn", "pydantic_settings", "sse_starlette", "aiohttp", "aiosmtplib")
+_EXTRA = ("fastapi", "starlette", "uvicorn", "pydantic_settings", "sse_starlette", "aiohttp", "aiosmtplib", "yarl")
 
 
 class MissingExtra(ConfigurationError):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dotenv.main import DotEnv
 
-from mainspring.cli.support.channel import URI_OF_WORKER
+from mainspring.cli.supervision.channel import URI_OF_WORKER
 from mainspring.cli.support.exit_codes import say
 from mainspring.mongod.binary import VARIABLE as MONGOD
 

@@ -19,8 +19,8 @@ from textwrap import indent
 from typing import Annotated, Any
 
 from mainspring.errors import ConfigurationError
-from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.printable import printable
+from mainspring.spelling import did_you_mean
 
 LEVEL, FORMAT = "MAINSPRING_LOG_LEVEL", "MAINSPRING_LOG_FORMAT"
 LEVELS = ("debug", "info", "warning", "error", "critical")

@@ -17,7 +17,7 @@ _LINE_EVERY = 5.0
 
 
 class Shown:
-    """The progress of one piece of work, in a context."""
+    """The progress of one piece of work, in a context. A command that prints meanwhile calls `hide` before."""
 
     def __init__(self, what: str, total: int | None, *, quiet: bool = False) -> None:
         self._what, self._total = what, total
@@ -28,7 +28,11 @@ class Shown:
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not self._quiet:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True))
+            # Rich would write the command's own output to the console of the bar, which is stderr.
+            console = Console(stderr=True)
+            self._bar = Progress(
+                *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
             self._bar.start()
             self._task = self._bar.add_task(self._what, total=self._total)
         return self
@@ -36,6 +40,10 @@ class Shown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Take the bar away, until the next update."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -43,6 +51,7 @@ class Shown:
         """Show how much is done."""
         self._total = total if total is not None else self._total
         if self._bar is not None:
+            self._bar.start()
             self._bar.update(self._task, completed=done, total=self._total)
         elif not self._quiet and monotonic() - self._told_at >= _LINE_EVERY:
             self._told_at = monotonic()

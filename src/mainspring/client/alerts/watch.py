@@ -43,6 +43,10 @@ class AlertWatch:
         if ids and self._core.worker.current is None:
             await self._courier.deliver(await self._core.store(), ids)
 
+    async def close(self) -> None:
+        """Close the connections of the messages."""
+        await self._courier.close()
+
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Evaluate every so often while the service runs."""
@@ -54,7 +58,7 @@ class AlertWatch:
             loop.stop()
             if loop.task is not None:
                 await loop.task
-            await self._courier.close()
+            await self.close()
 
 
 class _Loop(Service):

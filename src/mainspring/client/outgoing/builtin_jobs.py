@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from aiohttp import ClientSession
 from pydantic import SecretStr, ValidationError
 
 from mainspring.client.outgoing.settings import outgoing_settings
@@ -20,16 +19,18 @@ from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import Fail, InvalidJob, RetryAfter
 from mainspring.jobtypes.http.addresses import Allow
-from mainspring.jobtypes.http.guard import open_session
+from mainspring.jobtypes.http.failures import WebhookError, WebhookFailed, WebhookRejected
 from mainspring.jobtypes.http.request import WebhookRequest, explain, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse
 from mainspring.jobtypes.http.templates import Facts
-from mainspring.jobtypes.http.webhook import WebhookError, WebhookFailed, WebhookRejected, send
 from mainspring.jobtypes.mail import EmailRequest, MailFacts, MailRejected, SmtpSettings, send_mail
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import Limit, Rate
 from mainspring.model.privacy.secrets import Lent, SecretUse
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
 # The bytes of a result beside its headers and body, and of each header beside its texts.
 _FRAME, _PER_HEADER = 1024, 16
@@ -80,6 +81,7 @@ def add_builtin_handlers(scheduler: Scheduler, settings: BuiltinSettings | None 
         rate=Rate(settings.target_rate, key=_TARGET, each_queue=True) if settings.target_rate else None,
         breaker=Breaker(key=_TARGET, each_queue=True) if settings.target_breaker else None,
     )(webhooks.call)
+    scheduler.on_start(webhooks.prepare)
     scheduler.on_stop(webhooks.close)
     smtp = smtp_settings(settings)
     if smtp is not None:
@@ -111,6 +113,8 @@ class Webhooks:
         traceparent: str | None = None,
     ) -> dict[str, Any]:
         """Make one attempt. `target` is unused here: limits and breakers find the jobs of a target by it."""
+        from mainspring.jobtypes.http.webhook import send
+
         room = self._scheduler.settings.max_result
         try:
             asked = _bounded(parse_request(request), room)
@@ -132,7 +136,14 @@ class Webhooks:
             raise _ending(error) from None
         return fitted(response, room)
 
+    async def prepare(self) -> None:
+        """Import the HTTP client when a worker starts, so that the first webhook does not wait for it. A process that
+        only schedules webhooks, such as the service, does without."""
+        from mainspring.jobtypes.http import connector, webhook  # noqa: F401
+
     def _open(self) -> ClientSession:
+        from mainspring.jobtypes.http.connector import open_session
+
         if self._session is None or self._session.closed:
             self._session = open_session(self._allow)
         return self._session

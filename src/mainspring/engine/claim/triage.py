@@ -17,9 +17,9 @@ from mainspring.engine.handlers import Handlers
 from mainspring.engine.job_log import write
 from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
-from mainspring.model.explain.explanation import did_you_mean
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.model.printable import printable
+from mainspring.spelling import did_you_mean
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.connection import Document

@@ -11,12 +11,13 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
-
-from aiohttp import ClientResponse
+from typing import TYPE_CHECKING, Any
 
 from mainspring.jobtypes.http.secret_references import MASK, Scrubber
 from mainspring.model.privacy.credentials import mask_urls
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
 
 _HEADERS_KEPT = 64
 _VALUE_KEPT = 1024

@@ -13,20 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientResponseError, ClientSession, ClientTimeout
 from yarl import URL
 
 from mainspring.clock import monotonic
-from mainspring.errors import ConfigurationError, MainspringError
+from mainspring.errors import ConfigurationError
 from mainspring.jobtypes.http.bodies import BYTES_TYPE, build_body
+from mainspring.jobtypes.http.failures import WebhookError, WebhookFailed, WebhookRejected
 from mainspring.jobtypes.http.headers import fill_headers, is_plain
 from mainspring.jobtypes.http.request import WebhookRequest, parse_request
 from mainspring.jobtypes.http.response import WebhookResponse, keep_body, keep_headers, read_body
 from mainspring.jobtypes.http.secret_references import Scrubber, credentials, split_secret_path
 from mainspring.jobtypes.http.signing import PREFIX, signature_headers
-from mainspring.jobtypes.http.statuses import ALL, NETWORK, is_among, is_outage, retry_after
+from mainspring.jobtypes.http.statuses import ALL, NETWORK, is_among, retry_after
 from mainspring.jobtypes.http.templates import Facts
 from mainspring.jobtypes.http.urls import build_url, name_target, target_of
 from mainspring.model.privacy.credentials import mask_urls
@@ -57,38 +58,6 @@ class SecretSource(Protocol):
 
     async def lend(self, name: str, origin: str) -> Lent:
         """A secret for a request to this origin. Raises SecretRefused if the job may not send it there."""
-
-
-class WebhookError(MainspringError):
-    """A webhook did not succeed. `response` is None if there was none."""
-
-    def __init__(self, message: str, response: WebhookResponse | None = None) -> None:
-        super().__init__(message)
-        self.response = response
-        self.outage: bool | None = None if response is None else is_outage(response.status)
-        """Whether the target is down, for breakers; None if that is unknown."""
-        self.details: dict[str, Any] | None = None
-        """The details that are stored with the attempt's error."""
-
-    def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
-        return type(self), (str(self), self.response)
-
-
-class WebhookRejected(WebhookError):
-    """Another attempt would end the same way: the job has failed for good."""
-
-
-class WebhookFailed(WebhookError):
-    """Another attempt may help; `retry_after` are the seconds that the target asks to wait, None if it does not ask."""
-
-    def __init__(self, message: str, response: WebhookResponse | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message, response)
-        self.retry_after = retry_after
-        if response is None:
-            self.outage = True
-
-    def __reduce__(self) -> tuple[type[WebhookError], tuple[object, ...]]:
-        return type(self), (str(self), self.response, self.retry_after)
 
 
 @dataclass(frozen=True, slots=True)

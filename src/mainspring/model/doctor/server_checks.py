@@ -45,6 +45,8 @@ def check_version(server: ServerFacts) -> Iterator[Finding]:
 def _concerns(advisory: Advisory, server: ServerFacts) -> bool:
     if advisory.needs_zlib:
         return server.zlib is not False
+    if advisory.needs_user and server.embedded:
+        return False
     return not advisory.needs_tls or server.tls is True
 
 

@@ -6,10 +6,9 @@ holds the job is the first that is not open, and unknown facts are not mentioned
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from mainspring.model.jobs.job import Job
@@ -103,13 +102,6 @@ def _text(closed: Sequence[ExplainedGate]) -> str:
     if len(rest) == 1:
         return f"{first.text} {rest[0].text}"
     return f"{first.text} Also in its way: {', '.join(dict.fromkeys(_BRIEFLY[gate.kind] for gate in rest))}."
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the closest known word, if one is close."""
-    names = sorted(known)
-    close = get_close_matches(word, names, 1)
-    return f" Did you mean {close[0]!r}?" if close and word not in names else ""
 
 
 def plain(value: Any) -> Any:

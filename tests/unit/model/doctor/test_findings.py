@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.model.doctor.advisories import ADVISORIES
+from mainspring.model.doctor.advisories import ADVISORIES, Advisory
 from mainspring.model.doctor.facts import (
     DoctorFacts,
     IndexFact,
@@ -190,3 +190,17 @@ def test_an_advisory_ends_with_the_release_that_has_the_fix() -> None:
     bleed = ADVISORIES[0]
     assert bleed.affects((6, 0, 26)) and not bleed.affects((6, 0, 27)) and not bleed.affects((9, 0, 0))
     assert bleed.affects((8, 2, 2)) and not bleed.affects((8, 2, 3))
+
+
+def test_what_only_a_user_can_do_does_not_concern_an_embedded_server() -> None:
+    old = on(version=(6, 0, 18), tls=False, zlib=False)
+    told = [one.text for one in found(old, "server version")]
+    assert any("CVE-2024-10921" in text for text in told) and any("CVE-2026-11933" in text for text in told)
+    embedded = on(version=(6, 0, 18), tls=False, zlib=False, loopback=True, embedded=True)
+    assert [one.status for one in found(embedded, "server version")] == ["ok"]
+
+
+@pytest.mark.parametrize("advisory", ADVISORIES, ids=lambda one: one.id)
+def test_the_latest_releases_have_the_fixes_of_all_advisories(advisory: Advisory) -> None:
+    latest = {(6, 0): 29, (7, 0): 40, (8, 0): 29, (8, 2): 12, (8, 3): 13}
+    assert [series for series, patch in latest.items() if advisory.affects((*series, patch))] == []

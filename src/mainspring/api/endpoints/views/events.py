@@ -16,8 +16,8 @@ from mainspring.api.jobs.sealed_cursors import Sealing
 from mainspring.api.middleware.authentication import Lapse
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Span, span_seconds
-from mainspring.api.wire.events import Digest
-from mainspring.api.wire.observability import Event
+from mainspring.api.wire.views.events import Digest
+from mainspring.api.wire.views.observability import Event
 from mainspring.clock import monotonic
 from mainspring.engine.service import cancel_task
 from mainspring.model.jobs.job import JobState

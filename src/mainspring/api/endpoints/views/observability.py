@@ -11,7 +11,7 @@ from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.jobs.resources import executions_of
 from mainspring.api.wire.base import Answer, InstantIn, Span, to_ms
 from mainspring.api.wire.compat import Execution
-from mainspring.api.wire.observability import (
+from mainspring.api.wire.views.observability import (
     Executions,
     HealthReport,
     Movement,

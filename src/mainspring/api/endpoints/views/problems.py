@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from mainspring.api.dependencies import Viewer
 from mainspring.api.jobs.visibility import signed
 from mainspring.api.wire.base import Answer
-from mainspring.api.wire.overview import OverviewOut
+from mainspring.api.wire.views.overview import OverviewOut
 
 router = APIRouter(prefix="/api")
 

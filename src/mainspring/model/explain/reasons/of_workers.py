@@ -13,7 +13,6 @@ from mainspring.model.explain.explanation import (
     WORKER,
     ExplainedGate,
     are,
-    did_you_mean,
     listed,
     plural,
     sentence,
@@ -23,6 +22,7 @@ from mainspring.model.explain.facts import ExplainFacts
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.model.jobs.reserved_names import cure_for
 from mainspring.model.workers import WorkerStatus
+from mainspring.spelling import did_you_mean
 
 _SHOWN = 10
 _BY_HANDLER, _BY_VERSION, _BY_KEY = "handler", "version", "key"

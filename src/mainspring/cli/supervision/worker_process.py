@@ -1,4 +1,4 @@
-"""One worker process, as the supervisor starts it: `python -m mainspring.cli.support.worker_process TARGET OPTIONS
+"""One worker process, as the supervisor starts it: `python -m mainspring.cli.supervision.worker_process TARGET OPTIONS
 MAX_JOBS`.
 
 It runs the scheduler until its supervisor, SIGTERM, or the supervisor's death stops it, and then drains. It needs
@@ -17,13 +17,14 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
+from mainspring.cli.supervision.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
+from mainspring.cli.supervision.metrics_port import close, serve_process
 from mainspring.cli.support.builtin_jobs import open_target
-from mainspring.cli.support.channel import GONE, STOP_NOW, URI_OF_WORKER, WorkerEnd
 from mainspring.cli.support.collector import spare_collector
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, debugging, exit_code, report
 from mainspring.cli.support.logs import set_up_logs
-from mainspring.cli.support.metrics_port import close, serve_process
+from mainspring.cli.support.telemetry import switch_on
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import MainspringError, Unavailable
 from mainspring.model.jobs.job import Job
@@ -46,6 +47,7 @@ def main(target: str, options: str, max_jobs: str = "") -> int:
         face = open_target(target)
         face.inner.configure(os.environ.pop(URI_OF_WORKER, None), **json.loads(options))
         set_up_logs()
+        switch_on(face.inner)
         spare_collector()
         face.inner.on("worker:start", lambda _: _on_ready(wire))
         if max_jobs:

@@ -6,15 +6,13 @@ import json
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from mainspring.errors import ConfigurationError
+from mainspring.cli.calls.network import Network
+from mainspring.cli.support.exit_codes import CommandFailed
 from mainspring.model.doctor.findings import Finding
 
-_TIMEOUT = 10.0
-_MOST = 4 * 1024 * 1024
+_HEALTH, _OVERVIEW = "/api/observability/health", "/api/overview"
 _NEED_THE_DATABASE = (
     "server version, topology, write concern, clock skew, oplog, indexes, schema, TLS and authentication of MongoDB"
 )
@@ -22,33 +20,29 @@ _NEED_THE_DATABASE = (
 
 def check_service(url: str, key: str | None) -> Iterator[Finding]:
     """The findings about the service at an address."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"--url is an address such as http://127.0.0.1:3000, not {url!r}.")
-    base = url.rstrip("/")
-    try:
-        status, _ = _get(f"{base}/api/observability/health", None)
-    except (URLError, OSError, ValueError) as error:
-        yield Finding(
-            "service", "problem", f"The service does not answer at {base}: {error}", "Start it: mainspring serve"
-        )
-        return
-    yield from _check_way(parts.scheme, parts.hostname)
-    yield from _check_key(status)
-    status, health = _get(f"{base}/api/observability/health", key)
-    if status == 401:
-        yield Finding("health", "skipped", "The health needs a key.", "Give --key, or set MAINSPRING_API_KEY.")
-    else:
-        yield from _check_health(health)
-        yield from _check_overview(*_get(f"{base}/api/overview", key))
+    with Network(url, None) as stranger, Network(url, key) as caller:
+        try:
+            status, _ = _get(stranger, _HEALTH)
+        except CommandFailed as error:
+            yield Finding("service", "problem", str(error), "Start it: mainspring serve")
+            return
+        yield from _check_way(url)
+        yield from _check_key(status)
+        status, health = _get(caller, _HEALTH)
+        if status == 401:
+            yield Finding("health", "skipped", "The health needs a key.", "Give --key, or set MAINSPRING_API_KEY.")
+        else:
+            yield from _check_health(health)
+            yield from _check_overview(*_get(caller, _OVERVIEW))
     text = f"These checks need the database: {_NEED_THE_DATABASE}."
     yield Finding("database", "skipped", text, "Run it beside the database: mainspring doctor --uri URI")
 
 
-def _check_way(scheme: str, host: str) -> Iterator[Finding]:
-    if scheme == "https":
+def _check_way(url: str) -> Iterator[Finding]:
+    parts = urlsplit(url)
+    if parts.scheme == "https":
         yield Finding("TLS of the service", "ok", "The service is reached over TLS.")
-    elif _is_loopback(host):
+    elif _is_loopback(parts.hostname or ""):
         yield Finding("TLS of the service", "ok", "The service is reached without TLS, on this machine.")
     else:
         cure = "Put a proxy with TLS before it: docs/howto/run-the-service.md."
@@ -92,27 +86,13 @@ def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
         yield Finding("overview", "ok", "Nothing fails, is late, stuck or without a worker.")
 
 
-def _get(url: str, key: str | None) -> tuple[int, Any]:
-    """The status and the JSON of an answer. Redirects are not followed: a key goes nowhere else."""
-    headers = {"Accept": "application/json"} | ({} if key is None else {"Authorization": f"Bearer {key}"})
+def _get(service: Network, path: str) -> tuple[int, Any]:
+    """The status and the JSON of an answer."""
+    reply = service.send("GET", path, None)
     try:
-        with build_opener(_NoRedirects).open(Request(url, headers=headers), timeout=_TIMEOUT) as answer:
-            return answer.status, _read(answer.read(_MOST))
-    except HTTPError as error:
-        with error:
-            return error.code, _read(error.read(_MOST))
-
-
-def _read(body: bytes) -> Any:
-    try:
-        return json.loads(body)
+        return reply.status, json.loads(reply.body)
     except ValueError:
-        return None
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
+        return reply.status, None
 
 
 def _is_loopback(host: str) -> bool:

@@ -23,12 +23,12 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.cli.support.channel import STOP, STOP_NOW
-from mainspring.cli.support.child import Child
+from mainspring.cli.supervision.channel import STOP, STOP_NOW
+from mainspring.cli.supervision.child import Child
+from mainspring.cli.supervision.metrics_port import address_of
+from mainspring.cli.supervision.watching import WATCH_EVERY, Watched
+from mainspring.cli.supervision.worker_process import KILL_MARGIN, UNAVAILABLE
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, TO_BE_CHANGED, say
-from mainspring.cli.support.metrics_port import address_of
-from mainspring.cli.support.watching import WATCH_EVERY, Watched
-from mainspring.cli.support.worker_process import KILL_MARGIN, UNAVAILABLE
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic
 from mainspring.config.settings import without_password

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mainspring.cli.support.channel import URI_OF_WORKER
+from mainspring.cli.supervision.channel import URI_OF_WORKER
 
 _LAST_LINES = 1.0
 
@@ -60,7 +60,7 @@ class Child:
                     sys.executable,
                     "-P",
                     "-m",
-                    "mainspring.cli.support.worker_process",
+                    "mainspring.cli.supervision.worker_process",
                     target or "",
                     json.dumps(options),
                     str(max_jobs or ""),

@@ -1,0 +1,1 @@
+"""The bodies of the views: events, statistics and the overview."""

@@ -1,0 +1,1 @@
+"""The worker processes of `mainspring worker`: the supervisor, its children, and the channel between them."""
