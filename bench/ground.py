@@ -26,10 +26,10 @@ from harness.profiling import Spent, statements_of
 from mainspring.clock import ServerClock
 from mainspring.config.settings import make_settings
 from mainspring.model.jobs.draft import Draft
-from mainspring.mongod.server import open_server
 from mainspring.mongod.credentials import read_key
 from mainspring.mongod.folder import Folder
 from mainspring.mongod.replica_set import server_client
+from mainspring.mongod.server import open_server
 from mainspring.store import Store
 from mainspring.store.connection import DURABLE, Connection
 

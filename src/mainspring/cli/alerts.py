@@ -15,7 +15,7 @@ from mainspring.cli.support.service_options import Data, Uri, place
 from mainspring.cli.terminal.output import print_table
 from mainspring.client.alerts.trial import AlertTest
 from mainspring.client.alerts.watch import AlertWatch
-from mainspring.client.outgoing_settings import outgoing_settings
+from mainspring.client.outgoing.settings import outgoing_settings
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.durations import duration_text

@@ -16,7 +16,7 @@ from mainspring import Scheduler
 from mainspring.api.settings import ServiceSettings
 from mainspring.client.alerts import watch as watching
 from mainspring.client.alerts.watch import AlertWatch
-from mainspring.client.builtin_jobs import add_builtin_handlers
+from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
 from mainspring.clock import ManualClock
 
 Make = Callable[..., Scheduler]
