@@ -140,7 +140,7 @@ async def chore(make_scheduler: Callable[..., Scheduler], clock: ManualClock) ->
     """The sweep of a worker that does not sweep by itself."""
     async with make_scheduler(clock=clock) as scheduler:
         worker = inside(scheduler).worker
-        worker.chores = [one for one in worker._chores if not one.name.startswith("check_")]
+        worker.chores = [one for one in worker.chores if not one.name.startswith("check_")]
         yield CheckWaiting(worker.chores[0]._context)
 
 
