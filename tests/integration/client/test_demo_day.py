@@ -46,6 +46,13 @@ async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None
     assert later.jobs and all(job.run_at > scheduler.now() for job in later.jobs)
 
 
+async def test_the_newest_jobs_of_the_day_are_listed_first(scheduler: Scheduler, db: Database) -> None:
+    await seed_day(scheduler)
+    listed = [one["created_at"] async for one in db["jobs"].find({"state": "completed"}).sort("_id", -1)]
+    seconds = [at.replace(microsecond=0) for at in listed]
+    assert len(set(seconds)) > 100 and seconds == sorted(seconds, reverse=True)
+
+
 async def test_the_counts_are_those_of_the_attempts(scheduler: Scheduler, db: Database) -> None:
     await seed_day(scheduler)
     now = scheduler.now()
