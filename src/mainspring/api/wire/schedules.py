@@ -164,8 +164,8 @@ class ScheduleOut(Out):
 
 
 _SAME = (
-    *("id", "name", "label", "state", "next_at", "due_at", "last_at", "last_job_id", "runs", "failures", "queue", "priority"),
-    *("start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
+    *("id", "name", "state", "next_at", "due_at", "last_at", "last_job_id", "runs", "failures", "queue", "priority"),
+    *("label", "start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
 )
 
 
