@@ -93,11 +93,43 @@ async def pages_of(address: str) -> dict[str, str]:
         "queue": "/queues/media",
         "dead-letters": "/dead-letters",
         "workers": "/workers",
+        "alerts": "/alerts",
         "operations": "/operations",
         "audit": "/audit",
         "settings": "/settings",
         "keys": "/settings?tab=keys",
     }
+
+
+_RULES: tuple[dict[str, Any], ...] = (
+    {"name": "No worker", "kind": "no_worker", "after": "2m", "to": [{"type": "email", "to": ["ops@example.com"]}]},
+    {
+        "name": "Late mail",
+        "kind": "queue_late",
+        "queues": ["mail"],
+        "after": "1h",
+        "to": [{"type": "webhook", "url": "https://status.example.com/hook", "headers": {"X-Team": "shop"}}],
+    },
+    {
+        "name": "Dead letters",
+        "kind": "dead_letters",
+        "within": "1d",
+        "enabled": False,
+        "to": [{"type": "chat", "url": "https://hooks.example.com/services/shop"}],
+    },
+)
+
+
+async def add_rules(address: str) -> None:
+    """Store a few alert rules. The one that has something to tell is silenced before it is enabled: nothing is sent."""
+    path = f"{address}/api/alerts"
+    async with aiohttp.ClientSession(raise_for_status=True) as session:
+        for rule in _RULES:
+            async with session.post(path, json=rule) as answer:
+                path_of_last = f"{path}/{(await answer.json())['data']['id']}"
+        silence = {"duration": "2h", "reason": "The gateway is being moved."}
+        await (await session.post(f"{path_of_last}/silence", json=silence)).read()
+        await (await session.patch(path_of_last, json={"enabled": True})).read()
 
 
 async def _first(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
@@ -187,6 +219,7 @@ def main() -> None:
     """Take the pictures."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with demonstration() as address:
+        asyncio.run(add_rules(address))
         time.sleep(_WATCHED)
         total = asyncio.run(take_all(address, FOLDER))
     print(f"{total // 1000} kB in {FOLDER}")

@@ -21,7 +21,8 @@ async def test_a_rule_is_made_tested_silenced_and_deleted(browser: Browser, make
         dialog = page.get_by_role("dialog")
         await dialog.get_by_label("Name", exact=True).fill("Ops <script>")
         await dialog.get_by_label("Problem").select_option("no_worker")
-        await dialog.get_by_label("Destinations").fill(f"chat {sink.url}/services/canary")
+        await dialog.get_by_label("By", exact=True).select_option("chat")
+        await dialog.get_by_label("URL", exact=True).fill(f"{sink.url}/services/canary")
         await dialog.get_by_role("button", name="Store the rule").click()
         row = page.get_by_role("row").filter(has_text="Ops <script>")
         await expect(row).to_contain_text("No worker is alive")
@@ -54,3 +55,45 @@ async def test_a_rule_is_made_tested_silenced_and_deleted(browser: Browser, make
         await page.get_by_role("menuitem", name="Delete").click()
         await dialog.get_by_role("button", name="Delete the rule").click()
         await expect(page.get_by_text("No alert rule yet")).to_be_visible()
+
+
+async def test_the_form_has_headers_and_thresholds_and_says_in_place_what_does_not_fit(
+    browser: Browser, make_scheduler: Make
+) -> None:
+    async with serving(make_scheduler()) as api, opened(browser, api) as board:
+        page = await board.open("/alerts")
+        await page.get_by_role("button", name="Create a rule").click()
+        dialog = page.get_by_role("dialog")
+        store = dialog.get_by_role("button", name="Store the rule")
+        await dialog.get_by_label("Name", exact=True).fill("Many")
+        await dialog.get_by_label("By", exact=True).select_option("webhook")
+        await dialog.get_by_label("URL", exact=True).fill("https://a.example/canary")
+        await dialog.get_by_label("Headers").fill("X-Team")
+        await expect(dialog.get_by_role("alert")).to_contain_text("has no colon")
+        await expect(store).to_be_disabled()
+        await dialog.get_by_label("Headers").fill("X-Team: billing\nX-Key: canary")
+        await dialog.get_by_label("Dead letters with the same cause").fill("0")
+        await expect(dialog.get_by_role("alert")).to_contain_text("from 1 to 150")
+        await dialog.get_by_label("Dead letters with the same cause").fill("25")
+        board.expected = ("422",)
+        await dialog.get_by_label("Counted within").fill("soon")
+        await store.click()
+        within = dialog.get_by_label("Counted within")
+        await expect(within).to_have_attribute("aria-invalid", "true")
+        await within.fill("1h")
+        await store.click()
+        await expect(dialog).to_have_count(0)
+        (rule,) = await board.scheduler.alerts.all()
+        assert (rule.threshold, rule.within) == (25, 3600)
+
+        await page.get_by_role("button", name="Actions on the rule").click()
+        await page.get_by_role("menuitem", name="Edit").click()
+        assert "canary" not in await page.content()
+        await dialog.get_by_label("Headers").fill("X-Team: mail\nX-Key: [redacted]")
+        await store.click()
+        await expect(dialog).to_have_count(0)
+        (rule,) = await board.scheduler.alerts.all()
+        request = rule.to[0].data["request"]
+        assert request["url"] == "https://a.example/canary"
+        assert request["headers"] == {"X-Team": "mail", "X-Key": "canary"}
+        await board.check_accessibility()

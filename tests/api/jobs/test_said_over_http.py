@@ -144,10 +144,13 @@ async def test_encryption_without_a_key_is_refused(make_scheduler: Make) -> None
 async def test_a_webhook_may_have_a_name_and_is_found_by_it(api: Api) -> None:
     hook = {"endpoint": "https://example.com/hook", "name": "billing"}
     made = (await api.post("/api/jobs", hook)).data
-    await api.post("/api/jobs", {**JOB, "label": "other"})
+    other = (await api.post("/api/jobs", {**JOB, "label": "other"})).data
+    assert (made["label"], other["label"]) == ("billing", "other")
     found = (await api.get("/api/jobs/search?label=billing")).data
     assert [(one["id"], one["name"], one["label"]) for one in found] == [(made["jobId"], "mainspring:http", "billing")]
     scheduled = (await api.post("/api/jobs", {**hook, "every": "1h"})).data
+    assert scheduled["label"] == "billing"
+    assert (await api.get(f"/api/schedules/{scheduled['jobId']}")).data["label"] == "billing"
     assert (await api.scheduler.schedules.trigger(scheduled["jobId"])).label == "billing"
 
 

@@ -111,6 +111,13 @@ async def test_run_time_and_slots_are_those_of_the_workers(api: Api, make_schedu
     going.set()
 
 
+async def test_a_queue_whose_name_ends_like_the_scale_has_a_page_by_an_encoded_slash(api: Api) -> None:
+    await api.post("/api/jobs", {"name": "work", "queue": "mail/scale"})
+    assert (await api.get("/api/queues/mail%2Fscale")).data["name"] == "mail/scale"
+    assert (await api.get("/api/queues/mail/scale")).body["ready"] == 0
+    assert (await api.get("/api/queues/mail%2Fscale/scale")).body["ready"] == 1
+
+
 async def test_a_key_reaches_the_scale_of_its_own_queues_only(api: Api) -> None:
     scoped = await keyed(api, "viewer", queues=["mail"])
     assert (await scoped.get("/api/queues/mail/scale")).status == 200

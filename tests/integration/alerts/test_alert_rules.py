@@ -380,6 +380,27 @@ async def test_a_rule_is_edited_with_its_hidden_values_kept_and_begins_anew_if_i
         await timed.alerts.get(rule.id)
 
 
+async def test_a_webhook_whose_headers_are_edited_keeps_its_hidden_values(timed: Scheduler) -> None:
+    hook = {"type": "webhook", "url": "https://a.example.com/canary", "headers": {"X-Key": "canary", "X-Team": "a"}}
+    rule = await timed.alerts.create("ops", "no_worker", [hook])
+    shown = rule.to[0].shown
+    assert shown["headers"] == {"X-Key": "[redacted]", "X-Team": "[redacted]"}
+    edited = await timed.alerts.edit(rule.id, to=[{**shown, "headers": {"X-Key": "[redacted]", "X-Team": "b"}}])
+    request = edited.to[0].data["request"]
+    assert request["url"] == "https://a.example.com/canary"
+    assert request["headers"] == {"X-Key": "canary", "X-Team": "b"}
+    for there in ({**shown, "url": "https://evil.example.com/"}, {**shown, "type": "chat", "headers": None}):
+        with pytest.raises(ConfigurationError, match="stands for a hidden value"):
+            await timed.alerts.edit(rule.id, to=[{name: one for name, one in there.items() if one}])
+
+
+async def test_destinations_that_look_the_same_stay_apart(timed: Scheduler) -> None:
+    chats = [{"type": "chat", "url": f"https://chat.example.com/{room}"} for room in ("first", "second")]
+    rule = await timed.alerts.create("ops", "no_worker", chats)
+    edited = await timed.alerts.edit(rule.id, to=[one.shown for one in rule.to])
+    assert edited.to == rule.to
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

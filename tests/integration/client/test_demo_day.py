@@ -51,6 +51,15 @@ async def test_the_day_has_something_of_everything(scheduler: Scheduler) -> None
 
 
 @pytest.mark.slow
+async def test_the_newest_jobs_of_the_day_are_listed_first(scheduler: Scheduler, db: Database) -> None:
+    await seed_day(scheduler)
+    ended = {"state": "completed", "schedule_id": None}
+    listed = [one["created_at"] async for one in db["jobs"].find(ended).sort("_id", -1)]
+    seconds = [at.replace(microsecond=0) for at in listed]
+    assert len(set(seconds)) > 100 and seconds == sorted(seconds, reverse=True)
+
+
+@pytest.mark.slow
 async def test_the_counts_are_those_of_the_attempts(scheduler: Scheduler, db: Database) -> None:
     await seed_day(scheduler)
     now = scheduler.now()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from bson import ObjectId
 
 from harness.inside import inside
 from harness.waiting import eventually
@@ -16,7 +17,7 @@ from mainspring.engine.services import change_feed
 from mainspring.store.views.change_stream import ChangeReader, HistoryLost
 from mainspring.sync import Scheduler as BlockingScheduler
 
-Hook = Callable[[ChangeReader], Awaitable[Change | None]]
+Hook = Callable[[ChangeReader], Awaitable[list[Change]]]
 
 
 def intercept(monkeypatch: pytest.MonkeyPatch, events: Any, patience: float, hook: Hook) -> None:
@@ -31,7 +32,7 @@ def intercept(monkeypatch: pytest.MonkeyPatch, events: Any, patience: float, hoo
         def place(self) -> str | None:
             return self._stream.place
 
-        async def next(self) -> Change | None:
+        async def batch(self) -> list[Change]:
             return await hook(self._stream)
 
     @asynccontextmanager
@@ -58,13 +59,12 @@ async def test_what_was_caught_up_before_the_shared_stream_came_to_it_is_not_tol
 ) -> None:
     gate = asyncio.Event()
 
-    async def late(stream: ChangeReader) -> Change | None:
+    async def late(stream: ChangeReader) -> list[Change]:
         await gate.wait()
-        return await stream.next()
+        return await stream.batch()
 
-    async def ends_with_b(stream: ChangeReader) -> Change | None:
-        change = await stream.next()
-        return change if change is not None and change.name in ("a", "b") else None
+    async def ends_with_b(stream: ChangeReader) -> list[Change]:
+        return [change for change in await stream.batch() if change.name in ("a", "b")]
 
     events = (await inside(scheduler).store()).change_stream
     intercept(monkeypatch, events, change_feed._PATIENCE, late)
@@ -88,12 +88,12 @@ async def test_what_happens_while_one_who_caught_up_joins_is_not_missed(
 ) -> None:
     seen: list[str | None] = []
 
-    async def outrun(stream: ChangeReader) -> Change | None:
-        change = await stream.next()
-        if change is None and not seen:
+    async def outrun(stream: ChangeReader) -> list[Change]:
+        changes = await stream.batch()
+        if not changes and not seen:
             await scheduler.schedule("between")
             seen.extend(await first(live, 1))  # the shared stream is past it
-        return change
+        return changes
 
     intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._SHORT, outrun)
     live, place = await start(scheduler)
@@ -118,12 +118,12 @@ async def test_a_shared_stream_that_cannot_go_on_tells_all_of_a_gap(
 ) -> None:
     forgotten: list[bool] = []
 
-    async def forget(stream: ChangeReader) -> Change | None:
-        change = await stream.next()
-        if change is not None and not forgotten:
+    async def forget(stream: ChangeReader) -> list[Change]:
+        changes = await stream.batch()
+        if changes and not forgotten:
             forgotten.append(True)
             raise HistoryLost
-        return change
+        return changes
 
     intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._PATIENCE, forget)
     live, _ = await start(scheduler)
@@ -141,9 +141,9 @@ async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
 ) -> None:
     gathered = asyncio.Event()
 
-    async def held_up(stream: ChangeReader) -> Change | None:
+    async def held_up(stream: ChangeReader) -> list[Change]:
         await gathered.wait()  # as while the stream is opened anew after an outage
-        return await stream.next()
+        return await stream.batch()
 
     intercept(monkeypatch, (await inside(scheduler).store()).change_stream, change_feed._PATIENCE, held_up)
     live, _ = await start(scheduler)
@@ -151,6 +151,47 @@ async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
     await scheduler.schedule_bulk([{"name": "work"}] * count)
     gathered.set()
     assert set(await first(live, count)) == {"work"}
+
+
+async def test_updates_that_arrive_together_cost_one_look_up(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = await scheduler.schedule_bulk([{"name": f"n{number}", "queue": "mail"} for number in range(50)])
+    store = await inside(scheduler).store()
+    async with store.change_stream.open(None, 1.0) as stream:
+        place = stream.place
+    for job in jobs:
+        await scheduler.cancel(job.id)
+    looks: list[int] = []
+    plain = store.connection.jobs.find_all
+
+    async def find_all(filter: Any, *given: Any, **options: Any) -> list[Any]:
+        looks.append(len(filter["_id"]["$in"]))
+        return await plain(filter, *given, **options)
+
+    monkeypatch.setattr(store.connection.jobs, "find_all", find_all)
+    async with store.change_stream.open(place, 1.0) as stream:
+        changes = await stream.batch()
+    assert [(change.change, change.name, change.queue) for change in changes] == [
+        ("cancelled", f"n{number}", "mail") for number in range(50)
+    ]
+    assert looks == [50]
+
+
+async def test_an_update_of_a_job_that_is_gone_is_told_without_its_name(scheduler: Scheduler) -> None:
+    job, other = await scheduler.schedule("gone"), await scheduler.schedule("other")
+    store = await inside(scheduler).store()
+    async with store.change_stream.open(None, 1.0) as stream:
+        place = stream.place
+    for one in (job, other):
+        await scheduler.cancel(one.id)
+    await store.connection.jobs.raw.delete_one({"_id": ObjectId(job.id)})
+    async with store.change_stream.open(place, 1.0) as stream:
+        changes = await stream.batch()
+    assert [(change.key, change.change, change.name) for change in changes] == [
+        (job.id, "cancelled", None),
+        (other.id, "cancelled", "other"),
+    ]
 
 
 def test_a_blocking_program_follows_and_reads_statistics_too(uri: str) -> None:

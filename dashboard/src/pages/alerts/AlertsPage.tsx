@@ -13,10 +13,11 @@ import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { RemoveDialog, Shelf } from "../settings/Shelf";
 import { scopeWords } from "../settings/words";
+import { destinationWords } from "./destinations";
 import { RuleDialog } from "./RuleDialog";
 import { SilenceDialog } from "./SilenceDialog";
 import { TestDialog } from "./TestDialog";
-import { ALERTS, destinationWords, kindWords, type Rule, statusWords } from "./words";
+import { ALERTS, kindWords, type Rule, statusWords } from "./words";
 
 type Open = { what: "put"; rule?: Rule } | { what: "silence" | "test" | "delete"; rule: Rule } | null;
 

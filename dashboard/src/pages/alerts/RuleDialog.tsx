@@ -2,18 +2,24 @@
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, Problem, unwrap } from "../../api/client";
-import { Checkbox, Select, TextArea, TextField } from "../../ui/Field";
+import { Checkbox, Select, TextField } from "../../ui/Field";
+import { NameField, ScopeFields, useScope } from "../settings/fields";
 import { FormDialog } from "../settings/Shelf";
-import { listed } from "../settings/words";
-import { ALERTS, destinationsOf, destinationWords, type Kind, KINDS, type Rule } from "./words";
+import { DestinationFields } from "./DestinationFields";
+import { BLANK, destinationOf, misfitsOf, typedOf } from "./destinations";
+import { ALERTS, type Kind, KINDS, type Rule } from "./words";
+
+const DEAD: Kind = "dead_letters";
+const MOST_COUNTED = 150;
 
 export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => void }) {
   const [name, setName] = useState(rule?.name ?? "");
-  const [kind, setKind] = useState<Kind>(rule?.kind ?? "dead_letters");
-  const [to, setTo] = useState(rule?.to.map(destinationWords).join("\n") ?? "");
-  const [queues, setQueues] = useState(rule?.queues?.join(", ") ?? "");
-  const [prefixes, setPrefixes] = useState(rule?.prefixes?.join(", ") ?? "");
-  const [after, setAfter] = useState(rule && rule.kind !== "dead_letters" ? rule.after : "");
+  const [kind, setKind] = useState<Kind>(rule?.kind ?? DEAD);
+  const [to, setTo] = useState(() => rule?.to.map(typedOf) ?? [BLANK]);
+  const scope = useScope(rule);
+  const [after, setAfter] = useState(rule && rule.kind !== DEAD ? rule.after : "");
+  const [threshold, setThreshold] = useState(String(rule?.threshold ?? 1));
+  const [within, setWithin] = useState(rule?.within ?? "15m");
   const [window, setWindow] = useState(rule?.groupWindow ?? "30s");
   const [repeat, setRepeat] = useState(rule?.repeatEvery ?? "");
   const [queue, setQueue] = useState(rule?.queue ?? "");
@@ -23,10 +29,9 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
     async () => {
       const body = {
         name: name.trim(),
-        to: destinationsOf(to, rule?.to),
-        queues: listed(queues),
-        prefixes: listed(prefixes),
-        ...(kind === "dead_letters" ? {} : { after: after.trim() || null }),
+        to: to.map(destinationOf),
+        ...scope.body,
+        ...(kind === DEAD ? { threshold: Number(threshold), within: within.trim() } : { after: after.trim() || null }),
         groupWindow: window.trim() || "0s",
         repeatEvery: repeat.trim() || null,
         queue: queue.trim() || null,
@@ -40,22 +45,17 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
     { touches: [ALERTS], onDone: onClose, done: (stored) => `The rule ${stored.name} is stored.`, quiet: true },
   );
   const problem = act.error instanceof Problem ? act.error : null;
+  const few = kind === DEAD ? countError(threshold) : undefined;
+  const bad = few !== undefined || to.some((one) => Object.keys(misfitsOf(one, rule?.to)).length > 0);
   return (
     <FormDialog
       title={rule ? `Edit ${rule.name}` : "Create an alert rule"}
       verb="Store the rule"
       act={act}
-      disabled={!name.trim() || !to.trim()}
+      disabled={!name.trim() || bad}
       onClose={onClose}
     >
-      <TextField
-        label="Name"
-        value={name}
-        required
-        autoFocus
-        maxLength={200}
-        onChange={(event) => setName(event.target.value)}
-      />
+      <NameField value={name} onChange={setName} error={problem?.about("name")} />
       {!rule && (
         <Select
           label="Problem"
@@ -64,29 +64,30 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
           onChange={(event) => setKind(event.target.value as Kind)}
         />
       )}
-      <TextArea
-        label="Destinations"
-        rows={3}
-        required
-        value={to}
-        placeholder={"ops@example.com\nchat https://hooks.slack.com/secret://chat"}
-        hint="One to a line: addresses, or chat or webhook and a URL. A line that you leave keeps its hidden values."
-        onChange={(event) => setTo(event.target.value)}
-        error={problem?.about("to")}
-      />
-      <TextField
-        label="Queues (optional)"
-        value={queues}
-        onChange={(event) => setQueues(event.target.value)}
-        error={problem?.about("queues")}
-      />
-      <TextField
-        label="Beginnings of job names (optional)"
-        value={prefixes}
-        onChange={(event) => setPrefixes(event.target.value)}
-        error={problem?.about("prefixes")}
-      />
-      {kind !== "dead_letters" && (
+      <DestinationFields given={to} onChange={setTo} before={rule?.to} refused={problem?.about("to")} />
+      <ScopeFields scope={scope} problem={problem} queues="Queues" prefixes="Beginnings of job names" />
+      {kind === DEAD ? (
+        <>
+          <TextField
+            label="Dead letters with the same cause"
+            type="number"
+            min={1}
+            max={MOST_COUNTED}
+            value={threshold}
+            hint="So many of them count as a problem."
+            onChange={(event) => setThreshold(event.target.value)}
+            error={few ?? problem?.about("threshold")}
+          />
+          <TextField
+            label="Counted within"
+            value={within}
+            required
+            placeholder="15m"
+            onChange={(event) => setWithin(event.target.value)}
+            error={problem?.about("within")}
+          />
+        </>
+      ) : (
         <TextField
           label="After (optional)"
           value={after}
@@ -125,4 +126,10 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
       <Checkbox label="Enabled" checked={enabled} onChange={(event) => setEnabled(event.target.checked)} />
     </FormDialog>
   );
+}
+
+function countError(text: string): string | undefined {
+  const count = Number(text);
+  const fits = Number.isInteger(count) && count >= 1 && count <= MOST_COUNTED;
+  return fits ? undefined : `Give a whole number from 1 to ${MOST_COUNTED}.`;
 }

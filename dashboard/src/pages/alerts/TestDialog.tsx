@@ -3,7 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { FormDialog } from "../settings/Shelf";
-import { ALERTS, destinationWords, type Rule } from "./words";
+import { destinationWords } from "./destinations";
+import { ALERTS, type Rule } from "./words";
 
 export function TestDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) {
   const act = useAct(

@@ -57,7 +57,9 @@ function One({ job, attempt, open }: { job: Detail; attempt: Attempt; open: bool
         <span className="row attempt-head">
           <StateBadge state={STATES[attempt.outcome] ?? attempt.outcome} />
           <strong>Attempt {attempt.number}</strong>
-          <span>{attempt.outcome === "lost" ? "lost with its worker" : attempt.outcome}</span>
+          {attempt.outcome in STATES && (
+            <span>{attempt.outcome === "lost" ? "lost with its worker" : attempt.outcome}</span>
+          )}
           <span className="muted">
             {attempt.duration === null || attempt.duration === undefined ? "" : `after ${duration(attempt.duration)}, `}
             <Time at={attempt.endedAt} />

@@ -157,7 +157,7 @@ function One({ name, required, schema, root, path, data, depth }: Part & { name:
   };
   if (kind === "object" && depth < DEEPEST)
     return (
-      <fieldset className="data-nested">
+      <fieldset className="fieldset">
         <legend>{about.label}</legend>
         <Fields schema={whole} root={root} path={path} data={data} depth={depth + 1} />
         {about.error && <span className="field-error">{about.error}</span>}

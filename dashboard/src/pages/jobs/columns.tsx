@@ -27,9 +27,12 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   state: { cell: ({ job }) => <StateBadge job={job} /> },
   name: {
     cell: ({ job }) => (
-      <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name">
-        {job.name}
-      </Link>
+      <>
+        <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name">
+          {job.label || job.name}
+        </Link>
+        {job.label && <span className="muted"> {job.name}</span>}
+      </>
     ),
   },
   id: {

@@ -89,7 +89,7 @@ function Story({ schedule, firings }: { schedule: Schedule; firings: readonly Fi
   return (
     <Panel>
       <p className="schedules-lead wrap">
-        Runs <strong>{schedule.name === "mainspring:http" ? "a webhook" : schedule.name}</strong> {schedule.description}
+        Runs <strong>{schedule.label || (schedule.name === "mainspring:http" ? "a webhook" : schedule.name)}</strong> {schedule.description}
         .
       </p>
       {schedule.paused && (

@@ -165,12 +165,13 @@ function Filters({
 }
 
 function Name({ row }: { row: Schedule }) {
+  const name = row.label || (row.name === "mainspring:http" ? webhookTarget(row) : row.name);
   return (
     <div className="schedules-name">
       <Link to="/schedules/$id" params={{ id: row.id }} className="wrap">
         {row.id}
       </Link>
-      <span className="muted wrap">{row.name === "mainspring:http" ? webhookTarget(row) : row.name}</span>
+      {name !== row.id && <span className="muted wrap">{name}</span>}
       {row.error && <span className="field-error">{row.error}</span>}
       <div className="schedules-narrow">
         <ScheduleState schedule={row} />

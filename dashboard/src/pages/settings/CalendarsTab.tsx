@@ -8,6 +8,7 @@ import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { NameField } from "./fields";
 import { CALENDARS, useCalendars } from "./queries";
 import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
 import { daysWords, listed, rangesOf } from "./words";
@@ -123,17 +124,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
       disabled={!name.trim() || (way === "file" && !file)}
       onClose={onClose}
     >
-      {!calendar && (
-        <TextField
-          label="Name"
-          value={name}
-          required
-          autoFocus
-          maxLength={200}
-          placeholder="holidays"
-          onChange={(event) => setName(event.target.value)}
-        />
-      )}
+      {!calendar && <NameField value={name} onChange={setName} placeholder="holidays" />}
       <Segments
         label="Where the days come from"
         value={way}

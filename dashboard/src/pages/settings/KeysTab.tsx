@@ -13,9 +13,10 @@ import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { fromLocal } from "../audit/times";
 import { Once } from "./Once";
+import { NameField, ScopeFields, useScope } from "./fields";
 import { KEYS, useKeys } from "./queries";
 import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
-import { keyState, listed, scopeWords } from "./words";
+import { keyState, scopeWords } from "./words";
 
 type Key = Schemas["KeyFacts"];
 type Shown = { title: string; text: string };
@@ -141,16 +142,14 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
   const client = useQueryClient();
   const [name, setName] = useState("");
   const [role, setRole] = useState<Key["role"]>(first ? "admin" : "operator");
-  const [queues, setQueues] = useState("");
-  const [prefixes, setPrefixes] = useState("");
+  const scope = useScope();
   const [expires, setExpires] = useState("");
   const act = useAct(
     async () => {
       const body = {
         name: name.trim(),
         role,
-        queues: listed(queues),
-        prefixes: listed(prefixes),
+        ...scope.body,
         expiresAt: fromLocal(expires),
       };
       const made = (await unwrap(api.POST("/api/keys", { body }))).data;
@@ -169,16 +168,7 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
           that have used the service without a key need one.
         </p>
       )}
-      <TextField
-        label="Name"
-        value={name}
-        required
-        autoFocus
-        maxLength={200}
-        placeholder="deploys"
-        onChange={(event) => setName(event.target.value)}
-        error={problem?.about("name")}
-      />
+      <NameField value={name} onChange={setName} placeholder="deploys" error={problem?.about("name")} />
       <Select
         label="Role"
         value={role}
@@ -187,20 +177,12 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
       />
       {!first && (
         <>
-          <TextField
-            label="Queues that it reaches (optional)"
-            value={queues}
-            placeholder="billing, mail"
+          <ScopeFields
+            scope={scope}
+            problem={problem}
+            queues="Queues that it reaches"
+            prefixes="Beginnings of job names that it reaches"
             hint="Without queues and names it reaches everything."
-            onChange={(event) => setQueues(event.target.value)}
-            error={problem?.about("queues")}
-          />
-          <TextField
-            label="Beginnings of job names that it reaches (optional)"
-            value={prefixes}
-            placeholder="invoice-"
-            onChange={(event) => setPrefixes(event.target.value)}
-            error={problem?.about("prefixes")}
           />
           <TextField
             label="Ends (optional)"

@@ -8,6 +8,7 @@ import { Empty } from "../../ui/Panel";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Once } from "./Once";
+import { NameField, ScopeFields, useScope } from "./fields";
 import { SECRETS, useSecrets, useSettings } from "./queries";
 import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
 import { listed, scopeWords } from "./words";
@@ -126,13 +127,12 @@ function PutDialog({
   const [way, setWay] = useState<"value" | "generate">("value");
   const [value, setValue] = useState("");
   const [to, setTo] = useState(secret?.origins.join("\n") ?? "");
-  const [queues, setQueues] = useState(secret?.queues?.join(", ") ?? "");
-  const [prefixes, setPrefixes] = useState(secret?.prefixes?.join(", ") ?? "");
+  const scope = useScope(secret);
   const [keepOld, setKeepOld] = useState("0s");
   const act = useAct(
     async () => {
       const given = way === "value" ? { value } : { generate: "signing" as const };
-      const body = { ...given, origins: listed(to) ?? [], queues: listed(queues), prefixes: listed(prefixes), keepOld };
+      const body = { ...given, origins: listed(to) ?? [], ...scope.body, keepOld };
       return (await unwrap(api.PUT("/api/secrets/{name}", { params: { path: { name: name.trim() } }, body }))).data;
     },
     {
@@ -152,16 +152,13 @@ function PutDialog({
       onClose={onClose}
     >
       {!secret && (
-        <TextField
-          label="Name"
+        <NameField
           value={name}
-          required
-          autoFocus
+          onChange={setName}
           maxLength={64}
           pattern="[A-Za-z0-9_\-]+"
           placeholder="billing-token"
           hint="Letters, digits, - and _."
-          onChange={(event) => setName(event.target.value)}
         />
       )}
       <Segments
@@ -194,18 +191,11 @@ function PutDialog({
         onChange={(event) => setTo(event.target.value)}
         error={problem?.about("origins")}
       />
-      <TextField
-        label="Queues whose jobs may use it (optional)"
-        value={queues}
-        placeholder="billing"
-        onChange={(event) => setQueues(event.target.value)}
-        error={problem?.about("queues")}
-      />
-      <TextField
-        label="Beginnings of job names (optional)"
-        value={prefixes}
-        onChange={(event) => setPrefixes(event.target.value)}
-        error={problem?.about("prefixes")}
+      <ScopeFields
+        scope={scope}
+        problem={problem}
+        queues="Queues whose jobs may use it"
+        prefixes="Beginnings of job names"
       />
       {secret && (
         <Select

@@ -9,6 +9,9 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
 from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.endpoints.limits import check_target, is_reached
@@ -24,6 +27,20 @@ _LIST = "queues"
 router = APIRouter(prefix="/api/queues", tags=["queues"])
 
 
+class _PlainSlash(APIRoute):
+    """A route whose last part follows a plain slash. An encoded slash belongs to the name of a queue, so that the page
+    of a queue whose name ends like this route is not hidden by it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        last = self.path.rpartition("/")[2].encode()
+        if scope.get("raw_path", b"").lower().endswith(b"%2f" + last):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+_scales = APIRouter(route_class=_PlainSlash)
+
+
 @router.get("", summary="List queues")
 async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -> Answer[list[QueueOut]]:
     """List the queues that have unfinished jobs, that workers serve, or that are paused, by name: their backlog, the
@@ -35,7 +52,7 @@ async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -
     return Answer(data=shown, next=await caller.seal_cursor(_LIST, following))
 
 
-@router.get("/{queue:path}/scale", summary="Get the number of workers that a queue needs")
+@_scales.get("/{queue:path}/scale", summary="Get the number of workers that a queue needs")
 async def get_queue_scale(
     queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])],
     caller: Viewer,
@@ -50,6 +67,9 @@ async def get_queue_scale(
     if not span_seconds(drain):
         raise Problem(422, "must be longer than 0.", field="drain")
     return ScaleOut.of(await caller.scheduler.queues.scale(queue, drain=drain, slots=slots))
+
+
+router.include_router(_scales)  # before the route of a queue, which would take its paths
 
 
 @router.get("/{queue:path}", summary="Get a queue")

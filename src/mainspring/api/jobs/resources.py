@@ -77,6 +77,7 @@ def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> dict[str, Any]:
         "job_id": made.id,
         "type": _TYPES.get(made.name, "job"),
         "name": made.name,
+        "label": made.label,
         "state": made.state,
         "execution_type": _execution_type(made.guarantee),
         "queue": made.queue,

@@ -25,6 +25,7 @@ class Resource(Out):
     kind: Literal["job", "schedule"]
     type: Literal["http", "email", "job"]
     name: str
+    label: str | None = Field(default=None, description="The name that it was given beside that of its handler.")
     state: str
     enabled: bool
     schedule: str | None = None

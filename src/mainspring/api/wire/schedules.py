@@ -103,6 +103,7 @@ class ScheduleOut(Out):
 
     id: str
     name: str
+    label: str | None = Field(description="The name that its jobs have beside that of their handler.")
     data: dict[str, Any]
     rule: dict[str, Any]
     description: str = Field(description="The rule in words.")
@@ -164,7 +165,7 @@ class ScheduleOut(Out):
 
 _SAME = (
     *("id", "name", "state", "next_at", "due_at", "last_at", "last_job_id", "runs", "failures", "queue", "priority"),
-    *("start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
+    *("label", "start_at", "end_at", "pause_after", "declared_by", "created_at", "updated_at", "error"),
 )
 
 

@@ -176,8 +176,8 @@ def _jobs_of(work: _Work, chance: random.Random, now: datetime) -> Iterator[Job]
         if at >= now - timedelta(seconds=5 + 6 * work.seconds * work.attempts):
             return
         data = work.data(chance)
-        job = _job(f"{chance.getrandbits(96):024x}", work, at, chance, data)
-        yield job
+        # An id begins with its instant, as those of jobs do: lists have the newest first by it.
+        yield _job(f"{int(at.timestamp()):08x}{chance.getrandbits(64):016x}", work, at, chance, data)
 
 
 def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: dict[str, Any], **more: Any) -> Job:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import timedelta
 
 from mainspring.engine.service import cancel_task
@@ -44,14 +44,15 @@ class Reader:
         self.slow = False
         self.ended = False
 
-    def give(self, change: Change) -> None:
-        if self.slow or not self._interest.wants(change):
+    def give(self, changes: Sequence[Change]) -> None:
+        wanted = () if self.slow else [change for change in changes if self._interest.wants(change)]
+        if not wanted:
             return
-        if len(self.waiting) >= MOST_KEPT:
+        if len(self.waiting) + len(wanted) > MOST_KEPT:
             self.waiting.clear()
             self.slow = True
         else:
-            self.waiting.append(change)
+            self.waiting.extend(wanted)
         self._news.set()
 
     def end(self) -> None:
@@ -115,20 +116,21 @@ class ChangeFeed:
             async with self.store.change_stream.open(after, _SHORT) as stream:
                 yield Change(BEAT, after, self.store.clock.now())
                 while True:
-                    change = await stream.next()
-                    if reader not in self.readers and (change is None or self._is_near(change)):
-                        await self._join(reader)
-                        if change is None:
-                            continue  # read once more, for changes from before the reader joined
-                    if change is None:
+                    changes = await stream.batch()
+                    if not changes and reader in self.readers:
                         return
-                    if reader.waiting:
-                        reader.skip(set(seen))
-                    if reader.waiting and reader.waiting[0].id == change.id:
-                        return
-                    if interest.wants(change):
-                        seen.append(change.id)
-                        yield change
+                    if not changes:
+                        await self._join(reader)  # and read once more, for changes from before the reader joined
+                    for change in changes:
+                        if reader not in self.readers and self._is_near(change):
+                            await self._join(reader)
+                        if reader.waiting:
+                            reader.skip(set(seen))
+                        if reader.waiting and reader.waiting[0].id == change.id:
+                            return
+                        if interest.wants(change):
+                            seen.append(change.id)
+                            yield change
         except HistoryLost:
             await self._join(reader)
             yield Change(GAP, self._place, self.store.clock.now(), "history")
@@ -183,13 +185,10 @@ class ChangeFeed:
         while self.readers:  # a reader may have joined while the stream was being closed: go on from its place
             try:
                 async with self.store.change_stream.open(place, _PATIENCE) as stream:
-                    self._begin(stream, gap=place is None and self._opened.is_set())
+                    await self._begin(stream, gap=place is None and self._opened.is_set())
                     pause = _FIRST_PAUSE
                     while self.readers:
-                        change = await stream.next()
-                        if change is not None:
-                            self._tell(change)
-                            await self._let_read()
+                        await self._tell(await stream.batch())
                         place = self._place = stream.place
             except (HistoryLost, MainspringError) as error:
                 logger.info("The stream of changes broke (%s); it is opened anew", error)
@@ -197,20 +196,24 @@ class ChangeFeed:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _begin(self, stream: ChangeReader, *, gap: bool) -> None:
+    async def _begin(self, stream: ChangeReader, *, gap: bool) -> None:
         self._place = stream.place
         if gap:
-            self._tell(Change(GAP, self._place, self.store.clock.now(), "history"))
+            await self._tell([Change(GAP, self._place, self.store.clock.now(), "history")])
         self._opened.set()
 
+    async def _tell(self, changes: Sequence[Change]) -> None:
+        """Give changes to the readers, so many at a time as they have room for, and let them read in between."""
+        for start in range(0, len(changes), _CROWD):
+            some = changes[start : start + _CROWD]
+            for reader in self.readers:
+                reader.give(some)
+            await self._let_read()
+
     async def _let_read(self) -> None:
-        """Pause for the readers, but not for one that reads nothing: gathered changes come in one burst, without a
-        pause in which a reader could take them."""
+        """Pause for the readers, but not for one that reads nothing: changes that were read together come in one burst,
+        without a pause in which a reader could take them."""
         for _ in range(_TURNS):
             if all(len(reader.waiting) < _CROWD for reader in self.readers):
                 return
             await asyncio.sleep(0)
-
-    def _tell(self, change: Change) -> None:
-        for reader in self.readers:
-            reader.give(change)

@@ -126,6 +126,8 @@ class ScheduleFacts:
     policy: Policy = field(default_factory=Policy)
     pause_after: int | None = None
     tags: tuple[str, ...] = ()
+    label: str | None = None
+    """The name that its jobs have beside that of their handler."""
     retry_policy: Retry | None = None
     """The policy of its jobs; None for their handler's."""
     guarantee: str | None = None

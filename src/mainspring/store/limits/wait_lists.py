@@ -417,5 +417,6 @@ def waiting_note(gate: Gate) -> str:
     if isinstance(gate.rule, Probe):
         return f"The breaker of {gate.name[2:]} is half open: one job at a time is let through as a probe."
     if isinstance(gate.rule, Limit):
-        return f"{gate.rule.limit} jobs at once are allowed by {gate.name[2:]}, and as many are running."
+        allowed = "1 job at once is" if gate.rule.limit == 1 else f"{gate.rule.limit} jobs at once are"
+        return f"{allowed} allowed by {gate.name[2:]}, and as many are running."
     return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."

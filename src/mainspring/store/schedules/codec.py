@@ -154,6 +154,7 @@ def decode_schedule(document: Document) -> dict[str, Any]:
         "policy": policy_of(document),
         "pause_after": document.get("pause_after"),
         "tags": tuple(job.get("tags") or ()),
+        "label": job["label"] if isinstance(job.get("label"), str) else None,
         "retry_policy": decode_retry(job.get("retry")),
         "guarantee": job.get("guarantee") or job.get("executes"),  # its name in schema version 1
         "timeout": _duration(job.get("timeout")),
