@@ -45,7 +45,7 @@ def _of_job(caller: Caller, job: Job) -> Resource:
         updated_at=job.updated_at,
         attempts=len(job.attempts) + job.attempts_cut,
         deduplicated=job.deduplicated or None,
-        **{name: fields[name] for name in ("run_at", "finished_at", "result")},
+        **{name: fields[name] for name in ("label", "run_at", "finished_at", "result")},
         error=None if shown.error is None else str(shown.error),
         waiting=_waiting(caller.service, shown),
         **_common(job, shown.data),
@@ -74,6 +74,7 @@ def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that jobs and schedules share. `shown` is the redacted data."""
     return {
         "id": made.id,
+        "older_id": made.id,
         "job_id": made.id,
         "type": _TYPES.get(made.name, "job"),
         "name": made.name,
