@@ -15,7 +15,7 @@ setup: $(READY) ## install everything into .venv
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Mainspring needs Python 3.11 or newer; say which with: make PYTHON=python3.12 …"; exit 1; }
-	@echo "Setting up $(VENV) …"
+	@echo "Setting up $(VENV) (about two minutes) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .

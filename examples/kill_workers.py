@@ -45,7 +45,7 @@ async def disturb(jobs: int, kills: int) -> list[Job]:
     """Store jobs, kill workers, and wait until all jobs have ended."""
     stored = await scheduler.schedule_bulk({"name": "book", "data": {"number": number}} for number in range(jobs))
     killed: set[str] = set()
-    async with asyncio.timeout(60):  # or all jobs have ended before: take more of them
+    async with asyncio.timeout(300):  # or all jobs have ended before: take more of them
         for _ in range(kills):
             await kill_one(killed)
     return [await scheduler.wait(job.id, timeout=120) for job in stored]

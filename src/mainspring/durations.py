@@ -60,7 +60,7 @@ def _read(text: str, name: str, error: Refusal) -> Decimal:
     while place < len(text):
         piece = _PIECE.match(text, place)
         if piece is None:
-            raise error(f"{name}={text!r} is no duration {_EXAMPLES}; see {text[place:]!r}.")
+            raise error(f"{name}={text!r} is no duration {_EXAMPLES}.{_meant(text)}")
         unit = _unit(piece[2], piece[1], text, name, error)
         if largest is not None and _MS[unit] >= _MS[largest]:
             raise error(f"{name}={text!r} has its units out of order; write the largest first, each once.")
@@ -68,6 +68,12 @@ def _read(text: str, name: str, error: Refusal) -> Decimal:
     if largest is None:
         raise error(f"{name} is empty; write a duration {_EXAMPLES}.")
     return total
+
+
+def _meant(text: str) -> str:
+    """A hint at the duration within other words, as in "every 5 minutes"."""
+    pieces = ((piece[1], _WORDS.get(piece[2].lower())) for piece in _PIECE.finditer(text))
+    return next((f' Did you mean "{number}{unit}"?' for number, unit in pieces if unit is not None), "")
 
 
 def _unit(word: str, number: str, text: str, name: str, error: Refusal) -> str:

@@ -52,6 +52,7 @@ def test_a_duration_is_read_to_the_millisecond(written: Any, milliseconds: int) 
         ("5m!", "is no duration"),
         ("٥m", "is no duration"),
         ("PT5M", "is no duration"),
+        ("every 5 minutes", 'is no duration such as "5m", "1h30m", "90s", "2d" or "250ms". Did you mean "5m"?'),
         ("0.5ms", "counted in whole milliseconds"),
         (0.0001, "counted in whole milliseconds"),
         (timedelta(microseconds=1500), "counted in whole milliseconds"),

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from mainspring.errors import (
     AlertRuleNotFound,
@@ -65,6 +66,8 @@ _STATUSES: Sequence[tuple[type[Exception], int]] = (
     (AuditKeyMissing, 500),
     (ConfigurationError, 422),
 )
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Problem(Exception):
@@ -123,7 +126,21 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            return answer(_no_such_method(request))
         return answer(Problem(error.status_code, str(error.detail), headers=error.headers))
+
+
+def _no_such_method(request: Request) -> Problem:
+    """The refusal of a method. A path has one route per method, and the framework would name those of one only."""
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    methods = [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
+    ]
+    takes = ", ".join(methods)
+    return Problem(405, f"This path has no method {request.method}; it takes {takes}.", headers={"Allow": takes})
 
 
 def _body_of(request: Request) -> type[BaseModel] | None:

@@ -38,6 +38,10 @@ logger = logging.getLogger("mainspring")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _LAST_CALLBACKS = 5.0
 """Seconds that async callbacks may take to end when the Scheduler stops."""
+_KEPT = (
+    "kept, and fires on: delete it with `mainspring schedules delete`, or give each program that declares schedules "
+    'a name of its own, as in Scheduler(app="billing")'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ class Lifecycle:
                 "Schedule %s was declared by app %r and is not in its code any more; it is %s",
                 schedule_id,
                 settings.app,
-                "deleted" if settings.undeclared == "remove" else "kept, and fires on",
+                "deleted" if settings.undeclared == "remove" else _KEPT,
             )
             self._core.events.emit("schedule:undeclared", schedule_id)
 

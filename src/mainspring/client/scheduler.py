@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
@@ -398,6 +398,15 @@ class Scheduler(OutgoingVerbs):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    if not TYPE_CHECKING:  # a type checker reports `with` by itself
+
+        def __enter__(self) -> NoReturn:
+            raise ConfigurationError(
+                "Write `async with scheduler:` in an async function; for `with`, take mainspring.sync.Scheduler."
+            )
+
+        def __exit__(self, *exit: object) -> None: ...
 
     def __repr__(self) -> str:
         return f"<Scheduler {'running' if self.running else 'stopped'}>"

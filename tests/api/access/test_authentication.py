@@ -161,8 +161,12 @@ async def test_what_goes_wrong_is_a_problem(api: Api) -> None:
     check_problem(await api.get("/nothing"), 404, "Not Found")
     check_problem(await api.get("/static/../app.py"), 404, "Not Found")
     refused = await api.delete("/api/audit")
-    check_problem(refused, 405, "Method Not Allowed")
+    check_problem(refused, 405, "This path has no method DELETE; it takes GET.")
     assert refused.headers["allow"] == "GET"
+    refused = await api.delete("/api/pauses")
+    check_problem(refused, 405, "This path has no method DELETE; it takes GET, POST.")
+    assert refused.headers["allow"] == "GET, POST"
+    check_problem(await api.delete("/api/pauses/resume"), 405, "it takes POST.")
     check_problem(await api.post("/api/keys", {**KEY, "hash": "x"}), 422, "There is no such field")
     check_problem(await api.delete("/api/keys/nobody"), 404, "There is no API key")
     broken = await api.call("POST", "/api/keys", data="{", headers={"Content-Type": "application/json"})

@@ -145,9 +145,12 @@ async def test_a_webhook_may_have_a_name_and_is_found_by_it(api: Api) -> None:
     hook = {"endpoint": "https://example.com/hook", "name": "billing"}
     made = (await api.post("/api/jobs", hook)).data
     other = (await api.post("/api/jobs", {**JOB, "label": "other"})).data
-    assert (made["label"], other["label"]) == ("billing", "other")
+    assert (made["id"], made["label"], other["label"]) == (made["jobId"], "billing", "other")
+    assert (await api.get(f"/api/jobs/{made['id']}")).data["label"] == "billing"
     found = (await api.get("/api/jobs/search?label=billing")).data
     assert [(one["id"], one["name"], one["label"]) for one in found] == [(made["jobId"], "mainspring:http", "billing")]
+    same = ("id", "name", "label", "state", "queue", "priority", "tags", "result", "runAt", "createdAt", "finishedAt")
+    assert {field: made[field] for field in same} == {field: found[0][field] for field in same}
     scheduled = (await api.post("/api/jobs", {**hook, "every": "1h"})).data
     assert scheduled["label"] == "billing"
     assert (await api.get(f"/api/schedules/{scheduled['jobId']}")).data["label"] == "billing"

@@ -194,6 +194,7 @@ async def test_a_declared_schedule_that_disappeared_is_reported_and_kept(
         await restarted(second)
     assert heard == ["gone"]
     assert "Schedule gone was declared by app 'default' and is not in its code any more; it is kept" in caplog.text
+    assert "delete it with `mainspring schedules delete`, or give each program" in caplog.text
     assert [schedule.id for schedule in await stored(second)] == ["by-hand", "gone", "kept"]
 
 

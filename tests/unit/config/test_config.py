@@ -156,3 +156,9 @@ def test_a_default_retry_may_be_a_number_and_nothing_else() -> None:
     Scheduler(LOCAL, retry=5)
     with pytest.raises(ConfigurationError, match="retry must be a Retry or a number"):
         Scheduler(LOCAL, retry="5")  # type: ignore[arg-type]
+
+
+def test_a_plain_with_is_refused_with_the_two_that_work() -> None:
+    asynchronous: Any = Scheduler(LOCAL)
+    with pytest.raises(ConfigurationError, match=r"Write `async with scheduler:` .* mainspring\.sync"), asynchronous:
+        pass

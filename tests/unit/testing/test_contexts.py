@@ -116,3 +116,11 @@ def test_a_context_has_the_facts_of_its_job() -> None:
     assert (ctx.idempotency_key, ctx.priority, ctx.schedule_id) == ("k", 5, None)
     with pytest.raises(ConfigurationError, match="attempt is a number from 1 on"):
         make_context(attempt=0)
+
+
+@pytest.mark.parametrize("kind", [JobContext, BlockingJobContext])
+def test_a_context_made_by_hand_is_refused_with_the_name_of_the_maker(kind: type) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"A worker makes the context .* use mainspring\.testing\.make_context"
+    ):
+        kind()

@@ -74,6 +74,7 @@ def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that jobs and schedules share. `shown` is the redacted data."""
     return {
         "id": made.id,
+        "older_id": made.id,
         "job_id": made.id,
         "type": _TYPES.get(made.name, "job"),
         "name": made.name,

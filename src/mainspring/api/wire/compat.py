@@ -20,7 +20,8 @@ WEBHOOK_PARTS = ("endpoint", "method", "headers", "query", "body")
 class Resource(Out):
     """A job or a schedule as it is now."""
 
-    id: str = Field(serialization_alias="_id")
+    id: str
+    older_id: str = Field(serialization_alias="_id", description="The same as `id`, and so is `jobId`.")
     job_id: str
     kind: Literal["job", "schedule"]
     type: Literal["http", "email", "job"]

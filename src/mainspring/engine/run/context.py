@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mainspring.engine.flows.handler_waits import BlockingResults, HandlerWaits, Items, Key, Results, Wait
 from mainspring.engine.handler import ContextMarker
@@ -64,7 +64,12 @@ class _Facts(ContextMarker):
 
     __slots__ = ("_agent", "_job")
 
-    def __init__(self, job: StoredJob, agent: Agent) -> None:
+    def __init__(self, job: StoredJob | None = None, agent: Agent | None = None) -> None:
+        if job is None or agent is None:
+            raise ConfigurationError(
+                "A worker makes the context of a job. To call a handler in a test, use "
+                "mainspring.testing.make_context(), with blocking=True for a handler that is not async."
+            )
         self._job = job
         self._agent = agent
 
@@ -251,9 +256,9 @@ class BlockingJobContext(_Facts):
 
     __slots__ = ("_portal",)
 
-    def __init__(self, job: StoredJob, agent: Agent, portal: Portal) -> None:
-        super().__init__(job, agent)
-        self._portal = portal
+    def __init__(self, job: StoredJob | None = None, agent: Agent | None = None, portal: Portal | None = None) -> None:
+        super().__init__(job, None if portal is None else agent)
+        self._portal = cast(Portal, portal)
 
     def schedule(self, name: Named, data: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Schedule a child job, with the options of `Scheduler.schedule`. The child knows its parent's id."""
