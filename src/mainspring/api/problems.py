@@ -39,6 +39,7 @@ from mainspring.errors import (
     WorkerNotFound,
     WorkerStateError,
 )
+from mainspring.model.fields import Fields
 from mainspring.spelling import meant_by
 
 MEDIA_TYPE = "application/problem+json"
@@ -83,10 +84,10 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
 
-def document(status: int, detail: str, errors: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def document(status: int, detail: str, errors: Sequence[Mapping[str, Any]] = ()) -> Fields:
     """The body of a problem."""
     title = HTTPStatus(status).phrase
-    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    body: Fields = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     # The fields that clients of the older services read.
     body |= {"success": False, "error": detail}
     return body | ({"errors": list(errors)} if errors else {})

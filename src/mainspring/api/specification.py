@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from mainspring.api.problems import MEDIA_TYPE
+from mainspring.model.fields import Fields
 
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _ERRORS = {
@@ -47,7 +48,7 @@ _RENAMED = {
 _ANSWER = re.compile(r"(Answer|ListAnswer)_(\w+)_")
 _REFERENCE = "#/components/schemas/"
 _TEXT = {"type": "string"}
-_SCHEMA: dict[str, Any] = {
+_SCHEMA: Fields = {
     "type": "object",
     "title": "Problem",
     "description": "An error, as problem details (RFC 9457).",
@@ -73,7 +74,7 @@ def operation_id(route: APIRoute) -> str:
     return f"{route.name}_v1" if "v1" in route.tags else route.name
 
 
-def specification(app: FastAPI) -> dict[str, Any]:
+def specification(app: FastAPI) -> Fields:
     """The OpenAPI document of an app, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(
@@ -96,7 +97,7 @@ def specification(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _add_errors(responses: dict[str, Any]) -> None:
+def _add_errors(responses: Fields) -> None:
     for status, description in _ERRORS.items():
         found = responses.get(status)
         if found is None or status == "422":  # FastAPI describes its own 422, which this service never answers

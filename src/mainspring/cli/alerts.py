@@ -22,6 +22,7 @@ from mainspring.durations import duration_text
 from mainspring.errors import AlertRuleNotFound
 from mainspring.model.access.audit import Entry
 from mainspring.model.alerts.rule import KINDS, AlertRule, options_of
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import PENDING
 from mainspring.model.printable import printable
 from mainspring.rules.instants import instant_text
@@ -288,12 +289,12 @@ async def _note(scheduler: Scheduler, action: str, before: AlertRule | None, aft
     await ServiceBackend(scheduler).note_change(Entry(actor(), action, rule.id, None, was, now))
 
 
-def _options(**given: Any) -> dict[str, Any]:
+def _options(**given: Any) -> Fields:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _to(email: list[str] | None, webhook: list[str] | None, chat: list[str] | None) -> list[dict[str, Any]]:
-    to: list[dict[str, Any]] = [{"type": "email", "to": email}] if email else []
+def _to(email: list[str] | None, webhook: list[str] | None, chat: list[str] | None) -> list[Fields]:
+    to: list[Fields] = [{"type": "email", "to": email}] if email else []
     return [*to, *({"type": kind, "url": url} for kind, urls in (("webhook", webhook), ("chat", chat))
                    for url in urls or ())]  # fmt: skip
 
@@ -321,11 +322,11 @@ def _destinations(rule: AlertRule) -> str:
     return printable(", ".join(_place(one.shown) for one in rule.to))
 
 
-def _place(shown: dict[str, Any]) -> str:
+def _place(shown: Fields) -> str:
     return str(shown.get("url") or " ".join(shown.get("to") or ()))
 
 
-def _facts(rule: AlertRule) -> dict[str, Any]:
+def _facts(rule: AlertRule) -> Fields:
     spans = ("after", "within", "group_window", "repeat_every")
     options = {
         name: duration_text(round(value * 1000)) if name in spans and value is not None else value

@@ -18,6 +18,7 @@ from mainspring.cli.terminal.times import past_instant
 from mainspring.client.scheduler import Scheduler
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.audit import Row
+from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 
 audit = typer.Typer(help="The audit log.", no_args_is_help=True)
@@ -48,7 +49,7 @@ def list_rows(
     until: Annotated[str | None, typer.Option("--until", help="Before this instant, or this long ago.")] = None,
 ) -> None:
     """List the newest rows; with --json, with all fields."""
-    times: dict[str, Any] = {"since": past_instant(since, "--since"), "until": past_instant(until, "--until")}
+    times: Fields = {"since": past_instant(since, "--since"), "until": past_instant(until, "--until")}
     rows: list[Any] = []
     while len(rows) < limit:  # a page may be short
         page = call.api.get(

@@ -15,6 +15,7 @@ from typer.main import get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, TyperInfo
 
 from mainspring.cli.support.logs import logged
+from mainspring.model.fields import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class _Loaded(MutableMapping[str, Any]):
 
     def __init__(self, markup: Any) -> None:
         self._markup = markup
-        self._found: dict[str, Any] = {}
+        self._found: Fields = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._found:

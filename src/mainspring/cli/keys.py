@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,13 +24,14 @@ from mainspring.client.scheduler import Scheduler
 from mainspring.durations import duration_ms
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.api_keys import ROLES, Key
+from mainspring.model.fields import Fields
 
 keys = typer.Typer(help="API keys of the HTTP service.", no_args_is_help=True)
 
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")]
 
 
-def _state(key: dict[str, Any]) -> str:
+def _state(key: Fields) -> str:
     if key["revokedAt"] is not None:
         return "revoked"
     if key["expiresAt"] is None:
@@ -161,6 +162,6 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()
 
 
-def _reach(scope: dict[str, Any]) -> str:
+def _reach(scope: Fields) -> str:
     parts = [f"queue {one}" for one in scope["queues"] or ()] + [f"{one}…" for one in scope["prefixes"] or ()]
     return ", ".join(parts) or "everything"

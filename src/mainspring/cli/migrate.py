@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from mainspring.cli.terminal.progress import Shown
 from mainspring.client.migrating import migrate as run
 from mainspring.client.migrating import schema_status
 from mainspring.client.scheduler import Scheduler
+from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 from mainspring.model.schema_versions import CURRENT, SchemaStatus
 
@@ -57,5 +58,5 @@ def _print(status: SchemaStatus) -> None:
     sys.stdout.flush()
 
 
-def _facts(status: SchemaStatus) -> dict[str, Any]:
+def _facts(status: SchemaStatus) -> Fields:
     return {**asdict(status), "current": CURRENT, "pending": [asdict(change) for change in status.pending]}

@@ -15,6 +15,7 @@ from typing import Any
 
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.event_names import EVENTS
 from mainspring.spelling import suggestion
 
@@ -82,7 +83,7 @@ class Callbacks:
         task.add_done_callback(done)
 
 
-def announce_progress(events: Callbacks, claimed: ClaimedJob, progress: dict[str, Any] | None) -> None:
+def announce_progress(events: Callbacks, claimed: ClaimedJob, progress: Fields | None) -> None:
     """Emit the event of stored progress once: the note and the end of a quick job may both have stored it."""
     if claimed.notes.first_told(progress) and events.wanted("job:progress"):
         events.emit("job:progress", claimed.job.decode(progress=progress))

@@ -20,6 +20,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from mainspring.config.settings import check_name
 from mainspring.engine.handler_schemas import describe_handler
 from mainspring.errors import BadArguments, ConfigurationError, HandlerError, InvalidJob, Signal
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.declared_defaults import JobDefaults
 from mainspring.model.jobs.guarantee import check_one_attempt, most_attempts
 from mainspring.model.jobs.handler_status import HandlerDescription
@@ -157,12 +158,12 @@ class Handler:
         """The names of the arguments that data is bound to."""
         return list(self._by_name)
 
-    def bind(self, data: Mapping[str, Any], later: Container[str] = ()) -> dict[str, Any]:
+    def bind(self, data: Mapping[str, Any], later: Container[str] = ()) -> Fields:
         """The data as arguments by name. BadArguments names an argument that is missing, unknown or of a wrong type.
         The values of the arguments in `later` are not known yet, so that their types are not checked."""
         if self._ignores_data:
             return {}
-        arguments: dict[str, Any] = {}
+        arguments: Fields = {}
         for name, value in data.items():
             parameter = self._by_name.get(name)
             if parameter is None and not self._takes_any:
@@ -275,7 +276,7 @@ def _adapter(parameter: inspect.Parameter, annotation: Any) -> TypeAdapter[Any] 
         return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any]) -> Fields:
     target: Any = function
     if not inspect.isroutine(function):
         target = vars(type(function)).get("__call__", function)  # a callable object
@@ -315,9 +316,7 @@ def stored_version(handler: Handler) -> int | None:
     return handler.version if handler.version > FIRST_VERSION else None
 
 
-def check_data(
-    handler: Handler | None, data: Any, version: int | None = None, later: Container[str] = ()
-) -> dict[str, Any]:
+def check_data(handler: Handler | None, data: Any, version: int | None = None, later: Container[str] = ()) -> Fields:
     """The data as it is stored and as the handler will read it. Refuse data that the handler, if it is known, could not
     be called with, and values that would not arrive as they were given.
 
@@ -340,7 +339,7 @@ def check_data(
     return plain.values
 
 
-def check_part(handler: Handler | None, data: Any) -> dict[str, Any]:
+def check_part(handler: Handler | None, data: Any) -> Fields:
     """Some arguments of a job, as they are stored. Refuse a value that would not arrive as it was given."""
     plain = plain_data(data)
     _refuse_changed(handler, plain)

@@ -16,6 +16,7 @@ from pydantic import AliasChoices, AliasPath, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 
 from mainspring.clock import monotonic
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.data_schema import ANY
 from mainspring.model.jobs.handler_status import MAX_DESCRIPTION, MAX_SCHEMA, MAX_SCHEMAS, HandlerDescription
 
@@ -91,7 +92,7 @@ class TellDescriptions:
         self._names: list[str] | None = None
         self._told_at = float("-inf")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """The field `described`, if it is due."""
         names, now = self._handlers.own_names, monotonic()
         if names == self._names and now - self._told_at < _TOLD_EVERY:
@@ -130,13 +131,13 @@ def _schema_text(handler: Handler) -> str | None:
     return text if len(text) <= MAX_SCHEMA else None
 
 
-def _schema(handler: Handler) -> dict[str, Any]:
+def _schema(handler: Handler) -> Fields:
     known: list[tuple[str, Any, TypeAdapter[Any]]] = [
         (one.name, "validation", one.adapter) for one in handler.parameters if one.adapter is not None
     ]
     made, shared = TypeAdapter.json_schemas(known, schema_generator=_Lenient)
     parts = {name: part for (name, _), part in made.items()}
-    schema: dict[str, Any] = {
+    schema: Fields = {
         "type": "object",
         "properties": {one.name: _with_default(parts.get(one.name, {}), one) for one in handler.parameters},
         "required": [one.name for one in handler.parameters if one.required],

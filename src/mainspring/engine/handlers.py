@@ -12,6 +12,7 @@ from mainspring.engine.handler import Handler, plain_function
 from mainspring.engine.handler_schemas import told_descriptions
 from mainspring.errors import HandlerError, InvalidJob
 from mainspring.model.dead_letters.dead_letters import Alert
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.payload_versions import (
     FIRST_VERSION,
 )
@@ -71,7 +72,7 @@ class Handlers:
         return found
 
     @property
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Fields:
         """The facts about the handlers for the registry: their versions above the first, or all if there is a
         catch-all, which takes any; and the job options that they declare, as far as these are not the defaults."""
         versions = [

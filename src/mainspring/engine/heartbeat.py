@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
@@ -25,6 +24,7 @@ from mainspring.engine.repeating import Repeating
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
 from mainspring.engine.run.stack_requests import StackRequests
 from mainspring.errors import Unavailable
+from mainspring.model.fields import Fields
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.deadlines import deadline
@@ -52,7 +52,7 @@ class Heartbeat:
         claimed_jobs: ClaimedJobs,
         limiter: Limiter,
         worker: str,
-        facts: Callable[[], dict[str, Any]],
+        facts: Callable[[], Fields],
         drain: Callable[[bool], None],
     ) -> None:
         self._store = store

@@ -15,10 +15,10 @@ import secrets
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from mainspring.errors import ConfigurationError
 from mainspring.model.access.audit import Entry
+from mainspring.model.fields import Fields
 from mainspring.model.privacy.origins import plain_origin
 from mainspring.model.privacy.secrets import SecretUse
 from mainspring.store.access.audit import Audit
@@ -120,7 +120,7 @@ def _entries(uses: Mapping[_Place, list[str]]) -> list[Entry]:
     ]
 
 
-def _told(origin: str | None, queue: str | None, jobs: list[str]) -> list[dict[str, Any]]:
+def _told(origin: str | None, queue: str | None, jobs: list[str]) -> list[Fields]:
     """The contents of the rows about the uses of a secret at one place: as many rows as it takes to name all jobs."""
     if origin is None:
         return [{"by": "code", "times": len(jobs)}]

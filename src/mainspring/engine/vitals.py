@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from mainspring.clock import EPOCH
 from mainspring.config.settings import Settings
 from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.model.fields import Fields
 from mainspring.model.limits.limits import CONCURRENCY
 from mainspring.model.schema_versions import CURRENT
 
@@ -61,9 +61,7 @@ def memory_in_use() -> int | None:
         return None
 
 
-def process_facts(
-    settings: Settings, running: Collection[ClaimedJob], started_at: datetime, version: str
-) -> dict[str, Any]:
+def process_facts(settings: Settings, running: Collection[ClaimedJob], started_at: datetime, version: str) -> Fields:
     """What the registry has of a worker's process: its place, its settings, its versions, and what its slots run."""
     return {
         "host": socket.gethostname(),
@@ -80,7 +78,7 @@ def process_facts(
     }
 
 
-def reported_slots(running: Iterable[ClaimedJob]) -> dict[str, Any]:
+def reported_slots(running: Iterable[ClaimedJob]) -> Fields:
     """The running jobs as the registry keeps them: the oldest ones by id, and the number of each queue."""
     jobs = list(running)
     oldest = sorted(jobs, key=lambda claimed: claimed.started_at or EPOCH)[:SLOTS_REPORTED]
@@ -91,7 +89,7 @@ def reported_slots(running: Iterable[ClaimedJob]) -> dict[str, Any]:
     }
 
 
-def _slot(claimed: ClaimedJob) -> dict[str, Any]:
+def _slot(claimed: ClaimedJob) -> Fields:
     """One slot: its job, since when it runs, and the limits whose slots it holds."""
     held = [gate.name for gate in claimed.gates if gate.name.startswith(f"{CONCURRENCY}:")]
     return {

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
@@ -48,6 +47,7 @@ from mainspring.engine.stopping import end_tasks, last_write, let_finish, releas
 from mainspring.engine.vitals import Vitals, new_worker_id, process_facts
 from mainspring.engine.watcher import Watcher
 from mainspring.errors import Unavailable
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.model.jobs.retention import Retention
@@ -369,7 +369,7 @@ class Worker:
             self._store.clock.forget()  # the next primary may have another clock
         self._events.emit("scheduler:error", error)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> Fields:
         return {
             **process_facts(self._settings, self.slots.running, self._started_at, self._version),
             "handlers": self._handlers.names,

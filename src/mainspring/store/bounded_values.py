@@ -48,7 +48,7 @@ def encode_data(data: Mapping[str, Any] | None, limit: int) -> Mapping[str, Any]
     return RawBSONDocument(encoded, _RAW)
 
 
-def is_small_and_plain(data: dict[str, Any]) -> bool:
+def is_small_and_plain(data: Document) -> bool:
     """Whether data can certainly be stored and is certainly small, so that it need not be encoded to check."""
     if len(data) > _SMALL_DATA:
         return False
@@ -67,7 +67,7 @@ def is_small_and_plain(data: dict[str, Any]) -> bool:
     return True
 
 
-def _encode(value: dict[str, Any]) -> bytes:
+def _encode(value: Document) -> bytes:
     """A value as BSON; where it holds a type that BSON lacks, as pydantic writes it in JSON."""
     try:
         return _encode_exactly(value)
@@ -80,7 +80,7 @@ def _encode(value: dict[str, Any]) -> bytes:
         raise InvalidJob("data cannot be stored: it holds an iterator; make a list of it.") from None
 
 
-def _encode_exactly(value: dict[str, Any]) -> bytes:
+def _encode_exactly(value: Document) -> bytes:
     try:
         encoded = bson.encode(value, check_keys=False, codec_options=CODEC)
     except Exception as error:

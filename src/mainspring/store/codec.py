@@ -118,7 +118,7 @@ def new_job(document: Document, data: Mapping[str, Any]) -> Job:
     return job
 
 
-def _add_rare(fields: dict[str, Any], document: Document) -> None:
+def _add_rare(fields: Document, document: Document) -> None:
     for key in ("expires_at", "guarantee", "parent_id", "schedule_id", "scheduled_for", "label", "node"):
         if key in document:
             fields[key] = document[key]

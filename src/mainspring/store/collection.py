@@ -17,9 +17,8 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.results import BulkWriteResult, DeleteResult, UpdateResult
 
-from mainspring.store.schema import BY_ID
+from mainspring.store.schema import BY_ID, Document
 
-Document = dict[str, Any]
 Filter = Mapping[str, Any]
 Fields = Mapping[str, Any] | Sequence[str] | None
 Update = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -134,7 +133,7 @@ class Collection:
 
     async def count(self, filter: Filter, *, hint: str, limit: int | None = None) -> int:
         """The number of documents that match, counted up to the limit."""
-        bound: dict[str, Any] = {} if limit is None else {"limit": limit}
+        bound: Document = {} if limit is None else {"limit": limit}
         with self._deadline(None):
             return await self.raw.count_documents(filter, hint=hint, **bound)
 

@@ -37,7 +37,6 @@ from mainspring.config.settings import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
 from mainspring.model.schema_versions import refusal
 from mainspring.store.collection import Collection
-from mainspring.store.collection import Document as Document
 from mainspring.store.deadlines import UNAUTHORIZED, deadline
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.index_definitions import (
@@ -60,6 +59,7 @@ from mainspring.store.index_definitions import (
 from mainspring.store.indexes import Indexes
 from mainspring.store.locks import Locks
 from mainspring.store.schema import SCHEMA
+from mainspring.store.schema import Document as Document
 
 logger = logging.getLogger("mainspring")
 
@@ -74,7 +74,7 @@ CODEC: CodecOptions[Document] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_CLAMP,
     unicode_decode_error_handler="replace",
 )
-_HANDLE: dict[str, Any] = {
+_HANDLE: Document = {
     "codec_options": CODEC,
     "write_concern": DURABLE,
     "read_preference": ReadPreference.PRIMARY,
@@ -235,7 +235,7 @@ class Connection:
 
     def _make_beat_client(self) -> MongoClient[Document]:
         limit = int(self.settings.renew_timeout * 1000)
-        options: dict[str, Any] = {
+        options: Document = {
             "maxPoolSize": 2,
             # Every beat but the first has a shorter deadline of its own; before the first, the worker has no slots.
             "serverSelectionTimeoutMS": int(self.settings.operation_timeout * 1000),

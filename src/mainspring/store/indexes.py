@@ -26,6 +26,7 @@ from mainspring.store.collection import Collection
 from mainspring.store.deadlines import NO_SUCH_INDEX, deadline
 from mainspring.store.index_definitions import EARLIER_FILTERS
 from mainspring.store.locks import Locks
+from mainspring.store.schema import Document
 
 Wanted = Sequence[tuple[Collection, Sequence[IndexModel]]]
 logger = logging.getLogger("mainspring")
@@ -218,7 +219,7 @@ def _names(wanted: Wanted) -> tuple[str, ...]:
 
 async def _progress(collection: Collection) -> str:
     """The server's progress with a build, where this user has the right to read it."""
-    stages: list[dict[str, Any]] = [
+    stages: list[Document] = [
         {"$currentOp": {"allUsers": True, "idleConnections": False}},
         {"$match": {"ns": collection.full_name, "progress.total": {"$gt": 0}}},
     ]

@@ -6,12 +6,11 @@ is made once; where it is missing, dropped or rolled back in a failover, it is m
 
 from __future__ import annotations
 
-from typing import Any
-
 from pymongo.errors import DuplicateKeyError
 
 from mainspring.clock import EPOCH, Clock, monotonic
 from mainspring.store.collection import Collection
+from mainspring.store.schema import Document, Expression
 
 # For this many seconds after a lock's document was made, a lock that cannot be taken counts as taken, not as missing.
 BELIEVED = 5.0
@@ -51,8 +50,8 @@ class Locks:
         return found is not None and found["until"] > self._clock.now()
 
     async def _take(self, name: str, owner: str, seconds: float, again: bool) -> bool:
-        now: Any = self._clock.expression()
-        free: dict[str, Any] = {"$lt": ["$until", now]}
+        now: Expression = self._clock.expression()
+        free: Document = {"$lt": ["$until", now]}
         if again:
             free = {"$or": [{"$eq": ["$owner", owner]}, free]}
         mine = {"owner": owner, "until": {"$add": [now, int(seconds * 1000)]}}

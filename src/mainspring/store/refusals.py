@@ -20,7 +20,7 @@ from mainspring.errors import Unavailable
 from mainspring.store.codec import DocumentId
 from mainspring.store.collection import Collection
 from mainspring.store.deadlines import PASSING
-from mainspring.store.schema import BY_ID
+from mainspring.store.schema import BY_ID, Document
 
 logger = logging.getLogger("mainspring")
 
@@ -59,7 +59,7 @@ async def split_refused(
 async def change_jobs(
     jobs: Collection,
     ids: Sequence[DocumentId],
-    update: Callable[[dict[str, Any]], tuple[Any, Any]],
+    update: Callable[[Document], tuple[Any, Any]],
     lament: str,
 ) -> tuple[int, list[DocumentId]]:
     """Change jobs by their ids; returns how many were changed, and the jobs that the server refuses to change. Where
@@ -126,7 +126,7 @@ class Refused(Generic[Id]):
         return self._until.get(id, float("-inf")) > monotonic()
 
     @property
-    def filter(self) -> dict[str, Any]:
+    def filter(self) -> Document:
         """The addition to a read's filter that leaves them out."""
         now = monotonic()
         self._until = {id: until for id, until in self._until.items() if until > now}

@@ -355,8 +355,15 @@ worker; failed has the number. They are kept for two days.
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainspring.config.field_map import FieldMap
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, EXPIRED, FAILED, PENDING, RUNNING
+
+Document = dict[str, Any]
+"""A document of MongoDB: a stored one, a filter, an update, or a stage of a pipeline."""
+Expression = Any
+"""An expression of MongoDB, such as `$$NOW`; under a manual clock, a literal."""
 
 LAYOUT = 1
 SCHEMA = "schema"

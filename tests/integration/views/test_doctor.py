@@ -92,4 +92,4 @@ def test_the_command_tells_of_a_server_that_is_not_there(monkeypatch: pytest.Mon
 
 def test_the_command_tells_of_a_service_that_is_not_there() -> None:
     shown = CliRunner().invoke(app, ["doctor", "--url", "http://127.0.0.1:1"])
-    assert shown.exit_code == 1 and "does not answer" in shown.stdout
+    assert shown.exit_code == 1 and "cannot be reached" in shown.stdout

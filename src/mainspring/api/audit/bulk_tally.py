@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from mainspring.model.access.audit import LONGEST_VALUE
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 
 _FIRST = 100
@@ -38,7 +39,7 @@ class Tally:
         if len(self._first) < _FIRST and self._room > 0:
             self._first.append(thing)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Fields:
         """The audit entry."""
         return {"count": self.count, "first": self._first, "digest": self._digest.hexdigest()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
@@ -24,6 +24,7 @@ from mainspring.client.alerts.destinations import make_destinations
 from mainspring.errors import AlertRuleNotFound, MalformedDocument
 from mainspring.model.access.api_keys import Scope, make_scope
 from mainspring.model.alerts.rule import AlertRule, Destination
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.reserved_names import HTTP, QUEUES
 
 router = APIRouter(prefix="/api/alerts", tags=["alerts"])
@@ -155,7 +156,7 @@ async def _check_number(caller: Caller) -> None:
         raise Problem(409, f"A key with a scope has at most {MOST_OF_A_SCOPE} alert rules; delete one first.")
 
 
-def _within(caller: Caller, options: dict[str, Any]) -> dict[str, Any]:
+def _within(caller: Caller, options: Fields) -> Fields:
     """The scope of a rule: the given one, which is within the caller's, or the caller's own."""
     own = caller.scope
     with refusing():
@@ -194,7 +195,7 @@ async def _answer(caller: Caller, rule: AlertRule) -> Answer[RuleOut]:
     return Answer(data=shown)
 
 
-def _told(rule: AlertRule) -> dict[str, Any]:
+def _told(rule: AlertRule) -> Fields:
     """The audit entry of a rule, without secrets."""
     told = RuleOut.of(rule, rule.silence).model_dump(mode="json", by_alias=False)
     return {name: value for name, value in told.items() if name not in ("subjects", "jobs", "created_at")}

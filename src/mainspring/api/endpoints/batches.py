@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -41,6 +40,7 @@ from mainspring.client.flows.batches import OpenBatch
 from mainspring.clock import monotonic
 from mainspring.errors import MainspringError, NotRepeatable
 from mainspring.model.access.idempotency import Reply
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import Draft
 
 router = APIRouter(prefix="/api/flows", tags=["flows"])
@@ -248,7 +248,7 @@ class Batch(Bulk):
     def _changed(self) -> bool:
         return False  # `lines` writes the audit entry in any case: the batch itself is stored
 
-    async def _write_note(self, told: dict[str, Any]) -> None:
+    async def _write_note(self, told: Fields) -> None:
         await self._caller.note("flow.batch", self._batch.id, after=told | {"sealed": self._sealed})
 
 

@@ -32,6 +32,7 @@ from mainspring.api.middleware.revalidation import Stay, unsure
 from mainspring.api.problems import Problem, as_problem, cure, place
 from mainspring.api.wire.job_requests import Creation
 from mainspring.errors import BulkError, MainspringError, Unavailable
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import HTTP
 
@@ -53,7 +54,7 @@ class Entry:
     """One item of a bulk: the arguments for the Scheduler, or the problem for which it is refused."""
 
     line: int
-    item: dict[str, Any] | Problem
+    item: Fields | Problem
     print: str = ""
     """The item's fingerprint, if an earlier request may have had the same item."""
 
@@ -175,11 +176,11 @@ class Bulk:
         except Unavailable as error:
             logger.error("A bulk request stored %d jobs without an audit entry: %s", self._stored.count, error)
 
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> Fields:
         told = {"refused": self._refused} | ({"unknown": self._unknown} if self._unknown else {})
         return {"stored": self._stored.told(), **told}
 
-    async def _write_note(self, told: dict[str, Any]) -> None:
+    async def _write_note(self, told: Fields) -> None:
         await self._caller.note("job.bulk", "bulk", after=told)
 
     def _take(self, piece: bytes | None) -> None:
@@ -200,7 +201,7 @@ class Bulk:
                 print = "" if self._record is None else print_of(item)
                 self._entries.append(Entry(self._line, self._checked(item), print))
 
-    def _checked(self, item: Item) -> dict[str, Any] | Problem:
+    def _checked(self, item: Item) -> Fields | Problem:
         """The arguments for the Scheduler, or the refusal."""
         try:
             plan = check_plan(self._caller, make_plan(_read(item, self._longest), self._caller.service.settings))
@@ -370,18 +371,18 @@ def _differs(item: Mapping[str, Any] | Problem, job: Job) -> bool:
     return asked.get("job_id") == job.id and (asked["name"], asked["data"]) != (job.name, job.data)
 
 
-def as_line(answer: dict[str, Any]) -> bytes:
+def as_line(answer: Fields) -> bytes:
     """A line of an answer."""
     return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
 
 
-def answer_to(line: int, outcome: ItemOutcome | Before) -> dict[str, Any]:
+def answer_to(line: int, outcome: ItemOutcome | Before) -> Fields:
     """The answer to a line."""
     if isinstance(outcome, Problem):
-        error: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
+        error: Fields = {"status": outcome.status, "detail": outcome.detail}
         return {"line": line, "error": error if outcome.field is None else error | {"field": outcome.field}}
     if isinstance(outcome, Before):
-        known: dict[str, Any] = {"line": line, "jobId": outcome.job_id}
+        known: Fields = {"line": line, "jobId": outcome.job_id}
         return known if outcome.fresh else known | {"deduplicated": True}
-    answer: dict[str, Any] = {"line": line, "jobId": outcome.id}
+    answer: Fields = {"line": line, "jobId": outcome.id}
     return answer | {"deduplicated": True} if outcome.deduplicated else answer

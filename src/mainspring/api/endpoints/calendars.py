@@ -7,7 +7,7 @@ a key of the queue billing. Other calendars do not exist for it, neither here no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.routing import APIRoute
@@ -23,6 +23,7 @@ from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.schedules import CalendarIn, CalendarOut
 from mainspring.errors import CalendarNotFound, ScheduleStateError
 from mainspring.model.access.namespaces import example_name, has_name
+from mainspring.model.fields import Fields
 from mainspring.store.schedules.calendars import StoredCalendar
 
 router = APIRouter(prefix="/api/calendars", tags=["calendars"])
@@ -133,5 +134,5 @@ async def _answer(caller: Caller, stored: StoredCalendar) -> Answer[CalendarOut]
     return Answer(data=CalendarOut.of(seen))
 
 
-def _told(stored: StoredCalendar | None) -> dict[str, Any] | None:
+def _told(stored: StoredCalendar | None) -> Fields | None:
     return None if stored is None else {"rev": stored.rev, **stored.calendar.to_document()}

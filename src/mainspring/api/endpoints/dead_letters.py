@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -34,6 +34,7 @@ from mainspring.client.namespaces.dead_letters import Redrive
 from mainspring.errors import JobNotFound, RedriveNotFound
 from mainspring.jobtypes.http.templates import instant
 from mainspring.model.dead_letters.dead_letters import DeadLetterGroup
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import FAILED, Job
 
 _LIST = "dead letters"
@@ -133,7 +134,7 @@ async def cancel_redrive(redrive_id: RedriveId, caller: Operator, body: Nothing 
 # -- the choice of dead letters ----------------------------------------------------------------------------------------
 
 
-async def _which(caller: Caller, body: DiscardIn, redrive_id: str) -> dict[str, Any]:
+async def _which(caller: Caller, body: DiscardIn, redrive_id: str) -> Fields:
     """The choice of dead letters as arguments for the Scheduler; all of them are within the caller's reach."""
     if caller.principal.scope.everything:
         return _chosen(body)
@@ -149,7 +150,7 @@ async def _which(caller: Caller, body: DiscardIn, redrive_id: str) -> dict[str, 
     return chosen
 
 
-def _chosen(body: DiscardIn) -> dict[str, Any]:
+def _chosen(body: DiscardIn) -> Fields:
     if body.ids is not None:
         return {"ids": body.ids}
     return {"everything": True} if body.filter is None or body.everything else body.filter.given()
@@ -164,7 +165,7 @@ async def _own_ids(caller: Caller, ids: list[str]) -> list[str]:
     return ids
 
 
-def _within(caller: Caller, filter: DeadLetterFilterIn) -> dict[str, Any]:
+def _within(caller: Caller, filter: DeadLetterFilterIn) -> Fields:
     """The filter, narrowed to the caller's queue if its key reaches only one."""
     queues = caller.principal.scope.queues
     given = filter.given()
@@ -210,7 +211,7 @@ def _is_own(caller: Caller, redrive: Redrive) -> bool:
     return caller.principal.scope.everything or redrive.actor == caller.actor
 
 
-def _told(redrive: Redrive) -> dict[str, Any]:
+def _told(redrive: Redrive) -> Fields:
     return {"state": redrive.state, "matched": redrive.matched, "done": redrive.done, "skipped": redrive.skipped}
 
 

@@ -7,7 +7,7 @@ retries a flow only if it reaches all jobs that would be changed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -26,6 +26,7 @@ from mainspring.api.wire.flows import FlowIn, FlowListed, FlowOut, FlowPage, Flo
 from mainspring.api.wire.jobs import CancelIn, shown_data
 from mainspring.client.namespaces.flows import Flow
 from mainspring.errors import FlowNotFound, JobNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.flows.within import ENDED_BADLY
 
 router = APIRouter(prefix="/api/flows", tags=["flows"])
@@ -162,6 +163,6 @@ def _within(caller: Caller, flow: Flow) -> Flow:
     return replace(flow, error=None if flow.error is None else ENDED_BADLY, because=None)
 
 
-def _told(flow: FlowOut) -> dict[str, Any]:
+def _told(flow: FlowOut) -> Fields:
     """The audit entry of a flow."""
     return {"name": flow.name, "queue": flow.queue, "state": flow.state, "counts": flow.counts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -19,6 +19,7 @@ from mainspring.api.wire.job_requests import Copy
 from mainspring.api.wire.jobs import CancelIn, ExplanationOut, JobDetail, JobOut, SignalIn
 from mainspring.errors import InvalidJob, WaitTimeout
 from mainspring.model.access.api_keys import OPERATOR
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 
 LONGEST_WAIT = 60.0
@@ -158,6 +159,6 @@ async def _retried(caller: Caller, job_id: str, request_id: str) -> Job:
         raise Problem(422, "This job cannot run again: another one holds its dedupe key now.") from None
 
 
-def _told(job: Job) -> dict[str, Any]:
+def _told(job: Job) -> Fields:
     """The audit entry of a job."""
     return {"name": job.name, "queue": job.queue, "state": job.state, "run_at": job.run_at.isoformat()}

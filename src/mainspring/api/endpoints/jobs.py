@@ -20,6 +20,7 @@ from mainspring.api.wire.job_requests import Change, Creation, Text
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.service_backend import CreatedPage, Kind
 from mainspring.errors import JobNotFound, ScheduleNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job, JobState
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -59,7 +60,7 @@ async def find(caller: Caller, thing_id: str) -> Job | Schedule:
             raise missing from None
 
 
-def audited(resource: Resource) -> dict[str, Any]:
+def audited(resource: Resource) -> Fields:
     """The audit entry of a job or a schedule."""
     return resource.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result"})
 

@@ -7,7 +7,7 @@ would hold back jobs out of its reach.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
@@ -30,6 +30,7 @@ from mainspring.api.wire.limits import (
 )
 from mainspring.client.namespaces.limits import LimitControls
 from mainspring.client.namespaces.queues import Queues
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import BreakerStatus
 from mainspring.model.limits.controls import LimitOverride
 from mainspring.model.limits.limits import NAME, QUEUE
@@ -223,5 +224,5 @@ def _shown(caller: Caller, status: BreakerStatus) -> BreakerOut:
     return BreakerOut.of(status)
 
 
-def _told(override: LimitOverride | None) -> dict[str, Any] | None:
+def _told(override: LimitOverride | None) -> Fields | None:
     return None if override is None else OverrideOut.of_override(override).model_dump(mode="json")

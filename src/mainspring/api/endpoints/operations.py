@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic.alias_generators import to_camel
@@ -30,6 +30,7 @@ from mainspring.api.wire.operations import (
 )
 from mainspring.client.namespaces.operations import Operation
 from mainspring.errors import InvalidOperation, OperationNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.unreadable import Unreadable
 
@@ -148,7 +149,7 @@ async def _create(caller: Caller, body: OperationIn, operation_id: str) -> Made:
     return Made(Answer(data=OperationCreated.made(operation, await _shown(caller, operation.sample))), 202)
 
 
-def _asked(caller: Caller, body: OperationIn) -> dict[str, Any]:
+def _asked(caller: Caller, body: OperationIn) -> Fields:
     """Which jobs are meant, and the new value, as the Scheduler takes it."""
     filter = None if body.filter is None else body.filter.given
     asked = {"filter": filter, "ids": body.ids, "priority": body.priority, "queue": body.queue}
@@ -184,7 +185,7 @@ def _is_visible(caller: Caller, operation: Operation) -> bool:
     return caller.scope.covers(operation.scope)
 
 
-def _told(operation: Operation) -> dict[str, Any]:
+def _told(operation: Operation) -> Fields:
     """The audit entry of an operation."""
     progress = operation.progress
     counts = {"changed": progress.changed, "skipped": progress.skipped, "refused": progress.refused}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
@@ -39,6 +39,7 @@ from mainspring.api.wire.schedules import (
 )
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.errors import ScheduleNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.schedules.ledger import Entry, RecentFiring
 from mainspring.model.schedules.search import ScheduleFilterState, ScheduleOrder
 from mainspring.rules import Rule
@@ -377,7 +378,7 @@ async def _signed(caller: Caller, firings: Sequence[F]) -> list[F]:
     return [one if one.actor is None else next(by_hand) for one in firings]
 
 
-def _told(caller: Caller, schedule: Schedule) -> dict[str, Any]:
+def _told(caller: Caller, schedule: Schedule) -> Fields:
     """The audit entry of a schedule: all of its fields, redacted."""
     shown = ScheduleOut.of(caller.scheduler.privacy.shown(schedule))
     return shown.model_dump(mode="json", exclude_none=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from mainspring.api.wire.base import check_instant
 from mainspring.api.wire.compat import WEBHOOK_PARTS, JobsV1Answer, JobV1Answer, JobV1In, JobV1Out, Resource
 from mainspring.api.wire.job_requests import Creation
 from mainspring.errors import JobNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 
 router = APIRouter(prefix="/api/v1", tags=["v1"])
@@ -62,7 +62,7 @@ def _creation(body: JobV1In, settings: ServiceSettings) -> Creation:
     return Creation(name=body.type, data=body.data, run_at=run_at)
 
 
-def _webhook(data: dict[str, Any]) -> Creation:
+def _webhook(data: Fields) -> Creation:
     """A webhook whose request is in the data."""
     unknown = [name for name in data if name not in (*WEBHOOK_PARTS, "url", "data")]
     if unknown:

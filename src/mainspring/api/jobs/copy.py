@@ -7,14 +7,13 @@ encrypted where it was encrypted.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.dependencies import Caller
 from mainspring.api.jobs.create import ONCE, Plan, refuse_webhook_fields, run_options_of
 from mainspring.api.jobs.hidden_values import refuse_flow_data, refuse_marks
 from mainspring.api.jobs.update import changed_data, retry_after
 from mainspring.api.problems import Problem
 from mainspring.api.wire.job_requests import Copy
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import QUEUES
 from mainspring.model.privacy.encrypted_values import Encrypt, encrypt_like, encrypted_places
@@ -32,7 +31,7 @@ def plan_copy(caller: Caller, job: Job, copy: Copy) -> Plan:
     return Plan(job.name, data, queue, None, {key: value for key, value in options.items() if value is not None})
 
 
-def _data(caller: Caller, job: Job, copy: Copy) -> dict[str, Any]:
+def _data(caller: Caller, job: Job, copy: Copy) -> Fields:
     if job.name not in QUEUES:
         refuse_webhook_fields(copy)
         if copy.data is not None:
@@ -47,7 +46,7 @@ def _data(caller: Caller, job: Job, copy: Copy) -> dict[str, Any]:
     return data
 
 
-def _options_of(job: Job) -> dict[str, Any]:
+def _options_of(job: Job) -> Fields:
     """The options of the earlier job. Its times and its dedupe key were its own."""
     return {
         "priority": job.asked_priority or job.priority,
@@ -59,7 +58,7 @@ def _options_of(job: Job) -> dict[str, Any]:
     }
 
 
-def _given(caller: Caller, job: Job, copy: Copy) -> dict[str, Any]:
+def _given(caller: Caller, job: Job, copy: Copy) -> Fields:
     options = run_options_of(job.name, copy, caller.service.settings)
     options["retry"] = retry_after(job.retry_policy, copy)
     if copy.execution_type == ONCE:

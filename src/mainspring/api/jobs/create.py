@@ -37,6 +37,7 @@ from mainspring.jobtypes.http.urls import target_of
 from mainspring.jobtypes.mail import EmailRequest, why_refused
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.access.namespaces import has_name, is_named_in, namespace_of
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import DEFAULT_QUEUE, Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES, RESERVED
 from mainspring.model.jobs.retry import Retry
@@ -66,18 +67,18 @@ class Plan:
     """The arguments for the Scheduler; a rule makes it a schedule."""
 
     name: str
-    data: dict[str, Any] = field(repr=False)
+    data: Fields = field(repr=False)
     queue: str | None
     rule: Rule | None
-    options: dict[str, Any]
+    options: Fields
     schedule_id: str | None = None
     paused: bool = False
 
-    def as_item(self) -> dict[str, Any]:
+    def as_item(self) -> Fields:
         """A plan without a rule as an item of `Scheduler.schedule_bulk`."""
         return {"name": self.name, "data": self.data, **self.options}
 
-    def named(self, job_id: str) -> dict[str, Any]:
+    def named(self, job_id: str) -> Fields:
         """The item with the id of its job; a debounced one may change a job that exists, and gets none."""
         return self.as_item() if "debounce" in self.options else {**self.as_item(), "job_id": job_id}
 
@@ -154,7 +155,7 @@ def refuse_webhook_fields(change: Work) -> None:
 # -- data ----------------------------------------------------------------------------------------------------------
 
 
-def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> dict[str, Any]:
+def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> Fields:
     """The data of the job, checked."""
     data = change.data
     if name == HTTP:
@@ -164,12 +165,12 @@ def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: s
     return data or {}
 
 
-def usual_request(settings: ServiceSettings) -> dict[str, Any]:
+def usual_request(settings: ServiceSettings) -> Fields:
     """The defaults of every webhook, from the service's settings."""
     return {"retry_on": list(read_statuses(settings.retry_on))} if settings.retry_on.strip() else {}
 
 
-def request_fields(change: Work) -> dict[str, Any]:
+def request_fields(change: Work) -> Fields:
     """The given fields of a webhook's request, under the names of `WebhookRequest`."""
     given = {key: getattr(change, key) for key in Request.model_fields if key in change.model_fields_set}
     if given.get("timeout") is not None:
@@ -184,7 +185,7 @@ def checked_webhook(
     data: Mapping[str, Any] | None,
     settings: ServiceSettings,
     traceparent: str | None = None,
-) -> dict[str, Any]:
+) -> Fields:
     """The data of a webhook's job. Its request is checked in full, and its target as far as it can be known now."""
     try:
         request = parse_request(fields, data or {})
@@ -223,7 +224,7 @@ def guard(allow: str) -> SsrfGuard:
     return SsrfGuard(Allow.parse(allow))
 
 
-def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> dict[str, Any]:
+def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> Fields:
     """The data of a mail's job, as given. If the service knows the SMTP server, it refuses a sender that the worker
     would refuse."""
     try:
@@ -242,7 +243,7 @@ def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> d
 # -- options and times ---------------------------------------------------------------------------------------------
 
 
-def run_options_of(name: str, change: Work, settings: ServiceSettings) -> dict[str, Any]:
+def run_options_of(name: str, change: Work, settings: ServiceSettings) -> Fields:
     """The options of a run, as arguments of `Scheduler.schedule`."""
     if change.execution_type == _EXACTLY and name in QUEUES:
         raise Problem(
@@ -251,7 +252,7 @@ def run_options_of(name: str, change: Work, settings: ServiceSettings) -> dict[s
             "repeats by their id, or AT_MOST_ONCE.",
             field="executionType",
         )
-    options: dict[str, Any] = {"priority": change.priority, "tags": change.tags}
+    options: Fields = {"priority": change.priority, "tags": change.tags}
     options["guarantee"] = None if change.execution_type is None else change.execution_type.lower()
     options["start_within"] = change.start_within
     options["timeout"] = None if name in QUEUES else change.timeout
@@ -277,7 +278,7 @@ def changed_retry(change: Work, before: Retry) -> Retry:
     return Retry(before.attempts if attempts is None else attempts + 1, pause, max_delay=longest)
 
 
-def timed(body: Creation | FlowIn, settings: ServiceSettings) -> tuple[Rule | None, dict[str, Any]]:
+def timed(body: Creation | FlowIn, settings: ServiceSettings) -> tuple[Rule | None, Fields]:
     """The rule of a schedule, or None for a single job or flow; and its times, as arguments of `Scheduler.schedule`."""
     with refusing(rule_field(body)):
         rule = rule_of(body, settings.timezone)

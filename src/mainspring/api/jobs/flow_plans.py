@@ -24,6 +24,7 @@ from mainspring.api.wire.job_requests import Creation, NodeOptions, Request
 from mainspring.client.flows.builder import FlowBuilder, NodeHandle
 from mainspring.errors import InvalidFlow
 from mainspring.model.access.namespaces import namespace_of
+from mainspring.model.fields import Fields
 from mainspring.model.flows.references import Path, Reference
 from mainspring.model.jobs.job import DEFAULT_QUEUE
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, HTTP
@@ -72,7 +73,7 @@ async def build_flow(caller: Caller, body: FlowIn, job_id: str, traceparent: str
     options |= {name: value for name, value in times.items() if value is not None}
     queue = options.get("queue") or plans[0].options.get("queue")
     root = _checked(caller, Plan(FLOW, {}, queue, rule, options, body.id, body.enabled is False))
-    of_flow: dict[str, Any] = {} if rule is not None else {"job_id": job_id, **root.options}
+    of_flow: Fields = {} if rule is not None else {"job_id": job_id, **root.options}
     builder = caller.scheduler.flow(body.name, body.data, **of_flow)
     names: list[str] = []
     for place, (node, plan) in enumerate(zip(body.nodes, plans, strict=True)):
@@ -81,9 +82,9 @@ async def build_flow(caller: Caller, body: FlowIn, job_id: str, traceparent: str
     return BuiltFlow(builder, tuple(names), root)
 
 
-async def plan_batch(caller: Caller, body: BatchIn, traceparent: str | None = None) -> dict[str, Any]:
+async def plan_batch(caller: Caller, body: BatchIn, traceparent: str | None = None) -> Fields:
     """The arguments that open a batch; its callbacks are checked as jobs of their own are."""
-    callbacks: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    callbacks: dict[str, tuple[str, Fields, Fields]] = {}
     for name in _CALLBACKS:
         part: PartIn | None = getattr(body, name)
         if part is not None:
@@ -176,7 +177,7 @@ def _add(builder: FlowBuilder, node: NodeIn, plan: Plan) -> NodeHandle:
     data = dict(plan.data)
     for fill in node.fills or ():
         _put(data, (*above, *fill.at), Reference(fill.node, tuple(fill.path), builder))
-    known: dict[str, Any] = {"after": node.after, "when": node.when, "name": node.name, **plan.options}
+    known: Fields = {"after": node.after, "when": node.when, "name": node.name, **plan.options}
     if node.over is None:
         extra = next((name for name in _OF_MAPS if getattr(node, name) is not None), None)
         if extra is not None:
@@ -195,11 +196,11 @@ def _camel(name: str) -> str:
 # -- places of results in data -----------------------------------------------------------------------------------------
 
 
-def _with_places(node: NodeIn) -> dict[str, Any]:
+def _with_places(node: NodeIn) -> Fields:
     """The data of a node with null at each place where a result is filled in."""
     if node.type == "email":
         raise Problem(422, "A mail is checked before it is stored: its data cannot have results.", field="fills")
-    data: dict[str, Any] = _copied(node.data or {})
+    data: Fields = _copied(node.data or {})
     for number, fill in enumerate(node.fills or ()):
         try:
             _make_room(data, fill)
@@ -208,7 +209,7 @@ def _with_places(node: NodeIn) -> dict[str, Any]:
     return data
 
 
-def _make_room(data: dict[str, Any], fill: FillIn) -> None:
+def _make_room(data: Fields, fill: FillIn) -> None:
     """Put null where a result is filled in; documents on the way to it are made."""
     if not isinstance(fill.at[0], str):
         raise InvalidFlow("The first step is the name of an argument.")
@@ -228,7 +229,7 @@ def _make_room(data: dict[str, Any], fill: FillIn) -> None:
         value = value.get(step) if isinstance(value, dict) else value[step]
 
 
-def _put(data: dict[str, Any], at: Path, value: Reference) -> None:
+def _put(data: Fields, at: Path, value: Reference) -> None:
     place: Any = data
     for step in at[:-1]:
         place = place[step]

@@ -18,6 +18,7 @@ from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.jobtypes.http.request import parse_request
 from mainspring.jobtypes.http.templates import value_at
 from mainspring.jobtypes.http.urls import target_of
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.privacy.credentials import REDACTED
@@ -50,7 +51,7 @@ class Webhook:
         except ConfigurationError:
             return True
 
-    def merged(self, given: Mapping[str, Any], removed: set[str]) -> dict[str, Any]:
+    def merged(self, given: Mapping[str, Any], removed: set[str]) -> Fields:
         """The stored request with the given fields, and without the removed ones."""
         fields = {name: restored(value, self.request.get(name), self.shown_request.get(name))
                   for name, value in given.items()}  # fmt: skip
@@ -62,7 +63,7 @@ class Webhook:
             refuse_marks(value, "endpoint" if name == "url" else name)
         return {**kept, **fields}
 
-    def _travelling(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def _travelling(self, kept: Mapping[str, Any]) -> Fields:
         """The fields that stay for another target: hidden values in headers and in the query are dropped."""
         if "body" in kept and kept["body"] != self.shown_request.get("body"):
             text = "The body has values that are not shown, which no other target gets; give the body again."
@@ -70,7 +71,7 @@ class Webhook:
         parts = {name: self._shown_part(name, kept[name]) for name in ("headers", "query") if name in kept}
         return {**kept, **parts}
 
-    def _shown_part(self, name: str, values: Any) -> dict[str, Any]:
+    def _shown_part(self, name: str, values: Any) -> Fields:
         shown = _mapping(self.shown_request.get(name))
         return {key: value for key, value in _mapping(values).items() if value == shown.get(key) or is_reference(value)}
 

@@ -14,6 +14,7 @@ from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.dead_letters import RetryIn
 from mainspring.errors import JobNotFound
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 
@@ -21,7 +22,7 @@ _MOST = 500
 _PARTS = ("request", "data")
 
 
-async def checked_edit(caller: Caller, body: RetryIn) -> dict[str, Any] | None:
+async def checked_edit(caller: Caller, body: RetryIn) -> Fields | None:
     """Check and return the edit of the data of dead letters. Edited webhooks and mails must be valid."""
     if not (body.data or body.remove):
         return body.data
@@ -66,7 +67,7 @@ def _check_parts(body: RetryIn, *, mixed: bool) -> None:
     refuse_marks((body.data or {}).get("request"), "data.request")
 
 
-async def _checked(caller: Caller, job: Job, body: RetryIn) -> dict[str, Any]:
+async def _checked(caller: Caller, job: Job, body: RetryIn) -> Fields:
     """Check the edit of a webhook. Return the request as it is stored, and its target, if the request is edited."""
     stored, given = Webhook.of(caller, job), body.data or {}
     request = given.get("request", stored.request)
@@ -81,7 +82,7 @@ async def _checked(caller: Caller, job: Job, body: RetryIn) -> dict[str, Any]:
     return {part: checked[part] for part in ("request", "target")} if "request" in given else {}
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> Fields:
     if not isinstance(value, dict):
         raise Problem(422, "The data of a webhook is an object.", field="data.data")
     return value

@@ -20,6 +20,7 @@ from mainspring.api.wire.job_requests import ExecutionType
 from mainspring.api.wire.jobs import AttemptOut, RequestOut, job_fields
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.jobtypes.http.request import WebhookRequest
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
 from mainspring.model.jobs.job import PENDING, RUNNING, Attempt, Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, cure_for
@@ -70,7 +71,7 @@ def _of_schedule(caller: Caller, schedule: Schedule) -> Resource:
     )
 
 
-def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> dict[str, Any]:
+def _common(made: Job | Schedule, shown: Mapping[str, Any]) -> Fields:
     """The fields that jobs and schedules share. `shown` is the redacted data."""
     return {
         "id": made.id,
@@ -94,7 +95,7 @@ def _execution_type(guarantee: str | None) -> ExecutionType:
     return cast(ExecutionType, (guarantee or AT_LEAST_ONCE).upper())
 
 
-def _retries(retry: Retry | None) -> dict[str, Any]:
+def _retries(retry: Retry | None) -> Fields:
     if retry is None:
         return {}
     delay = None if callable(retry.delay) else to_ms(seconds(retry.delay, "delay"))
@@ -115,7 +116,7 @@ def _waiting(service: Service, job: Job) -> str | None:
     return None if job.waiting_for is None else job.waiting_for.note
 
 
-def _what(name: str, shown: Mapping[str, Any], plain: Mapping[str, Any] | None) -> dict[str, Any]:
+def _what(name: str, shown: Mapping[str, Any], plain: Mapping[str, Any] | None) -> Fields:
     """The fields that describe the work: the parts of a webhook's request, or the data of any other job."""
     request = shown.get("request") if name == HTTP else None
     if not isinstance(request, Mapping):

@@ -36,6 +36,7 @@ from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.job_requests import Change, Request, Work
 from mainspring.client.namespaces.schedules import Schedule
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP
 from mainspring.model.jobs.retry import Retry
@@ -87,7 +88,7 @@ def _refuse_for_job(job: Job, change: Change) -> None:
         raise Problem(422, "The executionType of a job cannot be changed after its creation.", field="executionType")
 
 
-def _schedule_edits(caller: Caller, schedule: Schedule, change: Change) -> dict[str, Any]:
+def _schedule_edits(caller: Caller, schedule: Schedule, change: Change) -> Fields:
     with refusing(rule_field(change) or "timezone"):
         rule = rule_of(change, caller.service.settings.timezone, schedule.rule)
     if rule is not None:
@@ -98,7 +99,7 @@ def _schedule_edits(caller: Caller, schedule: Schedule, change: Change) -> dict[
     return _given(edits) | ({"remove": removed} if removed else {})
 
 
-def _edits(caller: Caller, before: Job | Schedule, change: Change) -> dict[str, Any]:
+def _edits(caller: Caller, before: Job | Schedule, change: Change) -> Fields:
     """The edits that jobs and schedules share."""
     _check_queue(caller, before, change)
     edits = run_options_of(before.name, change, caller.service.settings)
@@ -126,7 +127,7 @@ async def _check_secrets(caller: Caller, before: Job | Schedule, edits: Mapping[
         await check_secrets(caller, before.name, queue or before.queue, before.data if data is None else data)
 
 
-def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> dict[str, Any] | None:
+def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> Fields | None:
     """The new data; None if it stays unchanged."""
     if before.name == HTTP:
         return _webhook(caller, before, change)
@@ -136,7 +137,7 @@ def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> dict[s
     if change.data is None:
         return None
     refuse_flow_data(before.name)
-    data: dict[str, Any] = restored(change.data, before.data, shown_data(caller, before))
+    data: Fields = restored(change.data, before.data, shown_data(caller, before))
     if before.name != EMAIL:
         return data
     if recipients_of(data) != recipients_of(before.data):
@@ -144,7 +145,7 @@ def changed_data(caller: Caller, before: Job | Schedule, change: Work) -> dict[s
     return checked_mail(data, caller.service.settings)
 
 
-def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> dict[str, Any] | None:
+def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> Fields | None:
     given = request_fields(change)
     removed = {name for name in Request.model_fields if name in change.model_fields_set and name not in given}
     if not given and not removed - {"endpoint"} and change.data is None:
@@ -159,5 +160,5 @@ def _webhook(caller: Caller, before: Job | Schedule, change: Work) -> dict[str, 
     return checked
 
 
-def _given(edits: Mapping[str, Any]) -> dict[str, Any]:
+def _given(edits: Mapping[str, Any]) -> Fields:
     return {name: value for name, value in edits.items() if value is not None}

@@ -11,6 +11,7 @@ from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span
 from mainspring.model.access.api_keys import Key, Role, Scope
 from mainspring.model.access.audit import Row
 from mainspring.model.access.audit_chain import Link, Verdict
+from mainspring.model.fields import Fields
 
 _HINT = "The text of this key was shown once, in the answer to the first request; if it was lost, rotate the key."
 Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=100)]
@@ -68,7 +69,7 @@ class KeyFacts(Out):
     revoked_at: Instant | None = None
 
     @classmethod
-    def values(cls, key: Key) -> dict[str, Any]:
+    def values(cls, key: Key) -> Fields:
         times = {one: getattr(key, one) for one in ("created_at", "expires_at", "last_used_at", "rotated_at")}
         return {
             **{one: getattr(key, one) for one in ("id", "name", "role", "old_until", "revoked_at")},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -18,6 +18,7 @@ from mainspring.model.alerts.rule import (
     DestinationType,
     Silence,
 )
+from mainspring.model.fields import Fields
 
 Names = Annotated[list[Text], Field(min_length=1, max_length=100)]
 Address = Annotated[str, Field(min_length=1, max_length=320)]
@@ -51,7 +52,7 @@ class DestinationIn(In):
         None, description="Of a webhook only: the secrets that sign it."
     )
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Fields:
         return self.model_dump(by_alias=False, exclude_none=True)
 
 
@@ -75,7 +76,7 @@ class RuleFields(In):
     enabled: bool | None = None
     queue: Text | None = Field(None, description="The queue of the jobs that send; null: that of webhooks or mail.")
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Fields:
         """The given options, as arguments of `scheduler.alerts`."""
         may_be_null = ("queues", "prefixes", "after", "repeat_every", "queue")
         given = {name: getattr(self, name) for name in RuleFields.model_fields if name in self.model_fields_set}

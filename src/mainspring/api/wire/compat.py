@@ -7,12 +7,13 @@ Each is the job, schedule or attempt of `wire/jobs.py` and `wire/schedules.py` u
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, Out
 from mainspring.api.wire.job_requests import ExecutionType
+from mainspring.model.fields import Fields
 
 WEBHOOK_PARTS = ("endpoint", "method", "headers", "query", "body")
 
@@ -35,9 +36,9 @@ class Resource(Out):
     endpoint: str | None = None
     method: str | None = None
     headers: dict[str, str] | None = None
-    query: dict[str, Any] | None = None
+    query: Fields | None = None
     body: JsonValue = None
-    data: dict[str, Any] | None = None
+    data: Fields | None = None
     execution_type: ExecutionType = "AT_LEAST_ONCE"
     retry_attempts: int | None = None
     retry_delay: int | None = None
@@ -129,7 +130,7 @@ class JobV1Out(Out):
     """A job in the shape of /api/v1."""
 
     type: str
-    data: dict[str, Any]
+    data: Fields
     status: str
     scheduled_time: Instant | None
     timezone: str = Field(description="The zone in which times without an offset are read.")
@@ -154,7 +155,7 @@ class JobV1Out(Out):
         )
 
 
-def _data(resource: Resource) -> dict[str, Any]:
+def _data(resource: Resource) -> Fields:
     if resource.type != "http":
         return resource.data or {}
     parts = {name: getattr(resource, name) for name in (*WEBHOOK_PARTS, "data")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
@@ -11,6 +11,7 @@ from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import JobOut, Reason
 from mainspring.client.namespaces.dead_letters import Redrive
 from mainspring.model.dead_letters.dead_letters import MOST_IDS, DeadLetterGroup
+from mainspring.model.fields import Fields
 
 JobId = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -27,7 +28,7 @@ class DeadLetterFilterIn(In):
     until: InstantIn | None = Field(None, description="Failed before this instant.")
     text: Annotated[str, Field(min_length=1, max_length=1000, description="Text in the error's message.")] | None = None
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Fields:
         """The filter as the Scheduler takes it."""
         names = ("name", "queue", "tag", "error", "fingerprint", "since", "until", "text")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -96,7 +97,7 @@ class GroupOut(Out):
     @classmethod
     def of(cls, group: DeadLetterGroup, message: str) -> Self:
         same = ("fingerprint", "name", "error_type", "count", "first_seen", "last_seen", "sample_job_id")
-        more: dict[str, Any] = {"capped": group.capped, "queues": list(group.queues), "trend": list(group.trend)}
+        more: Fields = {"capped": group.capped, "queues": list(group.queues), "trend": list(group.trend)}
         fields = {key: getattr(group, key) for key in same} | more
         return cls(**fields, trend_start=group.trend_start, message=message)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out
 from mainspring.api.wire.dead_letters import JobId
 from mainspring.api.wire.job_requests import Text
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import JobState
 from mainspring.model.views.search import CONDITIONS, MOST_FOUND, StateCount, Suggestions
 
@@ -39,7 +40,7 @@ class JobConditions(In):
     finished_until: InstantIn | None = Field(None, description="Ended before this instant.")
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Fields:
         """The conditions as the Scheduler takes them."""
         return {name: value for name in CONDITIONS if (value := getattr(self, name)) is not None}
 
@@ -91,7 +92,7 @@ class JobFilterOut(Out):
     run_until: Instant | None = None
     finished_since: Instant | None = None
     finished_until: Instant | None = None
-    data: dict[str, Any] | None = None
+    data: Fields | None = None
 
 
 class StateCountOut(Out):

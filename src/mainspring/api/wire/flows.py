@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span
 from mainspring.api.wire.job_requests import DataVersion, NodeOptions, Request, ScheduleId, Text, Times
 from mainspring.client.namespaces.flows import Flow
+from mainspring.model.fields import Fields
 from mainspring.model.flows.flow import FlowKind, FlowNode
 from mainspring.model.flows.graph import MOST_NODES, When
 from mainspring.model.flows.timeline import TimelineRow
@@ -205,7 +206,7 @@ class FlowListed(Out):
 class FlowOut(FlowListed):
     """A flow as it is now, with its nodes."""
 
-    data: dict[str, Any] = Field(description="The values that are kept with it; hidden ones are replaced by a word.")
+    data: Fields = Field(description="The values that are kept with it; hidden ones are replaced by a word.")
     counts: dict[str, int] = Field(description="Its jobs by state, its root not among them.")
     nodes: list[NodeOut]
     edges: list[EdgeOut]
@@ -213,7 +214,7 @@ class FlowOut(FlowListed):
     deduplicated: bool | None = Field(None, description="Whether a flow with this dedupeKey existed already.")
 
     @classmethod
-    def detail(cls, flow: Flow, data: dict[str, Any], deduplicated: bool | None = None) -> Self:
+    def detail(cls, flow: Flow, data: Fields, deduplicated: bool | None = None) -> Self:
         """A flow as the caller may see it, and its data as that may be shown."""
         return cls.of(
             flow,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field
 
 from mainspring.api.wire.base import Answer, Out
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.handler_status import HandlerStatus
 
 HANDLERS_SHOWN = 500
@@ -21,7 +22,7 @@ class HandlerOut(Out):
 
     name: str
     description: str | None = Field(None, description="The first line of its docstring.")
-    data_schema: dict[str, Any] | None = Field(
+    data_schema: Fields | None = Field(
         None,
         description="The JSON Schema of its data; null if it cannot be made, or is too long. A part with `x-any` "
         "accepts more than it says.",

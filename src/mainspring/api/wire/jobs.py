@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, JsonValue
 
 from mainspring.api.wire.base import Answer, In, Instant, Out, jsonable, span_text, to_ms
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.job import BLOCKED, FINISHED, Attempt, Job, JobError, Step
 from mainspring.model.jobs.reserved_names import HTTP
@@ -96,7 +97,7 @@ class JobOut(Out):
     queue: str
     state: str
     priority: int
-    data: dict[str, Any]
+    data: Fields
     tags: list[str]
     run_at: Instant | None
     created_at: Instant | None
@@ -281,7 +282,7 @@ class GateOut(Out):
     kind: str
     open: bool
     text: str
-    data: dict[str, Any]
+    data: Fields
 
 
 class ExplainedJob(Out):
@@ -311,13 +312,13 @@ _SAME = (
 )
 
 
-def shown_data(data: Any) -> dict[str, Any]:
+def shown_data(data: Any) -> Fields:
     """Data that has been through `shown`, as JSON."""
     plain = jsonable(data)
     return plain if isinstance(plain, dict) else {"": plain}
 
 
-def job_fields(job: Job) -> dict[str, Any]:
+def job_fields(job: Job) -> Fields:
     """The fields of a job that all shapes of it share, under the names of `JobOut`."""
     progress, held = job.progress, job.waiting_for
     return {key: getattr(job, key) for key in _SAME} | {

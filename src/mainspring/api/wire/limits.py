@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from mainspring.api.wire.base import In, Instant, Out, Span, jsonable, span_text
 from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import Reason
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import BreakerStatus
 from mainspring.model.limits.controls import GateUse, Holder, LimitOverride, LimitStatus, Paused
 from mainspring.model.limits.limits import RATE, JobLimits, Limit, Rate
@@ -39,7 +40,7 @@ class TargetIn(In):
             raise ValueError("give either queue or name")
         return self
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Fields:
         """The target, as the Scheduler takes it."""
         fields = {"queue": self.queue, "name": self.name, "key": self.key}
         return {name: value for name, value in fields.items() if value is not None}
@@ -89,7 +90,7 @@ class LimitIn(In):
             raise ValueError("give concurrency, rate or both")
         return self
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> Fields:
         """The limits as the Scheduler takes them."""
         at_once, starts = self.concurrency, self.rate
         return {
@@ -133,8 +134,8 @@ class PausedOut(Out):
 class AllowanceOut(Out):
     """Limits: how many jobs run at once, and the rate of their starts."""
 
-    concurrency: dict[str, Any] | None
-    rate: dict[str, Any] | None
+    concurrency: Fields | None
+    rate: Fields | None
 
     @classmethod
     def of(cls, allowance: JobLimits | LimitStatus | LimitOverride) -> Self:
@@ -255,7 +256,7 @@ class BreakerOut(Out):
     bad: int
     reason: str
     actor: str | None
-    rule: dict[str, Any] | None
+    rule: Fields | None
     story: list[BreakerChangeOut] = Field(description="Its last changes of state, the latest first; at most ten.")
     last_failure: BreakerFailureOut | None = Field(description="The last failed attempt that it has counted.")
 
@@ -273,7 +274,7 @@ class BreakerOut(Out):
         )
 
 
-def _rule(status: BreakerStatus) -> dict[str, Any] | None:
+def _rule(status: BreakerStatus) -> Fields | None:
     """The rule by which a breaker opens by itself."""
     if status.rule is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -12,6 +12,7 @@ from mainspring.api.wire.filters import JobConditions, JobFilterOut
 from mainspring.api.wire.job_requests import Text
 from mainspring.api.wire.jobs import JobOut, Reason
 from mainspring.client.namespaces.operations import Operation
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import FIRST_PRIORITY, LAST_PRIORITY, JobState
 from mainspring.model.operations.operations import (
     MOST_IDS,
@@ -43,7 +44,7 @@ class OperationFilterIn(JobConditions):
     )
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Fields:
         """The filter as the Scheduler takes it."""
         if not self.data:
             return super().given
@@ -193,7 +194,7 @@ _SAME = (
 )
 
 
-def _fields(operation: Operation) -> dict[str, Any]:
+def _fields(operation: Operation) -> Fields:
     """The fields that all shapes of an operation share."""
     filter = None if operation.filter is None else JobFilterOut(**operation.filter)
     return {name: getattr(operation, name) for name in _SAME} | {"filter": filter}

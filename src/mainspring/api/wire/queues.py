@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from mainspring.api.wire.base import In, Instant, Out, to_ms
 from mainspring.api.wire.limits import PausedOut
 from mainspring.model.access.reach import note_within
+from mainspring.model.fields import Fields
 from mainspring.model.views.queues import Activity, QueueDetail, QueueStatus, WaitingAt
 from mainspring.model.views.scaling import QueueScale
 from mainspring.store.views.queues import PAGE
@@ -119,7 +120,7 @@ class ScaleOut(Out):
         )
 
 
-def queue_fields(queue: QueueStatus) -> dict[str, Any]:
+def queue_fields(queue: QueueStatus) -> Fields:
     """The fields of a queue in every answer."""
     same = ("name", "ready", "due", "scheduled", "waiting", "running", "counted", "workers", "slots", "utilisation")
     activity = queue.activity

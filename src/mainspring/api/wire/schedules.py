@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -11,6 +11,7 @@ from mainspring.api.wire.base import Answer, In, Instant, InstantIn, Out, Span, 
 from mainspring.api.wire.job_requests import Creation, Text
 from mainspring.api.wire.jobs import Reason, shown_data
 from mainspring.client.views.schedule_views import MOST_RECENT, MOST_SHOWN
+from mainspring.model.fields import Fields
 from mainspring.model.schedules.coming import MOST_BUCKETS, MOST_HEAVIEST, Coming
 from mainspring.model.schedules.firing_plan import Overlap
 from mainspring.model.schedules.ledger import Entry, RecentFiring
@@ -104,8 +105,8 @@ class ScheduleOut(Out):
     id: str
     name: str
     label: str | None = Field(description="The name that its jobs have beside that of their handler.")
-    data: dict[str, Any]
-    rule: dict[str, Any]
+    data: Fields
+    rule: Fields
     description: str = Field(description="The rule in words.")
     text: str = Field(description="The rule as a cron expression, an RRULE or an interval.")
     zone: str | None = Field(description="The time zone of the rule; null if it counts real time.")

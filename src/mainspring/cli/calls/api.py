@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from mainspring.cli.calls.door import Door, Reply
 from mainspring.cli.support.exit_codes import NOT_FOUND, RUNTIME_FAILURE, TO_BE_CHANGED, CommandFailed
+from mainspring.model.fields import Fields
 
 _PAGE = 200
 _CODES = {400: TO_BE_CHANGED, 401: TO_BE_CHANGED, 403: TO_BE_CHANGED, 404: NOT_FOUND, 422: TO_BE_CHANGED}
@@ -59,7 +60,7 @@ class Api:
                 break
         return found
 
-    def events(self, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    def events(self, **query: Any) -> Iterator[tuple[str, Fields]]:
         """The events of the installation as they happen: their types and their data."""
         head, lines = self._door.stream(_target("/api/events", query))
         if head.status != HTTPStatus.OK:

@@ -20,6 +20,7 @@ from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.environment import worker_settings
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import without_password
+from mainspring.model.fields import Fields
 
 T = TypeVar("T")
 _READS = ("GET", "HEAD")
@@ -167,7 +168,7 @@ class _Exchange:
         return {"type": "http.disconnect"}
 
 
-def _scope(method: str, path: str, query: str, body: bytes | None, once: str | None) -> dict[str, Any]:
+def _scope(method: str, path: str, query: str, body: bytes | None, once: str | None) -> Fields:
     headers = [(b"host", b"localhost")]
     if body is not None:
         headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

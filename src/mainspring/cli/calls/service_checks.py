@@ -24,7 +24,7 @@ def check_service(url: str, key: str | None) -> Iterator[Finding]:
         try:
             status, _ = _get(stranger, _HEALTH)
         except CommandFailed as error:
-            yield Finding("service", "problem", str(error), "Start it: mainspring serve")
+            yield Finding("service", "problem", str(error), "Correct --url, or start the service.")
             return
         yield from _check_way(url)
         yield from _check_key(status)

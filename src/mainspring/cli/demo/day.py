@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from mainspring.cli.demo.flows import start_flows
 from mainspring.cli.demo.history import write_history
@@ -16,6 +15,7 @@ from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.client.views.past import PastBackend
 from mainspring.model.access.audit import Entry
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.limits.breaker import OPEN
 from mainspring.rules import Every, Except, RRule, Rule
@@ -37,7 +37,7 @@ _HOLIDAYS = Calendar(
 )
 
 # The id of a schedule is its job's name. The zones change their clocks at different nights, or not at all.
-SCHEDULES: Mapping[str, tuple[Rule, dict[str, Any]]] = {
+SCHEDULES: Mapping[str, tuple[Rule, Fields]] = {
     "nightly-backup": (Cron("30 2 * * *", "Europe/Berlin"), {}),
     "renew-certificates": (Cron("15 1 * * *", "America/Santiago"), {}),
     "clean-sessions": (Cron("0 * * * *"), {}),
@@ -80,7 +80,7 @@ async def _make_schedules(scheduler: Scheduler, past: PastBackend, now: datetime
 
 async def _make_later(scheduler: Scheduler, now: datetime) -> None:
     """Jobs for the coming hours and days."""
-    later: list[dict[str, Any]] = [
+    later: list[Fields] = [
         {
             "name": "send-email",
             "data": {"to": f"customer{number}@example.com", "subject": "Your order is on its way"},
@@ -126,13 +126,13 @@ async def _make_trouble(scheduler: Scheduler) -> None:
     await scheduler.schedule_bulk([_payment(7250 + number) for number in range(9)])
 
 
-def _webhook(order: int) -> dict[str, Any]:
+def _webhook(order: int) -> Fields:
     request = {"url": _HOOK, "method": "POST", "body": {"order": f"O-{order}", "status": "shipped"}}
     data = {"request": request, "data": {}, "target": "http://127.0.0.1:9"}
     return {"name": HTTP, "data": data, "queue": PARTNERS, "tags": ["webhook"]}
 
 
-def _payment(order: int) -> dict[str, Any]:
+def _payment(order: int) -> Fields:
     return {"name": "charge-card", "data": {"order": f"O-{order}", "amount": f"{order / 100:.2f}", "gateway": GATEWAY}}
 
 

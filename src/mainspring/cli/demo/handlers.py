@@ -12,6 +12,7 @@ from typing import Any
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import DEFAULT_FOLDER, EMBEDDED
 from mainspring.engine.run.context import BlockingJobContext, JobContext
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.retry import Retry
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import Limit
@@ -61,7 +62,7 @@ async def send_email(ctx: JobContext, to: str, subject: str) -> str:
 
 
 @scheduler.job("generate-report", queue="reports")
-def generate_report(ctx: BlockingJobContext, kind: str) -> dict[str, Any]:
+def generate_report(ctx: BlockingJobContext, kind: str) -> Fields:
     """A sync function, which runs in a thread and reports its progress."""
     for percent, note in ((25, "reading"), (50, "adding up"), (75, "drawing")):
         time.sleep(0.5)
@@ -84,7 +85,7 @@ def crash_demo() -> None:
 
 
 @scheduler.job("resize-image", queue="media", concurrency=Limit(1, key="customer"), timeout=60)
-async def resize_image(ctx: JobContext, customer: str, image: str) -> dict[str, Any]:
+async def resize_image(ctx: JobContext, customer: str, image: str) -> Fields:
     """One at a time for each customer: the others of the same customer wait."""
     for percent, size in ((0, 160), (33, 640), (66, 1280)):
         ctx.progress(percent, f"{size} pixels wide")
@@ -95,7 +96,7 @@ async def resize_image(ctx: JobContext, customer: str, image: str) -> dict[str, 
 @scheduler.job(
     "charge-card", queue="billing", retry=Retry(attempts=2, delay=5), breaker=Breaker(0.5, 300, 20, 600, key="gateway")
 )
-async def charge_card(ctx: JobContext, order: str, amount: str, gateway: str) -> dict[str, Any]:
+async def charge_card(ctx: JobContext, order: str, amount: str, gateway: str) -> Fields:
     """Each gateway has a breaker of its own."""
     ctx.log(f"Charging {amount} EUR for {order} through {gateway}")
     await asyncio.sleep(random.uniform(0.2, 1.2))
@@ -113,7 +114,7 @@ async def import_feed(ctx: JobContext, supplier: str) -> None:
 
 
 @scheduler.job("extract-rows", queue="pipeline", timeout=60)
-async def extract_rows(ctx: JobContext, table: str) -> dict[str, Any]:
+async def extract_rows(ctx: JobContext, table: str) -> Fields:
     """The first step of the demonstration's flows."""
     ctx.log(f"Reading the table {table}")
     await asyncio.sleep(random.uniform(1, 2))
@@ -160,7 +161,7 @@ async def approve_prices(ctx: JobContext, rows: int) -> Any:
 
 
 def _add_daily_work(name: str, queue: str, seconds: float) -> None:
-    async def work(ctx: JobContext, **data: Any) -> dict[str, Any]:
+    async def work(ctx: JobContext, **data: Any) -> Fields:
         ctx.log("Started")
         await asyncio.sleep(seconds)
         return {"items": random.randrange(20, 400)}

@@ -16,6 +16,7 @@ from typing import Any
 
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.views.past import PastBackend
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, Attempt, Job, JobError
 from mainspring.model.jobs.reserved_names import HTTP
 from mainspring.model.schedules.ledger import LATE, MISSED, SKIPPED, Entry, Row
@@ -25,7 +26,7 @@ _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 _WORKERS = ("worker-a.example.com:4121:5e0c77d1", "worker-b.example.com:3907:b1f09a42")
 _STACK = 'Traceback (most recent call last):\n  File "/srv/shop/{file}", line {line}, in {place}\n    {code}\n{text}'
-_Data = Callable[[random.Random], dict[str, Any]]
+_Data = Callable[[random.Random], Fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class _Fault:
     file: str
     place: str
     code: str
-    details: dict[str, Any] | None = None
+    details: Fields | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +81,19 @@ _GONE = _Fault(
 )
 
 
-def _order(chance: random.Random) -> dict[str, Any]:
+def _order(chance: random.Random) -> Fields:
     amount = f"{chance.randrange(900, 24_900) / 100:.2f}"
     gateway = chance.choice(("pay.example.com", "pay.example.com", "slow-gateway.example.com"))
     return {"order": f"O-{chance.randrange(6000, 7300)}", "amount": amount, "gateway": gateway}
 
 
-def _webhook(chance: random.Random) -> dict[str, Any]:
+def _webhook(chance: random.Random) -> Fields:
     body = {"order": f"O-{chance.randrange(6000, 7300)}", "status": "shipped"}
     request = {"url": "https://hooks.example.com/orders", "method": "POST", "body": body}
     return {"request": request, "data": {}, "target": "https://hooks.example.com"}
 
 
-def _answered(chance: random.Random) -> dict[str, Any]:
+def _answered(chance: random.Random) -> Fields:
     headers = {"content-type": "application/json", "server": "example"}
     took = chance.randrange(40, 400)
     url = "https://hooks.example.com/orders"
@@ -180,7 +181,7 @@ def _jobs_of(work: _Work, chance: random.Random, now: datetime) -> Iterator[Job]
         yield _job(f"{int(at.timestamp()):08x}{chance.getrandbits(64):016x}", work, at, chance, data)
 
 
-def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: dict[str, Any], **more: Any) -> Job:
+def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: Fields, **more: Any) -> Job:
     """A job that was due at an instant, with all its attempts. The last one ends as the job does."""
     drawn, fault = chance.random(), None
     for one in work.faults:

@@ -20,6 +20,7 @@ import typer
 from mainspring.cli.support.exit_codes import CommandFailed
 from mainspring.cli.terminal.times import instant
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.schedules.firing_plan import MISFIRES, OVERLAPS
 from mainspring.spelling import did_you_mean
 
@@ -52,7 +53,7 @@ def read_json(text: str, option: str) -> Any:
         ) from None
 
 
-def read_object(text: str, option: str) -> dict[str, Any]:
+def read_object(text: str, option: str) -> Fields:
     """A JSON object that an option gives."""
     value = read_json(text, option)
     if not isinstance(value, dict):
@@ -69,9 +70,9 @@ def read_pairs(texts: list[str], option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _read_set(texts: list[str], option: str) -> dict[str, Any]:
+def _read_set(texts: list[str], option: str) -> Fields:
     """Fields with JSON values; a value that is not JSON is text."""
-    read: dict[str, Any] = {}
+    read: Fields = {}
     for name, value in read_pairs(texts, option).items():
         try:
             read[name] = json.loads(value)
@@ -92,7 +93,7 @@ def _encrypted(texts: list[str], option: str) -> bool | list[str]:
     return True if texts == ["all"] else texts
 
 
-def _rules(texts: list[str], option: str) -> list[dict[str, Any]]:
+def _rules(texts: list[str], option: str) -> list[Fields]:
     return [read_object(text, option) for text in texts]
 
 
@@ -232,9 +233,9 @@ def bodied(*fields: Field) -> Callable[[Callable[..., None]], Callable[..., None
     return decorate
 
 
-def make_body(values: dict[Field, Any]) -> dict[str, Any]:
+def make_body(values: dict[Field, Any]) -> Fields:
     """The body of a request from the values of its options."""
-    body: dict[str, Any] = {}
+    body: Fields = {}
     for field, value in values.items():
         if value is None or value == []:
             continue
@@ -244,7 +245,7 @@ def make_body(values: dict[Field, Any]) -> dict[str, Any]:
     return body
 
 
-def _put(body: dict[str, Any], name: str, value: Any) -> None:
+def _put(body: Fields, name: str, value: Any) -> None:
     """Put a value into the body; `repeat.cron` is the field `cron` in `repeat`."""
     group, dot, field = name.partition(".")
     inner = body.setdefault(group, {}) if dot else body
@@ -252,7 +253,7 @@ def _put(body: dict[str, Any], name: str, value: Any) -> None:
         inner[field if dot else group] = value
 
 
-def with_name(body: dict[str, Any], name: str | None) -> dict[str, Any]:
+def with_name(body: Fields, name: str | None) -> Fields:
     """The body with the job's name, which only a webhook or an email may lack."""
     if name is None and not {"endpoint", "type"} & body.keys():
         raise CommandFailed("Name the job's handler, or give --endpoint for a webhook, or --type email.", 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mainspring.cli.operate.body import one_of, read_pairs
 from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed
 from mainspring.cli.terminal.times import past_instant
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import STATES
 from mainspring.spelling import did_you_mean
 
@@ -39,9 +40,9 @@ def job_filter(
     until: str | None = None,
     where: list[str] | None = None,
     **more: str | None,
-) -> dict[str, Any]:
+) -> Fields:
     """The filter of jobs that the options give, as the body of an operation has it."""
-    given: dict[str, Any] = {
+    given: Fields = {
         "state": one_of(state, STATES, "--state"),
         "name": name,
         "queue": queue,
@@ -55,7 +56,7 @@ def job_filter(
     return {field: value for field, value in given.items() if value is not None}
 
 
-def as_query(given: dict[str, Any]) -> dict[str, Any]:
+def as_query(given: Fields) -> Fields:
     """A filter of jobs as the parameters of a query."""
     data = given.pop("data", None) or {}
     return {**given, "key": [f"{path}:{value}" for path, value in data.items()] or None}

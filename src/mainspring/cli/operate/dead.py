@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from mainspring.cli.support.exit_codes import INTERRUPTED, RUNTIME_FAILURE, TO_B
 from mainspring.cli.terminal.output import Columns, many
 from mainspring.cli.terminal.progress import Shown
 from mainspring.cli.terminal.times import ago, past_instant
+from mainspring.model.fields import Fields
 
 dead = typer.Typer(help="Dead letters: jobs that have failed for good.", no_args_is_help=True)
 
@@ -56,7 +57,7 @@ def _filter(
     since: str | None = None,
     until: str | None = None,
     text: str | None = None,
-) -> dict[str, Any]:
+) -> Fields:
     times = {"since": past_instant(since, "--since"), "until": past_instant(until, "--until")}
     words = {"name": name, "queue": queue, "tag": tag, "error": error, "fingerprint": fingerprint, "text": text}
     return {field: value for field, value in (words | times).items() if value is not None}
@@ -158,7 +159,7 @@ def stop(call: Call, redrive_id: RedriveId) -> None:
     )
 
 
-def _chosen(ids: list[str] | None, given: dict[str, Any], everything: bool) -> dict[str, Any]:
+def _chosen(ids: list[str] | None, given: Fields, everything: bool) -> Fields:
     if bool(ids) + bool(given) + everything != 1:
         raise CommandFailed(
             "Say which dead letters: by their ids, by a filter such as --name, or --all; one of these.", TO_BE_CHANGED
@@ -166,7 +167,7 @@ def _chosen(ids: list[str] | None, given: dict[str, Any], everything: bool) -> d
     return {"ids": ids} if ids else {"everything": True} if everything else {"filter": given}
 
 
-def _redrive(call: Call, verb: str, asked: dict[str, Any], yes: bool) -> None:
+def _redrive(call: Call, verb: str, asked: Fields, yes: bool) -> None:
     if "ids" not in asked:
         which = "all" if asked.get("everything") else "all matching"
         sentence = (
@@ -176,7 +177,7 @@ def _redrive(call: Call, verb: str, asked: dict[str, Any], yes: bool) -> None:
     _follow(call, call.api.post(f"/api/dead-letters/{verb}", asked)["data"])
 
 
-def _follow(call: Call, redrive: dict[str, Any]) -> None:
+def _follow(call: Call, redrive: Fields) -> None:
     """Show the progress of a redrive until it has ended."""
     try:
         with Shown(redrive["kind"], redrive["matched"], quiet=call.as_json) as shown:

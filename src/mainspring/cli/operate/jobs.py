@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from mainspring.cli.operate.many import Selection, on_many
 from mainspring.cli.operate.tail import tail
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, say
 from mainspring.cli.terminal.output import print_json, print_text
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
 from mainspring.spelling import did_you_mean
 
@@ -94,7 +95,7 @@ def show(call: Call, job_id: JobId) -> None:
 @bodied(*WORK, *ONE_JOB)
 def add(
     call: Call,
-    body: dict[str, Any],
+    body: Fields,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of its handler.")] = None,
     once: Annotated[
         str | None,
@@ -192,7 +193,7 @@ def tail_jobs(
 
 def _wait(call: Call, job_id: str) -> None:
     """Wait for the end of a job, and show it."""
-    job: dict[str, Any] = {}
+    job: Fields = {}
     while job.get("state") not in FINISHED:
         job = call.api.get(path("jobs", job_id, "wait"), timeout=f"{_LONGEST_WAIT}s")["data"]
     call.document(call.api.get(path("jobs", job_id, "detail"))["data"], show_job)

@@ -19,6 +19,7 @@ from mainspring.cli.calls.operating import Call
 from mainspring.cli.support.exit_codes import INTERRUPTED, RUNTIME_FAILURE, TO_BE_CHANGED, CommandFailed, report, say
 from mainspring.cli.terminal.output import many, print_json
 from mainspring.cli.terminal.progress import Shown
+from mainspring.model.fields import Fields
 
 _ENDED = ("completed", "failed", "cancelled")
 _LOOK_EVERY = 0.5
@@ -30,7 +31,7 @@ class Selection:
     """The jobs that a command means: by their ids, or by a filter."""
 
     ids: list[str] | None
-    filter: dict[str, Any]
+    filter: Fields
     reason: str = ""
     yes: bool = False
 
@@ -90,7 +91,7 @@ def confirm(sentence: str, yes: bool) -> None:
         raise CommandFailed("Nothing was done.", TO_BE_CHANGED)
 
 
-def follow_operation(call: Call, operation: dict[str, Any]) -> None:
+def follow_operation(call: Call, operation: Fields) -> None:
     """Show the progress of an operation until it has ended."""
     where = path("operations", operation["id"])
     try:

@@ -12,6 +12,7 @@ from mainspring.cli.operate.choices import Reason, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
 from mainspring.cli.terminal.output import Columns
 from mainspring.cli.terminal.times import ago, span
+from mainspring.model.fields import Fields
 
 queues = typer.Typer(help="Queues.", no_args_is_help=True)
 
@@ -99,7 +100,7 @@ def limit(
         call.done(found, f"The queue {queue} is limited. {found['note'] or ''}".rstrip())
 
 
-def _of(limit: dict[str, Any] | None, field: str) -> str | None:
+def _of(limit: Fields | None, field: str) -> str | None:
     """A limit, and what it is counted by."""
     if limit is None:
         return None

@@ -16,6 +16,7 @@ from mainspring.cli.operate.choices import Limit, Name, Queue, Reason, Tag, sugg
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed
 from mainspring.cli.terminal.output import Columns, print_fields, print_items, print_text
 from mainspring.cli.terminal.times import ago, both, past_instant, span
+from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 from mainspring.model.schedules.firing_plan import OVERLAPS
 
@@ -62,7 +63,7 @@ def list_schedules(
     """List schedules."""
     order = "next" if soonest else "id"
     wanted = one_of(state, _STATES, "--state")
-    filters: dict[str, Any] = {"state": wanted, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
+    filters: Fields = {"state": wanted, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
     call.table(call.api.items("/api/schedules", limit, **filters), _LIST, "No schedule matches.")
 
 
@@ -79,7 +80,7 @@ def show(call: Call, schedule_id: ScheduleId) -> None:
 @bodied(*RULE, *POLICIES, *WORK)
 def add(
     call: Call,
-    body: dict[str, Any],
+    body: Fields,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of the jobs' handler.")] = None,
     schedule_id: Annotated[
         str | None, typer.Option("--id", help="Its id, by default NAME; a schedule that has it is replaced.")
@@ -155,7 +156,7 @@ def delete(call: Call, schedule_id: ScheduleId) -> None:
 @bodied(*RULE)
 def preview(
     call: Call,
-    body: dict[str, Any],
+    body: Fields,
     schedule_id: Annotated[
         str | None, typer.Argument(metavar="[SCHEDULE]", help="A stored schedule; or give a rule by options.")
     ] = None,
@@ -183,7 +184,7 @@ def ledger(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 100,
 ) -> None:
     """List the firings of a schedule with their outcomes; by default those of the last and the next day."""
-    window: dict[str, Any] = {"start": past_instant(since, "--since"), "end": past_instant(until, "--until")}
+    window: Fields = {"start": past_instant(since, "--since"), "end": past_instant(until, "--until")}
     with _known(call, schedule_id):
         found = call.api.get(path("schedules", schedule_id, "ledger"), limit=limit, **window)["data"]
     call.table(found, _LEDGER, "No firing in this time.")

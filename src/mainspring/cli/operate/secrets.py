@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from mainspring.cli.operate.choices import suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
 from mainspring.cli.terminal.output import Columns, print_json, print_text
 from mainspring.cli.terminal.times import ago
+from mainspring.model.fields import Fields
 
 secrets = typer.Typer(help="Secrets of webhooks and handlers.", no_args_is_help=True)
 
@@ -67,7 +68,7 @@ def delete(call: Call, name: SecretName) -> None:
     call.done(found.get("data", found), f"The secret {name} is deleted.")
 
 
-def _show_stored(call: Call, stored: dict[str, Any]) -> None:
+def _show_stored(call: Call, stored: Fields) -> None:
     if call.as_json:
         print_json(stored)
         return

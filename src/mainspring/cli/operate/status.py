@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 from rich.text import Text
 
@@ -12,6 +10,7 @@ from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
 from mainspring.cli.terminal.output import print_fields, print_heading, print_text
 from mainspring.cli.terminal.times import ago
+from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 
 _UNHEALTHY = "unhealthy"
@@ -26,7 +25,7 @@ def status(call: Call) -> None:
         raise typer.Exit(RUNTIME_FAILURE)
 
 
-def read_status(api: Api) -> dict[str, Any]:
+def read_status(api: Api) -> Fields:
     """The health, the problems and the counts of an installation."""
     health = api.get("/api/observability/health", accept=503)
     return {
@@ -37,7 +36,7 @@ def read_status(api: Api) -> dict[str, Any]:
     }
 
 
-def summary(found: dict[str, Any]) -> list[tuple[str, object]]:
+def summary(found: Fields) -> list[tuple[str, object]]:
     """The fields that say how things are."""
     health, counts, overview = found["health"], found["counts"], found["overview"]
     load, live = health["scheduler"], [worker for worker in health["workers"] if worker["live"]]
@@ -51,7 +50,7 @@ def summary(found: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def problem_lines(found: dict[str, Any]) -> list[Text]:
+def problem_lines(found: Fields) -> list[Text]:
     """A line for each problem, the worst first."""
     colours = {"critical": "bold red", "error": "red", "warning": "yellow"}
     return [
@@ -60,7 +59,7 @@ def problem_lines(found: dict[str, Any]) -> list[Text]:
     ]
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: Fields) -> None:
     print_fields(summary(found))
     reasons = found["health"]["reasons"]
     lines = [Text(printable(reason)) for reason in reasons] if found["health"]["status"] != "healthy" else []

@@ -12,6 +12,7 @@ from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed
 from mainspring.cli.terminal.output import print_text
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import FINISHED
 from mainspring.model.printable import printable, shortened
 
@@ -47,10 +48,10 @@ def _tail_one(call: Call, job_id: str) -> None:
         call.api.sleep(_LOOK_EVERY)
 
 
-def _story(job: Mapping[str, Any]) -> list[tuple[tuple[object, ...], dict[str, Any]]]:
+def _story(job: Mapping[str, Any]) -> list[tuple[tuple[object, ...], Fields]]:
     """What is known of a job's attempts and logs, each with a mark by which it is known again."""
     same = {"id": job["id"], "name": job["name"], "queue": job["queue"]}
-    story: list[tuple[tuple[object, ...], dict[str, Any]]] = []
+    story: list[tuple[tuple[object, ...], Fields]] = []
     for attempt in job["attempts"]:
         story += _logged(same, attempt["token"], attempt["log"])
         error = attempt["error"] or {}
@@ -64,7 +65,7 @@ def _story(job: Mapping[str, Any]) -> list[tuple[tuple[object, ...], dict[str, A
     return story
 
 
-def _logged(same: dict[str, Any], token: int, lines: list[str]) -> list[tuple[tuple[object, ...], dict[str, Any]]]:
+def _logged(same: Fields, token: int, lines: list[str]) -> list[tuple[tuple[object, ...], Fields]]:
     return [((token, number), {"change": "log", **same, "detail": line}) for number, line in enumerate(lines)]
 
 

@@ -19,6 +19,7 @@ from mainspring.cli.terminal.output import Columns, cell, print_text, table_line
 from mainspring.cli.terminal.times import ago
 from mainspring.durations import duration_ms
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 
 _RUNNING: Columns = {
     "RUNNING JOB": lambda one: one["jobId"],
@@ -75,11 +76,11 @@ def _print(call: Call, pause: float, looks: int | None) -> None:
         number += 1
 
 
-def _look(api: Api) -> dict[str, Any]:
+def _look(api: Api) -> Fields:
     return {**read_status(api), "queues": read_queues(api)}
 
 
-def _lines(found: dict[str, Any]) -> list[Text]:
+def _lines(found: Fields) -> list[Text]:
     told = [(name, value) for name, value in summary(found) if value is not None]
     lines = [Text.assemble((f"{name:12}", "dim"), cell(value)) for name, value in told]
     lines += problem_lines(found)

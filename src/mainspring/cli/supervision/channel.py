@@ -14,7 +14,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+
+from mainspring.model.fields import Fields
 
 STOP, STOP_NOW, GONE = "stop", "stop_now", "gone"
 URI_OF_WORKER = "MAINSPRING_WORKER_URI"
@@ -48,7 +49,7 @@ class WorkerEnd:
         """Call a function, in a thread, with each word that arrives; GONE is the last."""
         threading.Thread(target=self._listen, args=(heard,), name="mainspring-supervisor", daemon=True).start()
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: Fields) -> None:
         try:
             with self._sending:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mainspring.config.settings import URI_VARIABLES
 from mainspring.durations import duration_ms
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ _TEXTS = ("field_map", "release")
 _FOR_EVER = "forever"
 
 
-def worker_settings(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def worker_settings(environment: Mapping[str, str] = os.environ) -> Fields:
     """The settings that the environment gives."""
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for variable in _VARIABLES:
         name = next((name for name in variable.names if environment.get(name, "").strip()), None)
         if name is not None:

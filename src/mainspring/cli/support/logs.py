@@ -19,6 +19,7 @@ from textwrap import indent
 from typing import Annotated, Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
 from mainspring.spelling import did_you_mean
 
@@ -112,7 +113,7 @@ class _Json(logging.Formatter):
     """One JSON object per line, with all extra fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, Any] = {
+        told: Fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,

@@ -14,6 +14,7 @@ from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.environment import worker_settings
 from mainspring.config.settings import EMBEDDED, without_password
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server
@@ -95,6 +96,6 @@ def title(what: str) -> str:
     return f"Mainspring {version('mainspring')} {what}."
 
 
-def chosen(**options: Any) -> dict[str, Any]:
+def chosen(**options: Any) -> Fields:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}

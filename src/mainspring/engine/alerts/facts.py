@@ -11,6 +11,7 @@ from typing import Any
 
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.alerts.rule import BREAKER_OPEN, DEAD_LETTERS, NO_WORKER, QUEUE_LATE, SCHEDULE_MISSED, AlertRule
+from mainspring.model.fields import Fields
 from mainspring.model.views.problems import Due, ProblemFacts
 from mainspring.model.workers import WorkerStatus
 from mainspring.store import Store
@@ -40,7 +41,7 @@ class FactsOfPass:
     async def of(self, rule: AlertRule) -> ProblemFacts:
         """The facts that a rule's condition is judged by."""
         scope, reads = rule.scope, self._store.alert_facts
-        found: dict[str, Any] = {}
+        found: Fields = {}
         if rule.kind == DEAD_LETTERS:
             found["causes"] = await self._causes(rule)
         elif rule.kind == SCHEDULE_MISSED:
@@ -53,7 +54,7 @@ class FactsOfPass:
             found["workers"] = await self._once("workers", scope, self._workers)
         elif found.get("due"):
             found["pauses"] = await self._once("pauses", scope, self._store.problems.pauses)
-        facts: dict[str, Any] = {"workers": (), **{name: tuple(ones) for name, ones in found.items()}}
+        facts: Fields = {"workers": (), **{name: tuple(ones) for name, ones in found.items()}}
         return ProblemFacts(at=self._at, everything=scope.everything, **facts)
 
     async def _causes(self, rule: AlertRule) -> Any:

@@ -17,6 +17,7 @@ from mainspring.engine.flows.verbs import Asked, Begun, Heard, Portion, Settled,
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import ClaimLost, InvalidJob, StepError, Unavailable
+from mainspring.model.fields import Fields
 from mainspring.model.flows import ids
 from mainspring.model.flows.decide import Ends
 from mainspring.model.flows.family import Family
@@ -32,7 +33,7 @@ from mainspring.store.flows.checks import FAST
 from mainspring.store.flows.spawners import Spawner
 
 T = TypeVar("T")
-DraftChildren = Callable[[Named, Sequence[Any], dict[str, Any]], Awaitable[list[Draft]]]
+DraftChildren = Callable[[Named, Sequence[Any], Fields], Awaitable[list[Draft]]]
 """Makes checked drafts of children: of one name, with data each, and the same options."""
 
 _PAUSE = 0.1
@@ -105,7 +106,7 @@ class Children:
         if self._claimed.token > 1 or not keyed:  # before its first claim, no child was made
             await self._insist(lambda: self._store.spawning.check_last(self._family(name, keyed, single), total))
 
-    async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
+    async def grow(self, name: Named, data: Any, options: Fields) -> str:
         """Store a job that holds back the same waits as this one, which is live and holds them itself."""
         held = self._claimed.job.document.get("before")
         if not held:
@@ -305,7 +306,7 @@ class Children:
                 await asyncio.sleep(_PAUSE)
 
 
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
+def _checked(options: Fields) -> Fields:
     for option in _NOT_OF_CHILDREN:
         if options.get(option) is not None:
             raise InvalidJob(f"A child has no option {option!r}: its id and its parent say which job it is.")

@@ -15,6 +15,7 @@ from mainspring.engine.handler import Handler
 from mainspring.engine.run.context import JobContext, agent_of
 from mainspring.engine.run.context_backend import ContextBackend
 from mainspring.errors import FlowFailed, InvalidJob, Suspension
+from mainspring.model.fields import Fields
 from mainspring.model.flows.graph import Graph
 from mainspring.model.flows.verdict import batch_verdict, flow_verdict
 from mainspring.model.flows.waits import tolerated
@@ -38,7 +39,7 @@ def _backend(ctx: JobContext) -> ContextBackend:
     return cast("ContextBackend", agent_of(ctx))
 
 
-async def run_flow(ctx: JobContext) -> dict[str, Any]:
+async def run_flow(ctx: JobContext) -> Fields:
     """Lay the nodes of a flow out, wait for all of them, and judge their ends."""
     layout = _backend(ctx).layout
     graph = Graph.from_document(ctx.data.get("nodes") or [])
@@ -56,7 +57,7 @@ async def run_flow(ctx: JobContext) -> dict[str, Any]:
     return {"nodes": total, "skipped": sum(end.skipped for end in ends)}
 
 
-async def run_map(ctx: JobContext) -> dict[str, Any]:
+async def run_map(ctx: JobContext) -> Fields:
     """Make a job for each item of a map node, and wait for all of them."""
     spec = ctx.data
     results = await ctx.map(
@@ -71,7 +72,7 @@ async def run_map(ctx: JobContext) -> dict[str, Any]:
     return {"total": len(results), "failed": results.failed}
 
 
-def _items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _items(spec: Mapping[str, Any]) -> Iterator[Fields]:
     """The data of the jobs of a map node."""
     items, common, argument = spec.get("items"), spec.get("data") or {}, spec.get("item")
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
@@ -88,7 +89,7 @@ def _items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             )
 
 
-async def run_batch(ctx: JobContext) -> dict[str, Any]:
+async def run_batch(ctx: JobContext) -> Fields:
     """Wait for the jobs of a batch, run its callbacks, and judge the ends."""
     layout = _backend(ctx).layout
     sealed = await ctx.step(SEALED, layout.sealed_batch)

@@ -19,6 +19,7 @@ from mainspring.engine.flows.verbs import Asked, FlowAgent, Portion, Settled, Si
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.errors import ChildrenFailed, ConfigurationError, StepError, Suspension
+from mainspring.model.fields import Fields
 from mainspring.model.flows.ids import KEY_SIZE, key_digest
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.job import COMPLETED, Job
@@ -302,7 +303,7 @@ class HandlerWaits:
                 yield page
                 page = await self._agent.below(parent, keyed, page[-1].id)
 
-    async def grow(self, job: Named, data: Mapping[str, Any] | None, options: dict[str, Any]) -> str:
+    async def grow(self, job: Named, data: Mapping[str, Any] | None, options: Fields) -> str:
         self._steps().refuse_suspended()
         return await self._agent.grow(job, data, options)
 

@@ -13,6 +13,7 @@ from typing import Any
 from mainspring.engine.flows.children import Children
 from mainspring.engine.flows.verbs import Asked, Begun, Settled
 from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.model.fields import Fields
 from mainspring.model.flows.graph import Graph, Node
 from mainspring.model.flows.ids import child_prefix, wait_id
 from mainspring.model.flows.verdict import NodeEnd
@@ -26,7 +27,7 @@ from mainspring.store.connection import Document
 from mainspring.store.flows.batches import ITEMS, family_of
 from mainspring.store.flows.layout import AFTER, LaidOut
 
-DraftNode = Callable[[str, Mapping[str, Any], dict[str, Any], frozenset[str]], Awaitable[Draft]]
+DraftNode = Callable[[str, Mapping[str, Any], Fields, frozenset[str]], Awaitable[Draft]]
 """Makes a checked draft of a node: its job's name, data and options, and the arguments that are filled in later."""
 _SKIPPED = "Skipped"
 _DELETED = "deleted"
@@ -87,7 +88,7 @@ class Layout:
         self._made(fresh)
 
     async def _laid_out(self, node: Node, followers: Sequence[str], wait: str) -> LaidOut:
-        refs: list[dict[str, Any]] = [fill.to_document() for fill in node.fills]
+        refs: list[Fields] = [fill.to_document() for fill in node.fills]
         if node.over is not None:
             draft = await self._draft_of_map(node)
             refs = [{**ref, "at": ["data", *ref["at"]]} for ref in refs]
@@ -126,7 +127,7 @@ class Layout:
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    async def sealed_batch(self) -> dict[str, Any]:
+    async def sealed_batch(self) -> Fields:
         """How many jobs a batch has, and whether the process that stored them died before the last one."""
         document = self._claimed.job.document
         waits, stored = read_waits(document.get("waits")), document.get("waits")
@@ -152,7 +153,7 @@ class Layout:
         return True
 
 
-def restored_options(stored: Mapping[str, Any]) -> dict[str, Any]:
+def restored_options(stored: Mapping[str, Any]) -> Fields:
     """The options of a node's job, as `schedule()` takes them, from the form in which they are stored."""
     options = dict(stored)
     if isinstance(options.get("retry"), Mapping):

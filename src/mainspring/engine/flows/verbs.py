@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mainspring.engine.handlers import Named
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 
 
@@ -29,7 +30,7 @@ class Portion:
     start: int
     digests: Sequence[bytes] | None
     single: bool
-    options: dict[str, Any]
+    options: Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class FlowAgent(Protocol):
     async def below(self, parent: str, keyed: bool, after: str | None) -> list[Job]:
         """The next jobs of a map node, or of a batch, that this node came after."""
 
-    async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str: ...
+    async def grow(self, name: Named, data: Any, options: Fields) -> str: ...
 
     async def listen(self, asked: SignalAsked, taken: Sequence[str]) -> Heard:
         """Look for a signal; `taken` are those that kept steps name. Where there is none yet, the handler is to be

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.engine.handlers import Handlers
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.controls import PAUSED, ClosedGate
 from mainspring.model.limits.limits import NAME, QUEUE, Closed, FairGate, Gate, JobLimits, Limit, Rate, SequenceGate
@@ -94,7 +95,7 @@ class Limits:
         return sorted(found, key=_order) if len(found) > 1 else found
 
     @property
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Fields:
         """The limits and breakers that this process declares, for the registry, so that processes without its code can
         explain what a job waits for."""
         places = [(NAME, name, allowance) for name, allowance in self._handlers.allowances.items()]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
 
+from mainspring.model.fields import Fields
 from mainspring.store.bounded_values import MAX_LOG_LINES
 
 _LOCK = threading.Lock()
@@ -25,10 +25,10 @@ class AttemptNotes:
     """The last lines."""
     log_cut: int = 0
     """The number of earlier lines, which were dropped."""
-    progress: dict[str, Any] | None = None
+    progress: Fields | None = None
     _unstored: list[str] | tuple[()] = ()
-    _stored_progress: dict[str, Any] | None = None
-    _announced_progress: dict[str, Any] | None = None
+    _stored_progress: Fields | None = None
+    _announced_progress: Fields | None = None
 
     def add_line(self, line: str) -> None:
         with _LOCK:
@@ -36,11 +36,11 @@ class AttemptNotes:
             self.log = _with(self.log, line)
             self._unstored = _with(self._unstored, line)
 
-    def set_progress(self, progress: dict[str, Any]) -> None:
+    def set_progress(self, progress: Fields) -> None:
         self.progress = progress
 
     @property
-    def new_progress(self) -> dict[str, Any] | None:
+    def new_progress(self) -> Fields | None:
         """The progress, if it is not known to be stored."""
         progress = self.progress
         return None if progress is self._stored_progress else progress
@@ -55,12 +55,12 @@ class AttemptNotes:
             lines, self._unstored = self._unstored, ()
         return list(lines)
 
-    def progress_stored(self, progress: dict[str, Any] | None) -> None:
+    def progress_stored(self, progress: Fields | None) -> None:
         """Note that this progress is stored. Until now it was new: a job that ends meanwhile stores it with its end."""
         if progress is not None:
             self._stored_progress = progress
 
-    def first_told(self, progress: dict[str, Any] | None) -> bool:
+    def first_told(self, progress: Fields | None) -> bool:
         """Whether this progress has not been announced yet: the chore and the end of a quick job may both store it."""
         if progress is None or progress is self._announced_progress:
             return False

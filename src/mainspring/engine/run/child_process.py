@@ -35,6 +35,7 @@ from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
 from mainspring.errors import InvalidJob, MainspringError
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.guarantee import idempotency_key
 from mainspring.model.jobs.job import Job
@@ -130,7 +131,7 @@ async def _run(job: ChildJob, pipe: Pipe[Any, Any]) -> None:
         await agent.close()
 
 
-async def _call(handler: Handler, arguments: dict[str, Any], job: ChildJob, agent: PipeAgent) -> Any:
+async def _call(handler: Handler, arguments: Fields, job: ChildJob, agent: PipeAgent) -> Any:
     if handler.is_async:
         if handler.context_parameter is not None:
             arguments[handler.context_parameter] = JobContext(job.stored, agent)
@@ -202,7 +203,7 @@ class PipeFlows:
         jobs: list[Job] = await self._ask("flow", "below", parent, keyed, after)
         return jobs
 
-    async def grow(self, name: Named, data: Any, options: dict[str, Any]) -> str:
+    async def grow(self, name: Named, data: Any, options: Fields) -> str:
         child_id: str = await self._ask("flow", "grow", name, data, options)
         return child_id
 
@@ -236,7 +237,7 @@ class PipeAgent:
         self._cipher = Cipher(Keyring())
         self._log: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._logged = 0
-        self._progress: dict[str, Any] | None = None
+        self._progress: Fields | None = None
         self.steps = Steps(job.stored, job.settings, self._keep_step)
         self.waits = HandlerWaits(PipeFlows(self._ask), lambda: self.steps)
 
@@ -260,7 +261,7 @@ class PipeAgent:
     def idempotency_key(self) -> str:
         return idempotency_key(self._job.stored.id, f"{self._job.database}.{self._job.settings.collection}")
 
-    async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+    async def schedule(self, name: Named, data: Any, options: Fields) -> Job:
         self.steps.refuse_suspended()
         session = options.pop("session", None)
         if session is not None:
@@ -268,7 +269,7 @@ class PipeAgent:
         job: Job = await self._ask("schedule", name, data, options)
         return job
 
-    async def _schedule_in(self, session: Any, name: Named, data: Any, options: dict[str, Any]) -> Job:
+    async def _schedule_in(self, session: Any, name: Named, data: Any, options: Fields) -> Job:
         """Store a child job in this process's own transaction; the worker checks it before, and announces it after."""
         store = await self._store()
         checked = store.transactions.check_session(session)
@@ -291,8 +292,8 @@ class PipeAgent:
         if not key_ids or not set(key_ids) <= set(ring.ids):
             ring.replace({**await self._ask("keys", key_ids), **ring.keys})
 
-    async def _keep_step(self, name: str, result: Any) -> dict[str, Any]:
-        entry: dict[str, Any] = await self._ask("step", name, result)
+    async def _keep_step(self, name: str, result: Any) -> Fields:
+        entry: Fields = await self._ask("step", name, result)
         return entry
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

@@ -19,6 +19,7 @@ from mainspring.engine.privacy import sealed_result
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.engine.run.steps import COMPLETED, IN_TRANSACTION, Steps
 from mainspring.errors import ClaimLost, MainspringError, Unavailable
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.guarantee import idempotency_key
@@ -38,8 +39,8 @@ _PAUSE = 0.1
 class ChildScheduling:
     """The functions by which a handler schedules child jobs."""
 
-    schedule: Callable[[Named, Any, dict[str, Any]], Awaitable[Job]]
-    draft: Callable[[Named, Any, dict[str, Any]], Awaitable[Draft]]
+    schedule: Callable[[Named, Any, Fields], Awaitable[Job]]
+    draft: Callable[[Named, Any, Fields], Awaitable[Draft]]
     """Checks a job that another process is to store in its transaction."""
     announce: Callable[[Document, Job], None]
     """Announces a job that is stored."""
@@ -90,12 +91,12 @@ class ContextBackend:
         self.told_to_stop = self._claimed.stopping
         return self.told_to_stop
 
-    async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+    async def schedule(self, name: Named, data: Any, options: Fields) -> Job:
         if self._steps is not None:
             self._steps.refuse_suspended()
         return await self._enqueuer.schedule(name, data, self._of_child(options))
 
-    async def draft(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+    async def draft(self, name: Named, data: Any, options: Fields) -> Draft:
         """A child job, checked, that the handler's own process is to store in its transaction."""
         return await self._enqueuer.draft(name, data, self._of_child(options))
 
@@ -103,7 +104,7 @@ class ContextBackend:
         """Announce a child job that the handler's own process has stored."""
         self._enqueuer.announce(document, job)
 
-    def _of_child(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _of_child(self, options: Fields) -> Fields:
         return {"parent_id": str(self._claimed.id), **options}
 
     @property
@@ -155,13 +156,13 @@ class ContextBackend:
         if self._steps is not None:
             self._steps.begin_again()
 
-    async def keep_step(self, name: str, result: Any) -> dict[str, Any]:
+    async def keep_step(self, name: str, result: Any) -> Fields:
         """Store a step that a process of the handler's own has run."""
         entry = await self._keep_step(name, result)
         self.steps.note(entry)
         return entry
 
-    async def _keep_step(self, name: str, result: Any) -> dict[str, Any]:
+    async def _keep_step(self, name: str, result: Any) -> Fields:
         """Store a step. Try again while the server cannot be reached and the claim holds: the step has been run."""
         claimed = self._claimed
         sealed = None if claimed.cipher is None else claimed.cipher.encrypt_step(claimed.job.document, name, result)

@@ -30,6 +30,7 @@ from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal
 from mainspring.engine.run.threads import Threads
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE
 from mainspring.model.jobs.job import JobError
 from mainspring.model.jobs.outcome import (
@@ -121,7 +122,7 @@ class Executor:
             )
             return Failed(JobError(type(error).__qualname__, "The attempt's result or exception cannot be read."))
 
-    def _of(self, claimed: ClaimedJob) -> dict[str, Any]:
+    def _of(self, claimed: ClaimedJob) -> Fields:
         """The fields of a log record about a job."""
         return claimed.job.log_fields(self._worker)
 

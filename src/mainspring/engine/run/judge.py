@@ -36,6 +36,7 @@ from mainspring.errors import (
     StepError,
     Suspension,
 )
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.guarantee import AT_MOST_ONCE, EXACTLY_ONCE, may_have_run, not_committed
 from mainspring.model.jobs.job import JobError
@@ -197,7 +198,7 @@ class Judge:
                 delay = 5.0
         return Retried(delay, described, _outage(error))
 
-    def _of(self, claimed: ClaimedJob) -> dict[str, Any]:
+    def _of(self, claimed: ClaimedJob) -> Fields:
         """The fields of a log record about a job."""
         return claimed.job.log_fields(self._worker)
 

@@ -11,6 +11,7 @@ from mainspring.errors import ConfigurationError
 from mainspring.model.access.api_keys import KEY_ACTOR, OPERATOR, Scope
 from mainspring.model.access.audit import Entry
 from mainspring.model.access.audit_filter import AuditFilter
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.operations.operations import CANCELLED, ENDED, RUNNING, WAITING
 from mainspring.store import Store
@@ -77,7 +78,7 @@ def _told(store: Store, cancelled: Announce) -> Callable[[Any], None]:
     return tell
 
 
-def _account_of(operation: Document) -> dict[str, Any]:
+def _account_of(operation: Document) -> Fields:
     """The audit entry of an operation that has ended."""
     account = {name: operation[name] for name in (*_TOLD, "error", "actor") if name in operation}
     return account | ({"ids": len(operation["ids"])} if "ids" in operation else {})

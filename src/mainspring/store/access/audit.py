@@ -376,16 +376,14 @@ def _encode(row: Row) -> Document:
     return {"_id": fields.pop("n"), **fields}
 
 
-def _fields(document: Document) -> dict[str, Any]:
+def _fields(document: Document) -> Document:
     """A stored row's fields by name. An unknown field is kept, so that the check notices it."""
     return {"n": document["_id"], **{name: value for name, value in document.items() if name != "_id"}}
 
 
 def _decode(document: Document) -> Row:
     fields = _fields(document)
-    values: dict[str, Any] = {
-        name: fields.get(name) if name in _MAYBE else fields[name] for name in Row.__dataclass_fields__
-    }
+    values: Document = {name: fields.get(name) if name in _MAYBE else fields[name] for name in Row.__dataclass_fields__}
     row = Row(**values)
     row.value_before(), row.value_after()  # raise where they are no JSON
     return row

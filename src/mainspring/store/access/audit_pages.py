@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
 
@@ -88,7 +87,7 @@ def _conditions(wanted: AuditFilter) -> tuple[Document, str, Document]:
     return {}, BY_ID, rest
 
 
-def _between(low: int, high: int | None) -> dict[str, Any]:
+def _between(low: int, high: int | None) -> Document:
     """Numbers above `low` and below `high`."""
-    bounds: dict[str, Any] = {**_NUMBERED, "$gt": low}
+    bounds: Document = {**_NUMBERED, "$gt": low}
     return bounds if high is None else {**bounds, "$lt": high}

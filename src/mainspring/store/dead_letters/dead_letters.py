@@ -40,13 +40,13 @@ class Place:
     at: datetime
     id: DocumentId
 
-    def before(self) -> dict[str, Any]:
+    def before(self) -> Document:
         return self._bound(MinKey())
 
-    def behind(self) -> dict[str, Any]:
+    def behind(self) -> Document:
         return self._bound(MaxKey())
 
-    def _bound(self, end: Any) -> dict[str, Any]:
+    def _bound(self, end: Any) -> Document:
         return {"state": FAILED, "finished_at": self.at, "_id": self.id, "fingerprint": end}
 
 
@@ -90,7 +90,7 @@ class DeadLetters:
 
     async def summed(self, filter: Document) -> list[Document]:
         """The count, the first instant, and the last instant with its job, by fingerprint."""
-        stages: list[dict[str, Any]] = [
+        stages: list[Document] = [
             {"$match": filter},
             {"$project": KEYS},
             {
@@ -123,7 +123,7 @@ def filter_of(selection: Selection, before: datetime | None = None) -> Document:
     return {**filter, "finished_at": bounds} if bounds else filter
 
 
-def read_along(fingerprint: str | None, before: Place | None = None) -> dict[str, Any]:
+def read_along(fingerprint: str | None, before: Place | None = None) -> Document:
     """How to read dead letters from the newest on: along the index of all, or that of one fingerprint; with `before`,
     from behind that place. Unlike a comparison, a bound of an index does not stop where another type begins."""
     if fingerprint is None:

@@ -143,7 +143,7 @@ class Redrives(Orders):
         await self._act_again(document, move, skipped)
         return skipped
 
-    async def _move(self, document: Document, ids: Sequence[DocumentId], stages: list[dict[str, Any]]) -> None:
+    async def _move(self, document: Document, ids: Sequence[DocumentId], stages: list[Document]) -> None:
         meant = _meant(document, ids)
         if "edit" in document:
             meant["sealed"] = {"$in": [None, []]}  # an edit of encrypted data would be stored in the clear
@@ -182,7 +182,7 @@ def _meant(document: Document, ids: Sequence[DocumentId]) -> Document:
     }
 
 
-def _edit_stages(edit: Document | None) -> list[dict[str, Any]]:
+def _edit_stages(edit: Document | None) -> list[Document]:
     """The update that edits the data: fields laid over it, and fields removed. The results of steps are dropped."""
     if not edit:
         return []

@@ -8,7 +8,6 @@ aborted. A process that was declared dead and goes on finds that its root is sea
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from mainspring.clock import truncate
 from mainspring.model.flows.family import Family
@@ -77,7 +76,7 @@ class Batches:
         sealed = {"waits.sealed": True, "waits.total": [total], "waits.tolerate": [tolerate], "check_at": look}
         return await self._change(root_id, sealed)
 
-    async def _change(self, root_id: DocumentId, fields: dict[str, Any]) -> bool:
+    async def _change(self, root_id: DocumentId, fields: Document) -> bool:
         done = await self._connection.jobs.update_one(
             {"_id": root_id, "state": BLOCKED, "waits.sealed": False}, [{"$set": {**BUMP, **fields}}], hint=BY_ID
         )

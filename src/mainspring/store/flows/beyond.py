@@ -7,8 +7,6 @@ that lead a flow (`mainspring:map`) belong to it, whatever their names.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.jobs.job import RUNNING
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
@@ -47,7 +45,7 @@ class FlowsBeyond:
         bad, caused = bad_members(flow_id)
         return await self._any(bad, FLOW, scope) or await self._any(caused, FLOW, scope)
 
-    async def _any(self, filter: dict[str, Any], hint: str, scope: Scope) -> bool:
+    async def _any(self, filter: Document, hint: str, scope: Scope) -> bool:
         foreign = {"$nor": [reached(scope)], "name": {"$nin": list(FLOW_NAMES)}}
         found = await self._connection.jobs.find_all({**filter, **foreign}, {"_id": 1}, hint=hint, limit=1)
         return bool(found)

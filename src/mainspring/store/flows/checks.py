@@ -36,7 +36,17 @@ from mainspring.store.flows.tree import Trees
 from mainspring.store.flows.waiters import held_back_by
 from mainspring.store.jobs.end_fields import start_by_of
 from mainspring.store.refusals import Refused, brief, change_jobs, split_refused
-from mainspring.store.schema import BADLY_ENDED, BEFORE, BEFORE_BADLY, BUMP, BY_ID, CHECK, NOT_ENDED, SIGNALS
+from mainspring.store.schema import (
+    BADLY_ENDED,
+    BEFORE,
+    BEFORE_BADLY,
+    BUMP,
+    BY_ID,
+    CHECK,
+    NOT_ENDED,
+    SIGNALS,
+    Expression,
+)
 
 logger = logging.getLogger("mainspring")
 
@@ -348,17 +358,17 @@ class Checks:
             self._refused.add(job_id)
 
 
-def start_stages(now: Any) -> list[dict[str, Any]]:
+def start_stages(now: Expression) -> list[Document]:
     """The update that starts a blocked job. One whose handler has run before is not bound by the time to start it."""
     start_by = {"$cond": [{"$gt": ["$token", 0]}, "$$REMOVE", start_by_of(now)]}
     fields = {"state": PENDING, "ready": True, "run_at": now, "check_at": "$$REMOVE", "start_by": start_by}
     return [{"$set": {**BUMP, **fields}}]
 
 
-def _end_stages(decision: Decision, now: Any) -> list[dict[str, Any]]:
+def _end_stages(decision: Decision, now: Expression) -> list[Document]:
     kind = SKIPPED if decision.move is Move.SKIP else "Cancelled"
     error = {"type": kind, "message": decision.message}
-    fields: dict[str, Any] = {"state": CANCELLED, "finished_at": now, "check_at": "$$REMOVE"}
+    fields: Document = {"state": CANCELLED, "finished_at": now, "check_at": "$$REMOVE"}
     fields["error"] = {"$literal": error}
     if decision.because is not None:
         fields["because"] = {"$literal": decision.because}

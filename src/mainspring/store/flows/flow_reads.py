@@ -136,7 +136,7 @@ class FlowReads:
 
     async def _count_state(self, flow_id: str, state: str, found: NodeCounts, keys: int) -> int:
         """Count the jobs in one state, node after node; returns how many keys may still be looked at."""
-        after: dict[str, Any] = {}
+        after: Document = {}
         while keys > 0:
             look = min(_LOOK, keys)
             groups = await self._grouped({"flow": flow_id, "state": state, **after}, look)
@@ -159,8 +159,8 @@ class FlowReads:
         found.complete = False
         return 0
 
-    async def _grouped(self, filter: dict[str, Any], limit: int | None) -> list[Document]:
-        stages: list[dict[str, Any]] = [{"$match": filter}]
+    async def _grouped(self, filter: Document, limit: int | None) -> list[Document]:
+        stages: list[Document] = [{"$match": filter}]
         if limit is not None:
             stages += [{"$sort": {"flow": 1, "state": 1, "node": 1, "_id": 1}}, {"$limit": limit}]
         stages += [

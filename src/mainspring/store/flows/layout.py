@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mainspring.clock import truncate
 from mainspring.model.flows.ids import wait_id
@@ -36,11 +35,11 @@ class LaidOut:
     before: list[str]
     """The waits that it holds back."""
     when: str = "success"
-    after: list[dict[str, Any]] = field(default_factory=list)
+    after: list[Document] = field(default_factory=list)
     """Its predecessors: the name and the job of each."""
-    refs: list[dict[str, Any]] = field(default_factory=list)
+    refs: list[Document] = field(default_factory=list)
     label: str | None = None
-    known: list[dict[str, Any]] = field(default_factory=list)
+    known: list[Document] = field(default_factory=list)
     """Of a node that does not wait: predecessors that have ended, with their outcomes."""
 
     @property

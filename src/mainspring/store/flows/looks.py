@@ -11,6 +11,7 @@ from typing import Any
 
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.store.connection import Document
+from mainspring.store.schema import Expression
 
 GRID = 5.0
 """The seconds between the instants at which waits are looked at that have not lasted a minute."""
@@ -20,12 +21,12 @@ _MARKED = [{"$gt": [f"${mark}", None]} for mark in ("cancel_tree", "retry_tree")
 _ONLY_WAITS = {"$and": [{"$eq": ["$state", BLOCKED]}, {"$eq": ["$waits.sealed", True]}, {"$not": [{"$or": _MARKED}]}]}
 
 
-def first_look(now: Any) -> Document:
+def first_look(now: Expression) -> Document:
     """The first look at a job that is blocked now: in five to ten seconds."""
     return _on_grid(now, int(_FIRST * 1000), GRID)
 
 
-def later_look(now: Any) -> Document:
+def later_look(now: Expression) -> Document:
     """The next look at a job whose wait is not over: as long after this one as the wait has lasted, and on full minutes
     once that is a minute. So a wait of days is written a few times only; the chore `check_long_waits` looks at it in
     between. It passes over a job that has more left to be done than a check: that one is looked at every minute."""
@@ -36,7 +37,7 @@ def later_look(now: Any) -> Document:
     return {"$cond": [{"$gte": [waited, minute]}, _on_grid(now, look, MINUTE), _on_grid(now, look, GRID)]}
 
 
-def _on_grid(now: Any, pause: Any, grid: float) -> Document:
+def _on_grid(now: Expression, pause: Any, grid: float) -> Document:
     """The first instant of a grid after a pause."""
     later = {"$add": [now, pause, int(grid * 1000)]}
     return {"$dateTrunc": {"date": later, "unit": "second", "binSize": int(grid)}}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from mainspring.clock import truncate
 from mainspring.errors import InvalidJob, JobStateError
@@ -73,13 +72,13 @@ class FlowRetries:
         await self._forget(root_id)
         return waits
 
-    def _blocked(self) -> list[dict[str, Any]]:
+    def _blocked(self) -> list[Document]:
         """The update that lets a node wait again. It has no time for a look of the sweep while it is not sealed."""
         fields = {**BUMP, **_GONE, "state": BLOCKED, "tries": 0, "check_at": "$$REMOVE"}
         waits = {"since": self._connection.clock.expression(), "sealed": False, "retried": True, "deleted": "$$REMOVE"}
         return [{"$set": {**fields, **{f"waits.{key}": value for key, value in waits.items()}}}]
 
-    async def _put_back(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> set[str]:
+    async def _put_back(self, filter: Document, stages: list[Document]) -> set[str]:
         """Change the members that match, in batches; returns the waits that they hold back."""
         held: set[str] = set()
         left: list[DocumentId] = []
@@ -126,7 +125,7 @@ class FlowRetries:
         )
 
 
-def bad_members(flow_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def bad_members(flow_id: str) -> tuple[Document, Document]:
     """The filters for the members that a retry runs again: those that ended badly, and those that were cancelled
     because of them; for the index FLOW."""
     caused = {"flow": flow_id, "state": CANCELLED, "because": {"$exists": True}, "error.type": {"$ne": SKIPPED}}

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from mainspring.model.flows.ids import waits_of
 from mainspring.model.jobs.job import BLOCKED, PENDING, RUNNING
@@ -83,7 +82,7 @@ class Trees:
             todo += await self._cancel_found(live_children(todo.pop()), BEFORE, reason, because, tree)
 
     async def _cancel_found(
-        self, filter: dict[str, Any], hint: str, reason: str, because: str | None, tree: CancelledTree
+        self, filter: Document, hint: str, reason: str, because: str | None, tree: CancelledTree
     ) -> list[str]:
         """Cancel all jobs that match; returns those that may have children: they have made some, or run."""
         parents: list[str] = []
@@ -108,12 +107,12 @@ class Trees:
         )
 
 
-def live_members(root_id: str) -> dict[str, Any]:
+def live_members(root_id: str) -> Document:
     """The filter for the live jobs below a root, for the index FLOW."""
     return {"flow": root_id, "state": {"$in": list(NOT_ENDED)}}
 
 
-def live_children(parent_id: str) -> dict[str, Any]:
+def live_children(parent_id: str) -> Document:
     """The filter for the live jobs for which a job waits, for the index BEFORE."""
     low, high = waits_of(parent_id)
     # The bounds are of one element: a job may hold back several waits. An id may contain a "#"; the name of a wait does

@@ -7,8 +7,6 @@ a name and no state have to be read.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.config.field_map import FieldMap
 from mainspring.model.jobs.foreign import INSERTED_FIELDS, ForeignDocuments, describe_foreign
 from mainspring.model.jobs.job import STATES
@@ -17,13 +15,13 @@ from mainspring.store.schema import RAW, mapped_inserts_index
 
 _COUNTED = 1000
 _FIELD_NAMES = {"$map": {"input": {"$objectToArray": "$$ROOT"}, "in": "$$this.k"}}
-A_JOB: dict[str, Any] = {
+A_JOB: Document = {
     "name": {"$ne": None},
     "state": {"$in": [None, *STATES]},
     "$or": [{"state": {"$in": list(STATES)}}, {"$expr": {"$setIsSubset": [_FIELD_NAMES, sorted(INSERTED_FIELDS)]}}],
 }
 """The filter for jobs in Mainspring's own fields."""
-RAW_JOBS: dict[str, Any] = {"v": None, **A_JOB}
+RAW_JOBS: Document = {"v": None, **A_JOB}
 """The filter for raw inserts that are jobs."""
 
 
@@ -48,9 +46,9 @@ class Foreign:
         return ForeignDocuments(min(count, _COUNTED), count > _COUNTED, described)
 
 
-def _foreign(map: FieldMap | None) -> list[tuple[dict[str, Any], str]]:
+def _foreign(map: FieldMap | None) -> list[tuple[Document, str]]:
     """The reads that together find all foreign documents, each with its index."""
-    no_job: dict[str, Any] = {"v": None, "$nor": [A_JOB]}
+    no_job: Document = {"v": None, "$nor": [A_JOB]}
     if map is None:
         return [(no_job, RAW)]
     words = list(map.states)

@@ -20,6 +20,7 @@ from typing import Any
 
 from mainspring.config.field_map import FieldMap
 from mainspring.model.jobs.job import BLOCKED, PENDING, RUNNING
+from mainspring.store.schema import Document
 
 Stage = dict[str, Any]
 
@@ -31,7 +32,7 @@ class Mirror:
         self.map = map
         self._in_step: Stage = {} if map is None else _in_step(map)
 
-    def guard(self, filter: dict[str, Any]) -> dict[str, Any]:
+    def guard(self, filter: Document) -> Document:
         """The filter for a write to jobs, which an adopted job passes only while both sides are in step."""
         if self.map is None:
             return filter
@@ -43,9 +44,7 @@ class Mirror:
         """The update, with a stage for the other program's fields; `renewed` is now, where a lease begins anew."""
         return stages if self.map is None else [*stages, _mirrored(self.map, renewed)]
 
-    def update(
-        self, filter: dict[str, Any], stages: list[Stage], renewed: Any = None
-    ) -> tuple[dict[str, Any], list[Stage]]:
+    def update(self, filter: Document, stages: list[Stage], renewed: Any = None) -> tuple[Document, list[Stage]]:
         """The guarded filter and the extended update, for a write that moves jobs."""
         return self.guard(filter), self.stages(stages, renewed)
 

@@ -6,8 +6,6 @@ that no worker renews, so that its job is rescued like any other once the lock i
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.config.field_map import FieldMap
 from mainspring.model.jobs.job import RUNNING
 from mainspring.store.connection import Document
@@ -17,7 +15,7 @@ from mainspring.store.foreign.mirror import Stage, lock_end_expression
 _LONGEST_TAG = 200
 
 
-def mapped_inserts(map: FieldMap) -> dict[str, Any]:
+def mapped_inserts(map: FieldMap) -> Document:
     """The filter for documents of the other program that are pending or running there and were not adopted yet.
     Documents that it has ended itself are not among them."""
     waiting = {"v": None, map.status: {"$in": [map.pending, map.running]}, map.name: {"$ne": None}}
@@ -41,7 +39,7 @@ def translated(map: FieldMap, document: Document) -> tuple[Document, Stage]:
     return {**document, **given, "state": state}, {"$set": fields}
 
 
-def as_read(map: FieldMap, document: Document) -> dict[str, Any]:
+def as_read(map: FieldMap, document: Document) -> Document:
     """The filter for a document that the other program has not written since it was read."""
     theirs = (map.status, map.locked_by, map.locked_at, map.run_at)
     return {"_id": document["_id"], **{field: {"$eq": document.get(field)} for field in theirs}}

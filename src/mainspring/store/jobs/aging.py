@@ -9,7 +9,6 @@ once more, so that any number of workers may sweep at once.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from bson import MaxKey
 
@@ -19,7 +18,7 @@ from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER
 from mainspring.store.refusals import change_jobs
-from mainspring.store.schema import CLAIM, LINE
+from mainspring.store.schema import CLAIM, LINE, Expression
 
 # The priority that a job was scheduled with; and the fields of a job that has not moved up.
 ASKED = {"$ifNull": ["$asked_priority", "$priority"]}
@@ -62,7 +61,7 @@ class Aging:
         if place is not None:
             lowest = place["priority"] + 1
             same = {"ready": True, "queue": queue, "priority": place["priority"]}
-            ends: dict[str, Any] = {"min": same | _entry(place), "max": same | {"run_at": before, "_id": MaxKey()}}
+            ends: Document = {"min": same | _entry(place), "max": same | {"run_at": before, "_id": MaxKey()}}
             if place["run_at"] <= before:
                 found = [
                     one
@@ -78,7 +77,7 @@ class Aging:
 
     async def _in_lines(self, limit: int, place: Document | None) -> list[Document]:
         """The next jobs on any wait list, read from the index alone."""
-        ends: dict[str, Any] = {}
+        ends: Document = {}
         if place is not None:
             ends["min"] = {"line": place["line"], "priority": place["priority"], **_entry(place)}
         found = await self._connection.jobs.find_all(
@@ -99,7 +98,7 @@ def _entry(place: Document) -> Document:
     return {"run_at": place["run_at"], "_id": place["_id"]}
 
 
-def _long_waiting(now: Any, after: float) -> Document:
+def _long_waiting(now: Expression, after: float) -> Document:
     """The filter for jobs that are due, were not made, moved up or tried within that time, and can move up."""
     before = {"$subtract": [now, int(after * 1000)]}
     since = {"$max": ["$created_at", "$aged_at"]}

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from pymongo import UpdateMany, WriteConcern
 from pymongo.errors import PyMongoError
@@ -31,7 +30,7 @@ from mainspring.store.jobs.end_fields import undecodable_fields
 from mainspring.store.jobs.stored_job import StoredJob, stored_jobs
 from mainspring.store.locks import Locks
 from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document, split_refused
-from mainspring.store.schema import BY_ID, CLAIM
+from mainspring.store.schema import BY_ID, CLAIM, Expression
 
 logger = logging.getLogger("mainspring")
 
@@ -53,7 +52,7 @@ CLAIM_REFUSED = "ClaimRefused"
 # The least that makes a job fail whose document has hardly any room left.
 _LEAST_FAILED = {"state": FAILED, **dict.fromkeys(("ready", "waiting_for", "line", "attempts", "progress"), "$$REMOVE")}
 # Fields that a job on a wait list has, and a claimed job does not.
-_OUT_OF_LINE: list[dict[str, Any]] = [{"$unset": ["line", "waiting_for"]}]
+_OUT_OF_LINE: list[Document] = [{"$unset": ["line", "waiting_for"]}]
 
 
 @dataclass(slots=True)
@@ -165,7 +164,7 @@ class Claims:
             filter |= {"run_at": {"$gte": last.run_at}}
         return await self._read(filter, limit, history)
 
-    async def _read(self, filter: dict[str, Any], limit: int, history: bool) -> list[StoredJob]:
+    async def _read(self, filter: Document, limit: int, history: bool) -> list[StoredJob]:
         found = await self._connection.jobs.find_all(filter, fields_of(history), sort=ORDER, hint=CLAIM, limit=limit)
         return stored_jobs(found)
 
@@ -294,7 +293,7 @@ class Claims:
         written = await self._connection.jobs.update_one(*renewal, hint=BY_ID)
         return written.matched_count == 1
 
-    def _due(self, queue: str) -> dict[str, Any]:
+    def _due(self, queue: str) -> Document:
         now = self._connection.clock.expression()
         due = {"ready": True, "queue": queue, "$expr": {"$lte": ["$run_at", now]}}
         refused = self._refused.filter
@@ -345,7 +344,7 @@ def each_once(jobs: Iterable[StoredJob]) -> list[StoredJob]:
     return list({job.id: job for job in jobs}.values())
 
 
-def _ours(batch: Batch) -> dict[str, Any]:
+def _ours(batch: Batch) -> Document:
     ids = [job.id for job in batch.jobs]
     return {"_id": {"$in": ids}, "claim": batch.claim, "state": RUNNING}
 
@@ -357,8 +356,8 @@ def _when(document: Document) -> datetime:
 
 
 def taking_stage(
-    now: Any, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False, once: bool = False
-) -> list[dict[str, Any]]:
+    now: Expression, claim: str, worker: str, lease: float, attempts: int, ahead: bool = False, once: bool = False
+) -> list[Document]:
     """The update that claims ready jobs for the length of a lease."""
     return [
         {

@@ -31,7 +31,7 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.dedupe import DedupeKeys, Wanted
 from mainspring.store.jobs.edit import edit_stages
 from mainspring.store.privacy.cipher import Cipher
-from mainspring.store.schema import BY_ID
+from mainspring.store.schema import BY_ID, Expression
 
 _ATTEMPTS = 30
 # A call waits for a job that is being retried by hand, but not for ever: the retrying process may have died.
@@ -180,7 +180,7 @@ def _waits(job_id: DocumentId) -> Document:
     return {"_id": job_id, "state": PENDING, "tries": 0}
 
 
-def _stages(debounce: Debounce, document: Document, now: Any, mark: ObjectId | None = None) -> list[dict[str, Any]]:
+def _stages(debounce: Debounce, document: Document, now: Expression, mark: ObjectId | None = None) -> list[Document]:
     """The update that makes a waiting job the requested one, and postpones it; `mark` identifies the call.
 
     A burst begins anew when the job was claimed since: the earlier wait does not count.

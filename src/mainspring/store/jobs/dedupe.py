@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from bson import ObjectId
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
@@ -286,8 +285,8 @@ class DedupeKeys:
         replaced = await self._connection.keys.replace_one(_just_so(holder), self._document(want), session=session)
         return replaced.matched_count == 1
 
-    def _document(self, want: Wanted) -> dict[str, Any]:
-        document: dict[str, Any] = {"_id": want.key, "job": want.job, "at": self._now()}
+    def _document(self, want: Wanted) -> Document:
+        document: Document = {"_id": want.key, "job": want.job, "at": self._now()}
         if want.until is not None:
             document["until"] = want.until
         return document
@@ -296,7 +295,7 @@ class DedupeKeys:
         return truncate(self._connection.clock.now())
 
 
-def _just_so(holder: Document) -> dict[str, Any]:
+def _just_so(holder: Document) -> Document:
     """The filter for the key as it was judged: for the same job, in the same round."""
     return {"_id": holder["_id"], "job": holder["job"], "round": holder.get("round")}
 

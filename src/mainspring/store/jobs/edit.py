@@ -33,7 +33,7 @@ from mainspring.store.jobs.dedupe import DedupeKeys
 from mainspring.store.jobs.end_fields import CLAIM_FIELDS, again_at, cancelled_fields, start_by_of
 from mainspring.store.jobs.upkeep import NO_KEY, TOO_NEW
 from mainspring.store.reach import reached
-from mainspring.store.schema import BUMP, BY_ID, CLAIM, WAITING_BY_QUEUE
+from mainspring.store.schema import BUMP, BY_ID, CLAIM, WAITING_BY_QUEUE, Expression
 
 _IN_LINE = {"$gt": ["$line", None]}
 # A job that is changed passes the gates of its limits anew.
@@ -136,7 +136,7 @@ class Jobs:
         )
         return await self.get(job_id), before is not None and before["state"] != RUNNING
 
-    async def edit(self, job_id: DocumentId, fields: dict[str, Any]) -> Document:
+    async def edit(self, job_id: DocumentId, fields: Document) -> Document:
         """Change fields of a waiting job; the limit for its start follows its times."""
         unchanged = {"spawned": None} if "data" in fields else {}
         changed = await self._update(job_id, NOT_STARTED, edit_stages(fields), **unchanged)
@@ -195,13 +195,11 @@ class Jobs:
             shown = dedupe_key_shown(key)
             raise InvalidJob(f"Job {job_id} cannot run again: job {holder} holds its dedupe key {shown!r} now.")
 
-    async def _update(
-        self, job_id: DocumentId, states: Sequence[str], stages: list[dict[str, Any]], **more: Any
-    ) -> bool:
+    async def _update(self, job_id: DocumentId, states: Sequence[str], stages: list[Document], **more: Any) -> bool:
         edited = edited_stage(self._connection.clock.expression())
         return await self._move({"_id": job_id, "state": {"$in": list(states)}, **more}, [*stages, edited]) is not None
 
-    async def _move(self, filter: dict[str, Any], stages: list[dict[str, Any]]) -> Document | None:
+    async def _move(self, filter: Document, stages: list[Document]) -> Document | None:
         """Change a job; returns the state that it was in, or None where it does not match. A job that another program
         has changed is brought into step first."""
         change = self._connection.mirror.update(filter, stages)
@@ -217,11 +215,11 @@ class Jobs:
         return document
 
 
-def cancel_stages(now: Any, reason: str, because: str | None = None) -> list[dict[str, Any]]:
+def cancel_stages(now: Expression, reason: str, because: str | None = None) -> list[Document]:
     """The update that cancels a waiting job, or asks the holder of a running one to stop; `because` is the job whose
     end is the cause."""
     reason = cut(reason, MAX_MESSAGE)
-    ended: dict[str, Any] = {
+    ended: Document = {
         **BUMP,
         "state": CANCELLED,
         "finished_at": now,
@@ -242,37 +240,37 @@ def cancel_stages(now: Any, reason: str, because: str | None = None) -> list[dic
     return [{"$set": {**fields, "cancel": {"$cond": [runs, {"$ifNull": ["$cancel", request]}, "$cancel"]}}}]
 
 
-def run_now_stages(now: Any) -> list[dict[str, Any]]:
+def run_now_stages(now: Expression) -> list[Document]:
     """The update that makes a pending job due at once."""
     return [{"$set": {**BUMP, "run_at": now, "start_by": start_by_of(now), **_OUT_OF_LINE}}]
 
 
-def edited_stage(now: Any) -> dict[str, Any]:
+def edited_stage(now: Expression) -> Document:
     """The part of an update by which a job tells when it was last changed by hand."""
     return {"$set": {"edited_at": now}}
 
 
-def remember_stage(request: str) -> dict[str, Any]:
+def remember_stage(request: str) -> Document:
     """The part of an update by which a job remembers the request, or the operation, that has changed it."""
     requests = {"$concatArrays": [{"$ifNull": ["$requests", []]}, [{"$literal": request}]]}
     return {"$set": {"requests": {"$slice": [requests, -REQUESTS_KEPT]}}}
 
 
-def next_round(if_true: Any = True) -> dict[str, Any]:
+def next_round(if_true: Any = True) -> Document:
     """The fields of a job that makes its children anew, where it has made some: in a new round, under other ids."""
     anew = {"$and": [if_true, _OF_USER, {"$eq": ["$spawned", True]}]}
     number = {"$add": [{"$ifNull": ["$round", 1]}, 1]}
     return {"waits": {"$cond": [anew, "$$REMOVE", "$waits"]}, "round": {"$cond": [anew, number, "$round"]}}
 
 
-def again_stages(now: Any) -> list[dict[str, Any]]:
+def again_stages(now: Expression) -> list[Document]:
     """The update that runs an ended job again, as a new round of attempts; its history and its token stay."""
     again = {**BUMP, **_FRESH, **NOT_AGED, "state": PENDING, "tries": 0, "priority": ASKED, "steps": _STEPS_LEFT}
     history = {"attempts": _ATTEMPTS, "last_failure_at": _LAST_FAILURE}
     return [{"$set": {**again, **history, **next_round(_REPEATED)}}, {"$set": again_at(now, 0)}]
 
 
-def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+def edit_stages(fields: Mapping[str, Any], computed: Mapping[str, Any] | None = None) -> list[Document]:
     """The update that changes fields of a waiting job; None removes a field, and `computed` fields are expressions."""
     literal: Document = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in fields.items()}
     freed = _OUT_OF_LINE

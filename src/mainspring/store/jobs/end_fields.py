@@ -26,6 +26,7 @@ from mainspring.store.bounded_values import MAX_MESSAGE, cut, encode_error
 from mainspring.store.codec import MAX_ATTEMPTS_KEPT, MAX_EARLIER_ATTEMPTS, DocumentId, fingerprint_of
 from mainspring.store.connection import Document
 from mainspring.store.flows.looks import first_look
+from mainspring.store.schema import Expression
 
 NEXT_STATE = {
     "completed": COMPLETED,
@@ -67,7 +68,7 @@ class Finish:
     """Whether the log, the result, the stack and the earlier attempts are left out."""
 
 
-def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
+def finish_stage(finish: Finish, now: Expression) -> list[Document]:
     """The update that ends an attempt with its outcome."""
     ending = finish.ending
     fields = ended_fields(ending)
@@ -106,7 +107,7 @@ def finish_stage(finish: Finish, now: Any) -> list[dict[str, Any]]:
     return [{"$set": fields | attempt_fields(finish.token, entry)}]
 
 
-def cancelled_fields(now: Any, reason: str) -> dict[str, Any]:
+def cancelled_fields(now: Expression, reason: str) -> Document:
     """The fields of a running job that ends as cancelled: the job for whose end it was asked to stop, if it was; and
     where it has made children, the mark by which the sweep cancels the jobs below it."""
     spawned = {"$eq": ["$spawned", True]}
@@ -118,7 +119,7 @@ def cancelled_fields(now: Any, reason: str) -> dict[str, Any]:
     }
 
 
-def ended_fields(ending: Outcome) -> dict[str, Any]:
+def ended_fields(ending: Outcome) -> Document:
     """The fields that every ending sets: the next state, and no claim."""
     return {**_LET_GO, "state": NEXT_STATE[ending.outcome], "rev": {"$add": ["$rev", 1]}}
 
@@ -129,7 +130,7 @@ def key_id_of(ending: Outcome) -> str | None:
     return result.key_id if isinstance(result, EncryptedValue) else None
 
 
-def sealed_with(ending: Outcome) -> dict[str, Any]:
+def sealed_with(ending: Outcome) -> Document:
     """The field that lists the keys of a job, where its result is encrypted."""
     key_id = key_id_of(ending)
     return {} if key_id is None else {"sealed": with_key(key_id)}
@@ -145,20 +146,20 @@ def with_key(key_id: str) -> Any:
     return {"$setUnion": [{"$ifNull": ["$sealed", []]}, [key_id]]}
 
 
-def completed_fields(now: Any, result: Any) -> dict[str, Any]:
+def completed_fields(now: Expression, result: Any) -> Document:
     return {"finished_at": now, "result": result, "error": "$$REMOVE"}
 
 
-def _given_back(ending: Snoozed | Released, now: Any) -> dict[str, Any]:
+def _given_back(ending: Snoozed | Released, now: Expression) -> Document:
     """The fields of a job that goes back to the queue without using an attempt."""
-    fields: dict[str, Any] = {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
+    fields: Document = {"tries": {"$subtract": ["$tries", 1]}, "progress": "$$REMOVE"}
     if isinstance(ending, Snoozed):
         return fields | again_at(now, ending.delay)
     fields |= {"ready": True, "suspect": "$suspect"}  # the job stays a suspect
     return fields | ({"start_by": STARTED_ONCE} if ending.started else {})
 
 
-def _continued(ending: Continued, now: Any) -> dict[str, Any]:
+def _continued(ending: Continued, now: Expression) -> Document:
     """The fields of a job that begins its next round: the ids of its children and of its waits have the round."""
     stored = {key: "$$REMOVE" if value is None else {"$literal": value} for key, value in ending.fields.items()}
     forgotten = dict.fromkeys(("steps", "waits", "progress", "error"), "$$REMOVE")
@@ -167,7 +168,7 @@ def _continued(ending: Continued, now: Any) -> dict[str, Any]:
     return {**forgotten, **stored, **due, "tries": 0, "round": round}
 
 
-def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
+def _suspended(ending: Suspended, now: Expression) -> Document:
     """The fields of a job whose handler waits. A root shows itself by its first wait; members have a `flow`."""
     waits = ending.waits
     until = [] if waits.until is None else [waits.until]
@@ -179,7 +180,7 @@ def _suspended(ending: Suspended, now: Any) -> dict[str, Any]:
     }
 
 
-def _snoozed(finish: Finish, now: Any) -> dict[str, Any]:
+def _snoozed(finish: Finish, now: Expression) -> Document:
     """The field that remembers a snooze; the last ones are kept."""
     if not isinstance(finish.ending, Snoozed):
         return {}
@@ -237,7 +238,7 @@ def as_finished(document: Document, finish: Finish) -> Document:
     return after
 
 
-def undecodable_fields(name: Any, reason: str, now: Any, type: str = "Undecodable") -> dict[str, Any]:
+def undecodable_fields(name: Any, reason: str, now: Expression, type: str = "Undecodable") -> Document:
     """The fields of a job that fails because it cannot be decoded, or for a similar reason (`type`)."""
     error = {"type": type, "message": reason}
     return {
@@ -251,7 +252,7 @@ def undecodable_fields(name: Any, reason: str, now: Any, type: str = "Undecodabl
     }
 
 
-def again_at(now: Any, delay: float) -> dict[str, Any]:
+def again_at(now: Expression, delay: float) -> Document:
     """The fields of a job that becomes due again `delay` seconds from now."""
     run_at = {"$add": [now, int(delay * 1000)]}
     return {"ready": True, "run_at": run_at, "start_by": start_by_of(run_at)}
@@ -265,11 +266,11 @@ def start_by_of(run_at: Any) -> Any:
     return {"$ifNull": [limit, "$$REMOVE"]}
 
 
-def attempt_fields(token: int, entry: Any) -> dict[str, Any]:
+def attempt_fields(token: int, entry: Any) -> Document:
     return {"attempts": [entry]} if token == 1 else appended_attempt(entry)
 
 
-def appended_attempt(entry: Any) -> dict[str, Any]:
+def appended_attempt(entry: Any) -> Document:
     """The fields that add an entry to the attempts, keep the last attempts and count the dropped ones."""
     so_far = {"$ifNull": ["$attempts", []]}
     is_small = {"$lte": [{"$bsonSize": {"attempts": so_far}}, MAX_EARLIER_ATTEMPTS]}
@@ -281,7 +282,7 @@ def appended_attempt(entry: Any) -> dict[str, Any]:
     }
 
 
-def _fitting(attempts: Any) -> dict[str, Any]:
+def _fitting(attempts: Any) -> Document:
     """The number of the last attempts that fit into the bytes for earlier attempts."""
     size = {"$add": ["$$value.size", {"$bsonSize": {"attempt": "$$this"}}]}
     fits = {"$lte": ["$$size", MAX_EARLIER_ATTEMPTS]}
@@ -292,7 +293,7 @@ def _fitting(attempts: Any) -> dict[str, Any]:
     return {"$let": {"vars": {"fitting": reduced}, "in": "$$fitting.count"}}
 
 
-def only_attempt(entry: Any) -> dict[str, Any]:
+def only_attempt(entry: Any) -> Document:
     """The fields that keep an entry, drop the attempts before it and count them."""
     cut_before = {"$ifNull": ["$attempts_cut", 0]}
     return {"attempts": [entry], "attempts_cut": {"$add": [cut_before, {"$size": {"$ifNull": ["$attempts", []]}}]}}

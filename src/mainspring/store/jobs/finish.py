@@ -53,7 +53,7 @@ from mainspring.store.jobs.end_fields import (
     sealed_with,
 )
 from mainspring.store.refusals import brief, is_about_document, split_refused
-from mainspring.store.schema import BY_ID
+from mainspring.store.schema import BY_ID, Expression
 
 logger = logging.getLogger("mainspring")
 
@@ -217,9 +217,9 @@ def _reduced(ending: Outcome, reason: str) -> Outcome | None:
     return None
 
 
-def _statement(mirror: Mirror, group: list[Finish], stages: list[dict[str, Any]]) -> UpdateMany:
+def _statement(mirror: Mirror, group: list[Finish], stages: list[Document]) -> UpdateMany:
     first = group[0]
-    filter: dict[str, Any] = {
+    filter: Document = {
         "_id": {"$in": [finish.id for finish in group]} if len(group) > 1 else first.id,
         "state": RUNNING,
         "token": first.token,
@@ -229,7 +229,7 @@ def _statement(mirror: Mirror, group: list[Finish], stages: list[dict[str, Any]]
     return UpdateMany(*mirror.update(filter, stages), hint=BY_ID)
 
 
-def _chunk_statement(mirror: Mirror, chunk: list[Finish], now: Any) -> UpdateMany:
+def _chunk_statement(mirror: Mirror, chunk: list[Finish], now: Expression) -> UpdateMany:
     """One statement for completions that differ in their results and times: the server looks each up by its id.
 
     A statement for each would cost the server three times as much.

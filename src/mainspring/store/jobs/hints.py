@@ -17,6 +17,7 @@ from pymongo.read_concern import ReadConcern
 from mainspring.model.jobs.job import PENDING
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Connection
+from mainspring.store.schema import Document
 
 _AWAIT_MS = 15_000
 # A blocked job that is started loses the time of its next look and becomes pending.
@@ -49,7 +50,7 @@ class Hints:
 
     async def hints(self, opened: Callable[[], None]) -> AsyncIterator[Hint]:
         """Hints from now on, until the stream breaks (which raises). `opened` is called when the stream is open."""
-        stages: list[dict[str, Any]] = [
+        stages: list[Document] = [
             {"$match": {"$or": self._wanted()}},
             {
                 "$project": {
@@ -68,7 +69,7 @@ class Hints:
             async for change in stream:
                 yield self._hint(change)
 
-    def _wanted(self) -> list[dict[str, Any]]:
+    def _wanted(self) -> list[Document]:
         told = {"updateDescription.updatedFields.told": {"$exists": True}}
         whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
         return [

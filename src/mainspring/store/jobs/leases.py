@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
@@ -33,7 +32,7 @@ from mainspring.store.jobs.end_fields import (
 from mainspring.store.jobs.stacks import asked_in
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.refusals import REFUSED, Refused, brief, is_about_document
-from mainspring.store.schema import BY_ID, CANCEL, LEASE
+from mainspring.store.schema import BY_ID, CANCEL, LEASE, Expression
 
 logger = logging.getLogger("mainspring")
 
@@ -142,7 +141,7 @@ class Renewals:
         with deadline(self._settings.renew_timeout):
             return self._jobs.update_one(held, [{"$set": {"stack": stack}}]).matched_count == 1
 
-    def beat(self, worker: str, facts: dict[str, Any], *, first: bool = False) -> None:
+    def beat(self, worker: str, facts: Document, *, first: bool = False) -> None:
         """Store that a worker is alive and these facts about it; this renews the lease of its slots of limits.
 
         A worker has no slots before the `first` beat, which may take as long as any operation. A request to drain that
@@ -283,7 +282,7 @@ class Rescues:
         except REFUSED:  # the entry of this attempt may make the document too large
             return await self._update(document, rescue_stage(document, now, with_entry=False))
 
-    async def _update(self, document: Document, stages: list[dict[str, Any]]) -> Document | None:
+    async def _update(self, document: Document, stages: list[Document]) -> Document | None:
         """Change a job if it is as it was read; returns the document after the change."""
         return await self._connection.jobs.find_one_and_update(
             *self._connection.mirror.update(_just_as_read(document, *_CLAIM, *_DECIDING), stages),
@@ -291,12 +290,12 @@ class Rescues:
         )
 
 
-def _just_as_read(document: Document, *fields: str) -> dict[str, Any]:
+def _just_as_read(document: Document, *fields: str) -> Document:
     """The filter for a document in which these fields are as they were read."""
     return {"_id": document["_id"], **{field: {"$eq": document.get(field)} for field in fields}}
 
 
-def _given_up(document: Document, problem: str, now: Any) -> dict[str, Any]:
+def _given_up(document: Document, problem: str, now: Expression) -> Document:
     return {**dict.fromkeys(CLAIM_FIELDS, "$$REMOVE"), **undecodable_fields(document.get("name"), problem, now)}
 
 
@@ -310,7 +309,7 @@ def _state_after(document: Document) -> str:
     return FAILED if document["tries"] >= document.get("max_attempts", DEFAULT_ATTEMPTS) else PENDING
 
 
-def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> list[dict[str, Any]]:
+def rescue_stage(document: Document, now: Expression, *, with_entry: bool = True) -> list[Document]:
     """The update that takes a job from a dead worker: back to the queue, or to its end.
 
     Without the entry of the attempt, which has its log, the job only counts one more attempt that was cut.
@@ -321,7 +320,7 @@ def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> li
     )
     lost = may_have_run(message, document["_id"]) if document.get("once") else JobError("WorkerLost", message)
     error = {"$literal": encode_error(lost)}
-    entry: dict[str, Any] = {
+    entry: Document = {
         "n": "$tries",
         "token": "$token",
         "outcome": "lost",
@@ -333,7 +332,7 @@ def rescue_stage(document: Document, now: Any, *, with_entry: bool = True) -> li
         "log": "$log",
         "log_cut": "$log_cut",
     }
-    fields: dict[str, Any] = {
+    fields: Document = {
         **dict.fromkeys(CLAIM_FIELDS, "$$REMOVE"),
         "state": state,
         "rev": {"$add": ["$rev", 1]},
@@ -381,7 +380,7 @@ class ProgressUpdates:
         """Store the update of each job, fenced; a job whose claim is lost is skipped."""
         statements = []
         for note in notes:
-            update: dict[str, Any] = {}
+            update: Document = {}
             if note.progress is not None:
                 update["$set"] = {"progress": note.progress}
             if note.lines:

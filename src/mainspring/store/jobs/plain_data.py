@@ -26,6 +26,7 @@ from mainspring.clock import truncate
 from mainspring.errors import InvalidJob
 from mainspring.store.bounded_values import DEEPEST, is_small_and_plain
 from mainspring.store.connection import CODEC
+from mainspring.store.schema import Document
 
 _NATIVE = (type(None), bool, float, bytes, UUID, ObjectId, Decimal128, Regex, Timestamp, DatetimeMS)
 _LISTED = (tuple, Set, ValuesView, deque, range)
@@ -44,7 +45,7 @@ class Changed:
 class PlainData:
     """Data as a handler reads it from the database, before its annotations are applied."""
 
-    values: dict[str, Any]
+    values: Document
     given: Mapping[str, Any] = field(default_factory=dict)
     """The arguments that contain a value stored in another form, as the caller passed them."""
     changed: Mapping[str, Changed] = field(default_factory=dict)
@@ -76,7 +77,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _kept_as_given(data: Mapping[str, Any]) -> dict[str, Any] | None:
+def _kept_as_given(data: Mapping[str, Any]) -> Document | None:
     """The data as it is read again, where that equals the caller's; None where it may not."""
     try:
         kept = bson.decode(bson.encode(data, codec_options=CODEC), CODEC)
@@ -87,7 +88,7 @@ def _kept_as_given(data: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _walk(data: Mapping[str, Any]) -> PlainData:
     changed: dict[str, Changed] = {}
-    values: dict[str, Any] = {}
+    values: Document = {}
     for name, value in data.items():
         walk = _Walk()
         if type(name) is not str:
@@ -132,8 +133,8 @@ class _Walk:
             return self._list(value, path, level)
         return self._in_json(value, path, level)
 
-    def _document(self, value: Mapping[Any, Any], path: str, level: int) -> dict[str, Any]:
-        document: dict[str, Any] = {}
+    def _document(self, value: Mapping[Any, Any], path: str, level: int) -> Document:
+        document: Document = {}
         for key, one in value.items():
             text = self._key(key, path)
             if text in document:

@@ -220,7 +220,7 @@ class StoredJob:
         if not self.key_ids and (key_ids := key_ids_in([entry])):
             self.document["sealed"] = sorted(key_ids)
 
-    def log_fields(self, worker: str | None) -> dict[str, Any]:
+    def log_fields(self, worker: str | None) -> Document:
         """The fields of a log record about it. The document may be no proper job."""
         document = self.document
         return {

@@ -31,7 +31,7 @@ from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.foreign.translation import as_read, mapped_inserts, translated
 from mainspring.store.jobs.end_fields import start_by_of, undecodable_fields
 from mainspring.store.refusals import REFUSED, Refused, brief, change_jobs, split_refused
-from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_FOR, mapped_inserts_index
+from mainspring.store.schema import BUMP, BY_ID, LAYOUT, RAW, START_BY, WAITING_FOR, Expression, mapped_inserts_index
 
 logger = logging.getLogger("mainspring")
 
@@ -56,8 +56,8 @@ class Adoption:
     """A raw insert, the filter that it must still match when it is adopted, and the update that adopts it."""
 
     document: Document
-    as_read: dict[str, Any]
-    stages: list[dict[str, Any]]
+    as_read: Document
+    stages: list[Document]
 
     @property
     def fails(self) -> bool:
@@ -187,9 +187,7 @@ class Upkeep:
         """Put these jobs back into the claim's index, for whatever reason they were held."""
         return await self._change(ids, {"waiting_for": {"$exists": True}}, _RELEASE, "cannot be released")
 
-    async def _change(
-        self, ids: Sequence[DocumentId], where: Document, stages: list[dict[str, Any]], lament: str
-    ) -> int:
+    async def _change(self, ids: Sequence[DocumentId], where: Document, stages: list[Document], lament: str) -> int:
         """Change the jobs among these that match a filter; returns how many."""
         jobs = self._connection.jobs
         changed, refused = await change_jobs(jobs, ids, lambda some: ({**some, **where}, stages), lament)
@@ -228,10 +226,10 @@ class Upkeep:
         found = await self._connection.jobs.find_all(ended, {"rev": 1}, hint=BY_ID)
         return [document["_id"] for document in found if document["rev"] == revs[document["_id"]] + 1]
 
-    def _adoption(self, document: Document) -> list[dict[str, Any]]:
+    def _adoption(self, document: Document) -> list[Document]:
         now = self._connection.clock.expression()
         state = document.get("state") or PENDING
-        defaults: dict[str, Any] = {
+        defaults: Document = {
             "v": LAYOUT,
             "state": state,
             "rev": 0,
@@ -274,7 +272,7 @@ def _waits_of(documents: Sequence[Document]) -> set[str]:
     return {one for before in found if isinstance(before, list) for one in before if isinstance(one, str)}
 
 
-def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[UpdateMany]:
+def _expiry(mirror: Mirror, documents: Sequence[Document], now: Expression) -> list[UpdateMany]:
     """The statements that end late jobs, one for all jobs with the same `rev`."""
     alike: dict[Any, list[DocumentId]] = defaultdict(list)
     for document in documents:
@@ -287,7 +285,7 @@ def _expiry(mirror: Mirror, documents: Sequence[Document], now: Any) -> list[Upd
     ]
 
 
-def _or(field: str, kind: str, otherwise: Any) -> dict[str, Any]:
+def _or(field: str, kind: str, otherwise: Any) -> Document:
     """An expression: a field, or `otherwise` where it is not of this type."""
     return {"$cond": [{"$eq": [{"$type": field}, kind]}, field, otherwise]}
 

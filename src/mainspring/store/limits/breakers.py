@@ -26,7 +26,7 @@ from mainspring.model.limits.breaker import (
 )
 from mainspring.model.limits.controls import BREAKER, Target
 from mainspring.store.connection import Connection, Document
-from mainspring.store.schema import BY_ID
+from mainspring.store.schema import BY_ID, Expression
 
 _PARTS = 10
 _OPEN_FOR = 30.0
@@ -196,7 +196,7 @@ def _about(target: Target) -> Document:
     return about
 
 
-def _into(state: str, now: Any, change_id: str) -> Document:
+def _into(state: str, now: Expression, change_id: str) -> Document:
     """The fields that a transition into a state sets."""
     return {"state": state, "since": now, "at": now, "told": now, "change_id": change_id}
 
@@ -205,7 +205,7 @@ def _by(reason: str, actor: str | None) -> Document:
     return {"reason": {"$literal": reason}, "actor": "$$REMOVE" if actor is None else {"$literal": actor}}
 
 
-def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Any, change_id: str) -> list[Document]:
+def _counting(target: Target, rule: Breaker, good: int, bad: int, now: Expression, change_id: str) -> list[Document]:
     """Add to the counts, and open the breaker if too many attempts failed.
 
     An attempt that ends while the breaker is not closed was started before it opened, and does not count.
@@ -245,7 +245,7 @@ def _kept(rule: Breaker) -> int:
     return int(max(rule.window, _KEPT) * 1000)
 
 
-def _counts(step: int, good: int, bad: int, now: Any) -> Document:
+def _counts(step: int, good: int, bad: int, now: Expression) -> Document:
     """The counts of the window, kept in parts of a tenth of it, with these attempts added to the current part."""
     part = {"$toLong": {"$floor": {"$divide": [{"$toLong": now}, step]}}}
     known = {"$cond": [{"$eq": ["$step", step]}, {"$ifNull": ["$counts", []]}, []]}

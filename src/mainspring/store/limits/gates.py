@@ -40,7 +40,7 @@ from mainspring.store.limits.semaphore import (
 )
 from mainspring.store.limits.token_bucket import refunding, taking_tokens
 from mainspring.store.limits.wait_lists import WaitLists
-from mainspring.store.schema import BY_ID, HOLDERS, UNUSED
+from mainspring.store.schema import BY_ID, HOLDERS, UNUSED, Expression
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -163,7 +163,7 @@ class Gates(WaitLists):
         return set(await self._connection.jobs.find_ids(claimed, hint=BY_ID))
 
 
-def _taking(worker: str, want: Want, now: Any) -> list[Document]:
+def _taking(worker: str, want: Want, now: Expression) -> list[Document]:
     return (
         taking_slots(worker, want, want.rule, now)
         if isinstance(want.rule, Limit)

@@ -8,7 +8,6 @@ of one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pymongo import UpdateOne
 
@@ -16,7 +15,7 @@ from mainspring.model.jobs.job import BLOCKED, FAILED, PENDING
 from mainspring.model.limits.limits import FAIR, SEQUENCE
 from mainspring.store.connection import Connection, Document
 from mainspring.store.limits.wait_lists import BY_LIMIT, MADE, WaitLists, behind
-from mainspring.store.schema import BY_ID, LINE, LIVE
+from mainspring.store.schema import BY_ID, LINE, LIVE, Expression
 
 _ENTRIES, _READS = 500, 50
 # A sequence is opened once for each job that is first in it, and again when that job is still first after a minute:
@@ -114,7 +113,7 @@ class WaitListRepair:
             if opened:
                 await self._connection.gates.bulk_write(opened)
 
-    def _sequences_to_open(self, names: Sequence[str], now: Any) -> list[Document]:
+    def _sequences_to_open(self, names: Sequence[str], now: Expression) -> list[Document]:
         first: list[Document] = [
             {"$match": {"state": {"$in": [*LIVE, BLOCKED, FAILED]}}},
             {"$sort": dict(MADE)},

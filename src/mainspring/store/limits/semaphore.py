@@ -12,6 +12,7 @@ from typing import Any
 
 from mainspring.model.limits.limits import Limit, Rate
 from mainspring.store.connection import Document
+from mainspring.store.schema import Expression
 
 KEPT_MS = 3_600_000
 
@@ -27,7 +28,7 @@ class Want:
     ahead: int = 0
 
 
-def taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Document]:
+def taking_slots(worker: str, want: Want, rule: Limit, now: Expression) -> list[Document]:
     """Take slots of the semaphore as far as it has any; slots that are only needed soon, from its first half alone."""
     left = {"$max": [0, {"$subtract": [rule.limit, {"$add": ["$others", want.mine]}]}]}
     at_once = {"$min": [want.now, left]}
@@ -50,7 +51,7 @@ def taking_slots(worker: str, want: Want, rule: Limit, now: Any) -> list[Documen
     ]
 
 
-def keeping(worker: str, number: int, now: Any) -> list[Document]:
+def keeping(worker: str, number: int, now: Expression) -> list[Document]:
     """Keep this number of slots."""
     return [{"$set": {"grants": with_mine(worker, number, now), "open_at": open_if_waited_for(now)}}]
 
@@ -75,12 +76,12 @@ def number_of(worker: str) -> Document:
     return {"$sum": {"$map": {"input": granted({"$eq": ["$$this.w", worker]}), "in": "$$this.n"}}}
 
 
-def with_mine(worker: str, mine: Any, now: Any) -> Document:
+def with_mine(worker: str, mine: Any, now: Expression) -> Document:
     """The grants, with this worker's replaced; a grant of 0 is left out."""
     own = [{"w": worker, "n": mine, "at": now}]
     return {"$concatArrays": [granted_to_others(worker), {"$cond": [{"$gt": [mine, 0]}, own, []]}]}
 
 
-def open_if_waited_for(now: Any) -> Document:
+def open_if_waited_for(now: Expression) -> Document:
     """The time from which on workers look at the gate: at once, if it has a wait list."""
     return {"$cond": ["$line", now, "$$REMOVE"]}

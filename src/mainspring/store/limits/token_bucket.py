@@ -7,14 +7,13 @@ statements; `engine/limits/slot_shares.py` decides how many tokens a worker take
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.model.limits.limits import Rate
 from mainspring.store.connection import Document
 from mainspring.store.limits.semaphore import KEPT_MS, Want, granted_to_others, number_of, with_mine
+from mainspring.store.schema import Expression
 
 
-def taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Document]:
+def taking_tokens(worker: str, want: Want, rule: Rate, now: Expression) -> list[Document]:
     """Refill the token bucket for the time since the last update, and take as many of its tokens as are wanted."""
     earned = {"$multiply": [{"$subtract": [now, {"$ifNull": ["$at", now]}]}, rule.per_second / 1000]}
     unknown = {"$max": [0, {"$subtract": [number_of(worker), want.mine]}]}
@@ -41,7 +40,7 @@ def taking_tokens(worker: str, want: Want, rule: Rate, now: Any) -> list[Documen
     ]
 
 
-def refunding(worker: str, spent: int, now: Any) -> list[Document]:
+def refunding(worker: str, spent: int, now: Expression) -> list[Document]:
     """Give back the tokens of starts that were not made. The grant goes with them, so that repeating is harmless."""
     some = {"$gt": ["$back", 0]}
     return [

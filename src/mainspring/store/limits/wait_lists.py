@@ -37,7 +37,19 @@ from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import ORDER, PRIORITIES
 from mainspring.store.jobs.stored_job import StoredJob, stored_jobs
 from mainspring.store.refusals import Refused, change_jobs, split_refused
-from mainspring.store.schema import BUMP, BY_FAIRNESS, BY_ID, CLAIM, GOING, LINE, LIVE, OPEN, SEQ, WAITING_FOR
+from mainspring.store.schema import (
+    BUMP,
+    BY_FAIRNESS,
+    BY_ID,
+    CLAIM,
+    GOING,
+    LINE,
+    LIVE,
+    OPEN,
+    SEQ,
+    WAITING_FOR,
+    Expression,
+)
 
 BY_LIMIT = "limit"
 # The order of a sequence.
@@ -265,7 +277,7 @@ class WaitLists:
     async def open_wait_lists(self, limit: int, after: OpenWaitList | None = None) -> list[OpenWaitList]:
         """The next gates after a gate that have a wait list and may have room, in the order in which they opened."""
         now = self._connection.clock.expression()
-        ends: dict[str, Any] = {}
+        ends: Document = {}
         if after is not None:
             ends["min"] = {"open_at": after.open_at, "_id": after.name + "\0"}
             ends["max"] = {"open_at": self._connection.clock.now() + _SOON, "_id": MinKey()}
@@ -376,11 +388,11 @@ def behind(prefix: str) -> str:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def _held(note: str, now: Any) -> Document:
+def _held(note: str, now: Expression) -> Document:
     return {"by": BY_LIMIT, "note": {"$literal": note}, "since": now}
 
 
-def _may_open_at(name: str, now: Any) -> Document:
+def _may_open_at(name: str, now: Expression) -> Document:
     """When this gate may next have room. Slots that became free before any job waited sent no wake-up, so that it has
     to be computed: from the clock for a rate, from the grants for a limit. A limit or rate that the gate's document
     does not tell of has room: no slot is out. Other gates send a wake-up themselves."""
@@ -390,7 +402,7 @@ def _may_open_at(name: str, now: Any) -> Document:
     return {"$ifNull": ["$open_at", {"$ifNull": ["$opens", known]}]}
 
 
-def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Any) -> UpdateMany:
+def _waiting(places: Sequence[tuple[DocumentId, str]], notes: Mapping[str, str], now: Expression) -> UpdateMany:
     """One statement for jobs of different wait lists: the server looks up the list of each job by its id."""
     ids, names = [job_id for job_id, _ in places], [name for _, name in places]
     line: Any = {"$literal": names[0]}

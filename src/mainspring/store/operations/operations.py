@@ -14,7 +14,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from mainspring.clock import truncate
 from mainspring.errors import MainspringError, OperationNotFound
@@ -260,7 +259,7 @@ class Operations(Orders):
         found = await self._connection.jobs.find_all(parents, {"flow": 1, "spawned": 1}, hint=BY_ID)
         return [job["_id"] for job in found if await self._flows_beyond.cancelled(job, order.scope)]
 
-    def _stages(self, order: Order, document: Document) -> list[dict[str, Any]]:
+    def _stages(self, order: Order, document: Document) -> list[Document]:
         """The update that carries the verb out on a job: that of the verb for a single job."""
         now = self._connection.clock.expression()
         if order.verb == CANCEL:

@@ -25,7 +25,7 @@ from mainspring.store.schema import BY_ID, SEALED
 logger = logging.getLogger("mainspring")
 
 _BATCH = 200
-_PARTS: dict[str, Any] = {"data": 1, "result": 1, "steps": 1, "name": 1, "schedule_id": 1, "sealed": 1, "rev": 1}
+_PARTS: Document = {"data": 1, "result": 1, "steps": 1, "name": 1, "schedule_id": 1, "sealed": 1, "rev": 1}
 
 
 _BUMP = {"$inc": {"rev": 1}}

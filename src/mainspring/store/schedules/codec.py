@@ -125,7 +125,7 @@ def check_sound(document: Document) -> Document:
     return document
 
 
-def decode_schedule(document: Document) -> dict[str, Any]:
+def decode_schedule(document: Document) -> Document:
     """The fields of `ScheduleFacts`. A missing or malformed field has its default, and is named in `error`."""
     fitted = fit(document, SCHEDULE)
     document = fitted.document
@@ -274,7 +274,7 @@ def draft_of(document: Document) -> Draft:
     return Draft(job["name"], job.get("data"), job["queue"], job["priority"], encrypt=sealed, **options)
 
 
-def options_of(document: Document) -> dict[str, Any]:
+def options_of(document: Document) -> Document:
     """The options that a stored schedule was made with."""
     return {key: document.get(key) for key in ("start_at", "end_at", "jitter", *_POLICY, "pause_after")}
 

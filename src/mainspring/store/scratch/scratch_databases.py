@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
@@ -36,7 +35,7 @@ class ScratchDatabases:
         self._uri = uri
         self._used: set[str] = set()
         self._rested: deque[str] = deque()
-        self._as_new: dict[str, Any] = {}
+        self._as_new: Document = {}
         try:
             self._client: MongoClient[Document] = MongoClient(_with_patience(uri))
         except (PyMongoError, ValueError) as error:
@@ -73,7 +72,7 @@ class ScratchDatabases:
             self._client.drop_database(name)
         self._client.close()
 
-    def _indexes(self, name: str) -> dict[str, Any]:
+    def _indexes(self, name: str) -> Document:
         """The collections of Mainspring in a database, each with its indexes. Those of the test are dropped first."""
         database = self._client[name]
         names = [one for one in database.list_collection_names() if not one.startswith("system.")]

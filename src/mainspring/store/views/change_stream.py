@@ -108,7 +108,7 @@ class ChangeStream:
         self.check()
         await self._learn_targets()
         database = self._connection.db.with_options(read_concern=ReadConcern("majority"))
-        options: dict[str, Any] = {} if after is None else {"resume_after": {"_data": after}}
+        options: Document = {} if after is None else {"resume_after": {"_data": after}}
         with _explained(resuming=after is not None):
             stream = await database.watch(self._stages(), max_await_time_ms=int(patience * 1000), **options)
         async with stream:
@@ -118,7 +118,7 @@ class ChangeStream:
         for document in await self._connection.controls.find_all({}, {"scope": 1, "target": 1, "queue": 1}, hint=BY_ID):
             self._targets[str(document["_id"])] = _target_of(document)
 
-    def _stages(self) -> list[dict[str, Any]]:
+    def _stages(self) -> list[Document]:
         whole = {"operationType": {"$in": ["insert", "replace", "delete"]}}
         moved = {"$or": [{f"{_UPDATED}.{field}": {"$exists": True}} for field in ("state", "progress", "v")]}
         told = {f"{_UPDATED}.told": {"$exists": True}}
@@ -137,7 +137,7 @@ class ChangeStream:
 
     async def _looked_up(self, found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Document]:
         """The documents that were updated, as they are now, by collection and id."""
-        wanted: dict[str, dict[str, Any]] = {}
+        wanted: dict[str, Document] = {}
         for one in found:
             if one["operationType"] == "update":
                 identity = one["documentKey"]["_id"]

@@ -7,7 +7,6 @@ are not, and the oldest is found among a limited number of running ones.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mainspring.model.explain.facts import Count, WaitFacts, WaitingFacts
 from mainspring.model.flows.waits import Predecessors, read_waits
@@ -78,6 +77,6 @@ class ExplainedWaits:
         )
 
     async def _count(self, wait: str, states: Sequence[str], index: str) -> Count:
-        filter: dict[str, Any] = {"before": wait, "state": {"$in": list(states)}}
+        filter: Document = {"before": wait, "state": {"$in": list(states)}}
         number = await self._connection.jobs.count(filter, hint=index, limit=_COUNTED + 1)
         return Count(min(number, _COUNTED), over=number > _COUNTED)

@@ -7,7 +7,7 @@ than the caller's. A key with a scope sees and changes only itself and the keys 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -21,6 +21,7 @@ from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.client.namespaces.api_keys import FIRST_KEY
 from mainspring.errors import InvalidKey, KeyNotFound
 from mainspring.model.access.api_keys import ADMIN, Key, key_id_from, make_scope
+from mainspring.model.fields import Fields
 
 router = APIRouter(tags=["access"])
 
@@ -174,6 +175,6 @@ async def _reached(caller: Caller, key_id: str) -> Key:
     return key
 
 
-def _noted(key: Key) -> dict[str, Any]:
+def _noted(key: Key) -> Fields:
     """The audit entry of a key."""
     return KeyFacts.of(key).model_dump(mode="json", exclude_none=True, exclude={"id", "last_used_at"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 
@@ -12,6 +12,7 @@ from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.secrets import SecretIn, SecretOut, SecretPut
 from mainspring.errors import SecretNotFound
 from mainspring.jobtypes.http.signing import new_secret
+from mainspring.model.fields import Fields
 from mainspring.model.privacy.secrets import Secret
 
 router = APIRouter(prefix="/api/secrets", tags=["secrets"])
@@ -65,7 +66,7 @@ async def _known(caller: Caller, name: str) -> Secret | None:
         return None
 
 
-def _told(secret: Secret | None) -> dict[str, Any] | None:
+def _told(secret: Secret | None) -> Fields | None:
     """The audit entry of a secret."""
     if secret is None:
         return None

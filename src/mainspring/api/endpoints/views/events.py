@@ -20,6 +20,7 @@ from mainspring.api.wire.views.events import Digest
 from mainspring.api.wire.views.observability import Event
 from mainspring.clock import monotonic
 from mainspring.engine.service import cancel_task
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import JobState
 from mainspring.model.views.changes import BEAT, GAP, Change, check_place
 
@@ -42,7 +43,7 @@ _EXAMPLE = (
     'data: {"at":"2026-12-24T18:00:00.000Z","change":"completed","id":"507f1f77bcf86cd799439011","name":"send",'
     '"queue":"default","state":"completed"}\n\n'
 )
-_ANSWERS: dict[int | str, dict[str, Any]] = {
+_ANSWERS: dict[int | str, Fields] = {
     200: {
         "description": "Events, for as long as the connection is open.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
@@ -21,13 +21,14 @@ from mainspring.api.jobs.visibility import seen_jobs
 from mainspring.api.wire.filters import ExportQuery
 from mainspring.api.wire.jobs import JobOut
 from mainspring.errors import MainspringError
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.views.search import MOST_FOUND, SearchPage
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 _TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 _STOPPED = "The service is stopping; export again."
-_ANSWERS: dict[int | str, dict[str, Any]] = {
+_ANSWERS: dict[int | str, Fields] = {
     200: {
         "description": "The jobs, one in each line.",
         "content": {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in _TYPES.values()},
@@ -53,11 +54,11 @@ async def export_jobs(caller: Viewer, in_data: InData, query: Annotated[ExportQu
     return StreamingResponse(body, media_type=_TYPES[query.format], headers=headers)
 
 
-async def _page(caller: Caller, asked: dict[str, Any], after: str | None) -> SearchPage[Job]:
+async def _page(caller: Caller, asked: Fields, after: str | None) -> SearchPage[Job]:
     return await caller.scheduler.search(**asked, scope=caller.scope, limit=MOST_FOUND, after=after)
 
 
-async def _streamed(caller: Caller, asked: dict[str, Any], page: SearchPage[Job], format: str) -> AsyncIterator[str]:
+async def _streamed(caller: Caller, asked: Fields, page: SearchPage[Job], format: str) -> AsyncIterator[str]:
     """Yield the jobs of page after page until the last one, or until the caller is no longer valid."""
     service = caller.service
     closing = asyncio.ensure_future(service.closing.wait())

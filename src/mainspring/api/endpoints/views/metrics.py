@@ -6,18 +6,17 @@ The answer names every queue and job name, so that it needs a key of the role vi
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from mainspring.api.dependencies import Service, caller
 from mainspring.api.metrics import PATH
 from mainspring.model.access.api_keys import VIEWER
+from mainspring.model.fields import Fields
 
 router = APIRouter(tags=["observability"])
 _known = caller(VIEWER)
-_TYPES: dict[int | str, dict[str, Any]] = {
+_TYPES: dict[int | str, Fields] = {
     200: {
         "description": "The metrics, in a text format of Prometheus that the header Accept chooses.",
         "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
@@ -24,6 +24,7 @@ from mainspring.api.wire.views.observability import (
 )
 from mainspring.clock import EPOCH
 from mainspring.model.access.api_keys import Scope
+from mainspring.model.fields import Fields
 from mainspring.model.views.health import UNHEALTHY, Health
 from mainspring.model.views.name_statistics import NameOrder
 from mainspring.model.workers import WorkerStatus
@@ -34,7 +35,7 @@ _DAY = timedelta(days=1)
 _LONGEST = timedelta(days=5 * 365)
 _FAILED = ("retried", "failed", "lost")
 Word = Annotated[str | None, Query(min_length=1, max_length=200)]
-_UNHEALTHY: dict[int | str, dict[str, Any]] = {
+_UNHEALTHY: dict[int | str, Fields] = {
     503: {"model": HealthReport, "description": "No work can be done now; `reasons` has the causes."}
 }
 

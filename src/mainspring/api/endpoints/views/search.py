@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
@@ -20,6 +20,7 @@ from mainspring.api.wire.filters import (
     SuggestionsOut,
 )
 from mainspring.api.wire.jobs import JobOut, SearchAnswer
+from mainspring.model.fields import Fields
 from mainspring.model.views.search import read_value
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -73,15 +74,15 @@ async def is_answerable(caller: Caller, query: JobQuery) -> bool:
     return not named or await caller.backend.jobs_within(named, caller.scope) == named
 
 
-def filter_of(query: JobQuery, in_data: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def filter_of(query: JobQuery, in_data: Iterable[tuple[str, str]]) -> Fields:
     """The filter of a query as the Scheduler takes it."""
     data = _data(in_data, query.key or ())
     return {**query.given, "data": data} if data else query.given
 
 
-def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> dict[str, Any]:
+def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> Fields:
     """The requested values in the data, by their paths."""
-    data: dict[str, Any] = {}
+    data: Fields = {}
     for path, text in query:
         _add(data, path, text, f"{_IN_DATA.prefix}{path}")
     for one in keys:
@@ -92,7 +93,7 @@ def _data(query: Iterable[tuple[str, str]], keys: Iterable[str]) -> dict[str, An
     return data
 
 
-def _add(data: dict[str, Any], path: str, text: str, name: str) -> None:
+def _add(data: Fields, path: str, text: str, name: str) -> None:
     if path in data:
         raise Problem(422, f"{path[:100]!r} is asked for twice.", field=f"query.{name[:100]}")
     data[path] = read_value(text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field
 
 from mainspring.api.wire.base import Instant, Out, jsonable
+from mainspring.model.fields import Fields
 from mainspring.model.views.problems import (
     Cure,
     CureVerb,
@@ -26,7 +27,7 @@ class ProblemTargetOut(Out):
     kind: TargetKind
     id: str
     scope: str | None = Field(None, description="Of a limit, a pause or a breaker: queue or name.")
-    key: dict[str, Any] | None = Field(None, description="Of a pause or a breaker: only jobs with this value.")
+    key: Fields | None = Field(None, description="Of a pause or a breaker: only jobs with this value.")
     queue: str | None = Field(None, description="Of a breaker: only the jobs of the name in this queue.")
     name: str | None = Field(None, description="Of an error: the job's name.")
 
