@@ -1,8 +1,8 @@
 """Known advisories about MongoDB servers: which releases have the fix. Pure.
 
 A small table of what concerns a job scheduler's database: what a client without a password can do, what a user can do
-beyond its rights, and what harms unique indexes. The releases are those that the public records of each CVE name. MongoDB's
-own list of alerts is complete, this one is not.
+beyond its rights, and what harms unique indexes. The releases are those that the public records of each CVE name.
+MongoDB's own list of alerts is complete, this one is not.
 """
 
 from __future__ import annotations
