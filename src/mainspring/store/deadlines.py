@@ -87,6 +87,12 @@ def _asked_to_stop() -> int:
     return 0 if task is None else task.cancelling()
 
 
+_NO_PRIMARY = (
+    "The replica set has no primary: it elects one now, has lost its majority, or was never initiated (rs.initiate())."
+)
+
+
 def _brief(error: Exception) -> str:
     """The driver's message without its description of the deployment and its timeouts."""
-    return re.split(r" \(configured timeouts:|, Timeout: ", str(error), maxsplit=1)[0]
+    text = re.split(r" \(configured timeouts:|, Timeout: ", str(error), maxsplit=1)[0]
+    return f"{text}. {_NO_PRIMARY}" if "match selector" in text and "Primary()" in text else text
