@@ -80,6 +80,7 @@ async def test_the_form_has_headers_and_thresholds_and_says_in_place_what_does_n
         await store.click()
         within = dialog.get_by_label("Counted within")
         await expect(within).to_have_attribute("aria-invalid", "true")
+        await expect(within).to_be_in_viewport()
         await within.fill("1h")
         await store.click()
         await expect(dialog).to_have_count(0)

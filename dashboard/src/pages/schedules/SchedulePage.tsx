@@ -89,8 +89,8 @@ function Story({ schedule, firings }: { schedule: Schedule; firings: readonly Fi
   return (
     <Panel>
       <p className="schedules-lead wrap">
-        Runs <strong>{schedule.label || (schedule.name === "mainspring:http" ? "a webhook" : schedule.name)}</strong> {schedule.description}
-        .
+        Runs <strong>{schedule.label || (schedule.name === "mainspring:http" ? "a webhook" : schedule.name)}</strong>{" "}
+        {schedule.description}.
       </p>
       {schedule.paused && (
         <p className="schedules-pausedbar wrap">

@@ -1,5 +1,5 @@
 // The frame that the tabs of keys, secrets and calendars share: a list with its call and its button, and dialogs.
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
 import { Dialog, ReasonDialog } from "../../ui/Dialog";
@@ -57,6 +57,11 @@ type FormProps = {
 
 /** Fields, a button that sends them, and the refusal. */
 export function FormDialog({ title, verb, act, disabled, onClose, children }: FormProps) {
+  const form = useRef<HTMLDivElement>(null);
+  // The refused field may be out of sight in a long form.
+  useEffect(() => {
+    if (act.error) form.current?.querySelector('[role="alert"]')?.scrollIntoView?.({ block: "center" });
+  }, [act.error]);
   return (
     <Dialog
       title={title}
@@ -71,7 +76,7 @@ export function FormDialog({ title, verb, act, disabled, onClose, children }: Fo
         </>
       }
     >
-      <div className="stack">
+      <div className="stack" ref={form}>
         {children}
         {act.error && (
           <p className="field-error" role="alert">
