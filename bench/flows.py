@@ -238,7 +238,7 @@ def _suspended(ground: Ground, options: Options) -> Row:
         place.load([{**one, "data": {}, "name": "held"} for one in place.documents(options.suspended)])
         blocked = {"state": BLOCKED, "check_at": {"$exists": True}}
         _wait_until(lambda: place.jobs.count_documents(blocked, hint=CHECK) == options.suspended)
-        # Until the sweep looks at each of them once in a minute only.
+        # The seconds in which the sweep looks at each of them most often: in the first minute.
         time.sleep(2 * options.idle_settle)
         among = watch(ground, crew, options.idle_seconds)
         memory = crew.members[0].usage.memory_info().rss / 1e6
