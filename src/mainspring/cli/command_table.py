@@ -18,6 +18,21 @@ from mainspring.cli.support.logs import logged
 from mainspring.model.fields import Fields
 
 
+class ListedCommands(TyperGroup):
+    """A group whose help has the first sentence of each command as a whole: click cuts it off at the end of the line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _first_sentence(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
+            )
+
+
+def _first_sentence(command: Any) -> str:
+    paragraph: str = (command.help or "").split("\n\n")[0]
+    return " ".join(paragraph.partition(". ")[0].split()).rstrip(".") + "."
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A command or a group of commands: its place, its first help line, and the default log level of a command."""
@@ -32,7 +47,7 @@ class Entry:
         found = getattr(import_module(f"mainspring.cli.{self.module}"), self.attribute)
         if isinstance(found, typer.Typer):
             return get_group_from_info(
-                TyperInfo(found, name=name),
+                TyperInfo(found, name=name, cls=ListedCommands),
                 pretty_exceptions_short=True,
                 suggest_commands=True,
                 rich_markup_mode=markup,
@@ -146,7 +161,7 @@ class _Loaded(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
-class CommandTable(TyperGroup):
+class CommandTable(ListedCommands):
     """The group of all commands."""
 
     def __init__(self, **options: Any) -> None:

@@ -87,6 +87,12 @@ def test_the_table_of_commands_tells_what_a_command_tells_of_itself(name: str) -
     assert (command.help or "").split("\n\n")[0] == COMMANDS[name].about
 
 
+@pytest.mark.parametrize("group", [[], ["jobs"], ["schedules"], ["flows"]])
+def test_the_list_of_commands_has_whole_sentences(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    app([*group, "--help"], standalone_mode=False, terminal_width=80)
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 def test_the_lazy_names_of_the_package_are_those_that_type_checkers_see() -> None:
     tree = ast.parse(Path(inspect.getfile(mainspring)).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
