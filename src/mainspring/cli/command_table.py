@@ -19,7 +19,7 @@ from mainspring.model.fields import Fields
 
 
 class ListedCommands(TyperGroup):
-    """A group whose help has the first sentence of each command as a whole: click cuts it off at the end of the line."""
+    """A group whose help has the whole first sentence of each command; click cuts it off at the end of the line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
