@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from fastapi.routing import APIRoute
 
 import mainspring
 from mainspring.api.endpoints import routers, subject_of
