@@ -15,6 +15,8 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.write_concern import WriteConcern
 
+from mainspring.store.flows.checks import FAST
+
 Document = dict[str, Any]
 
 LIVE = ("pending", "running", "blocked")
@@ -124,7 +126,7 @@ class Replay:
             yield from self._judge_block(job, new)
         if move == ("blocked", "pending"):
             yield from self._judge_release(job, old, at)
-        if move == ("blocked", "cancelled") and new.get("because") and not _is_fast(old):
+        if move == ("blocked", "cancelled") and new.get("because") and not _is_fast(old) and not _of_a_failed_map(new):
             yield from (f"{job} was ended by a check while {one} was live" for one in self._live(old))
 
     @staticmethod
@@ -177,6 +179,11 @@ def _has_other_ways(waits: Mapping[str, Any]) -> bool:
 
 def _is_fast(document: Mapping[str, Any]) -> bool:
     return any((document.get("waits") or {}).get("fail_fast") or ())
+
+
+def _of_a_failed_map(document: Mapping[str, Any]) -> bool:
+    """Whether a job was cancelled since too many of its siblings have failed: then its own children may be live."""
+    return bool((document.get("error") or {}).get("message") == FAST)
 
 
 def _after(old: Document | None, event: Document) -> Document | None:
