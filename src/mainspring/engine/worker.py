@@ -434,6 +434,8 @@ class _Links:
         self._worker.checker.note(waits.ids)
         if waits.signals:
             self._worker.checker.listen(claimed.id, waits.signals)
+        if waits.until is not None:
+            self._worker.checker.wake_at(claimed.id, waits.until)
 
     def parent_cancelled(self, claimed: ClaimedJob) -> None:
         if claimed.spawned or claimed.job.document.get("waits"):

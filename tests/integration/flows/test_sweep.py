@@ -144,6 +144,20 @@ async def chore(make_scheduler: Callable[..., Scheduler], clock: ManualClock) ->
         yield CheckWaiting(worker.chores[0]._context)
 
 
+async def test_a_wait_with_a_short_timeout_ends_without_the_sweep(make_scheduler: Callable[..., Scheduler]) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("ask")
+    async def ask(ctx: JobContext) -> str:
+        return "too late" if await ctx.wait_for("approved", timeout=0.2) is None else "approved"
+
+    await scheduler.start()
+    worker = inside(scheduler).worker
+    worker.chores = [one for one in worker.chores if not one.name.startswith("check_")]
+    job = await scheduler.schedule("ask")
+    assert (await job.wait(30)).result == "too late"
+
+
 def kept(patch: pytest.MonkeyPatch) -> list[str]:
     """The reads of a sweep, in order."""
     calls: list[str] = []

@@ -2,12 +2,14 @@
 
 Ends come in batches, and many of one batch hold back the same wait: a wait that was checked a few times is checked at
 most once in 20 ms, or in 80 ms while hundreds of jobs hold it back, and always once more after the last end. What a
-worker that dies has not checked is found by the sweep (`check_waiting`).
+worker that dies has not checked is found by the sweep (`check_waiting`). The sweep looks every five seconds for new
+waits; a wait with a shorter timeout is ended on time by the worker that has suspended its handler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 
 from mainspring.clock import monotonic
 from mainspring.engine.callbacks import Callbacks
@@ -25,6 +27,8 @@ _AT_ONCE = 4
 _BATCH = 1000
 _IDLE = 60.0
 _MOST_REMEMBERED = 10_000
+_SOON = timedelta(seconds=10)
+"""The sweep knows of every timed wait that ends later than this."""
 
 
 class Checker(Service):
@@ -41,6 +45,8 @@ class Checker(Service):
         self._noted: set[str] = set()
         self._parents: list[tuple[Document, str]] = []
         self._listening: dict[DocumentId, tuple[str, ...]] = {}
+        self._timed: dict[DocumentId, datetime] = {}
+        """The jobs that this worker has suspended for a short time, and when that ends."""
         self._checked: dict[str, tuple[float, int]] = {}
         """From when on a wait may be checked again, and how often it was checked."""
         self._ended: list[DocumentId] = []
@@ -57,6 +63,12 @@ class Checker(Service):
         """Look once more for signals of a job that was just suspended: one may have arrived before that."""
         self._listening[job_id] = signals
         self.wake()
+
+    def wake_at(self, job_id: DocumentId, until: datetime) -> None:
+        """Check a job when its timed wait ends, if that is so soon that the sweep may be late."""
+        if until - self._store.clock.now() <= _SOON:
+            self._timed[job_id] = until
+            self.wake()
 
     def cancel_below(self, job: Document, reason: str = WITH_PARENT) -> None:
         """Cancel the jobs below a job that was cancelled."""
@@ -75,14 +87,22 @@ class Checker(Service):
             self._parents.remove((job, reason))
         await self._announce()
         await self._look_for_signals()
+        await self._end_timed()
         now = monotonic()
         due = [one for one in self._noted if self._due_at(one) <= now][:_BATCH]
         if due:
             await self._check(due)
         self._forget_old()
-        if not self._noted:
-            return _IDLE
-        return max(0.0, min(map(self._due_at, self._noted)) - monotonic())
+        return self._pause()
+
+    def _pause(self) -> float:
+        """The seconds until there is something to check."""
+        pause = _IDLE
+        if self._noted:
+            pause = min(map(self._due_at, self._noted)) - monotonic()
+        if self._timed:
+            pause = min(pause, (min(self._timed.values()) - self._store.clock.now()).total_seconds())
+        return max(0.0, pause)
 
     def _due_at(self, wait: str) -> float:
         """From when on a wait may be checked."""
@@ -99,6 +119,15 @@ class Checker(Service):
         for job_id, signals in waiting.items():
             if self._listening.get(job_id) == signals:
                 del self._listening[job_id]
+
+    async def _end_timed(self) -> None:
+        now = self._store.clock.now()
+        due = {job_id: until for job_id, until in self._timed.items() if until <= now}
+        if due:
+            self.settle(await self._store.checks.check_jobs(list(due)))
+        for job_id, until in due.items():
+            if self._timed.get(job_id) == until:
+                del self._timed[job_id]
 
     async def check_rest(self) -> None:
         """Check what is left when the worker stops, after the last ends are stored. An error leaves it to the sweep."""
