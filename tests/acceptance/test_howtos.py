@@ -13,8 +13,6 @@ import pytest
 from harness.pages import ROOT, Block, blocks
 from mainspring import Every, Scheduler
 
-pytestmark = pytest.mark.core
-
 HOWTO = ROOT / "docs" / "howto"
 PAGES = sorted(page for page in HOWTO.glob("*.md") if any(block.mark == "snippet" for block in blocks(page)))
 

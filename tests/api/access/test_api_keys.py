@@ -88,6 +88,7 @@ async def test_a_key_that_makes_no_sense_is_refused_with_the_field(api: Api, bod
     assert await api.scheduler.audit.find() == []
 
 
+@pytest.mark.slow
 async def test_a_rotated_key_has_a_new_secret_and_the_old_one_counts_for_the_grace_time(api: Api) -> None:
     admin = await made(api)
     key = (await admin.post("/api/keys", {"name": "billing"})).data
@@ -153,6 +154,7 @@ async def test_a_session_makes_no_key_that_ends_later_than_its_own(api: Api) -> 
     assert same["expiresAt"] == end.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@pytest.mark.slow
 async def test_an_admin_is_not_shown_the_secret_of_a_key_that_ends_later_than_its_own(api: Api) -> None:
     lasting = await api.scheduler.api_keys.create("root", "admin")
     admin = await made(api, expires_at=api.scheduler.now() + timedelta(minutes=10))
@@ -163,6 +165,7 @@ async def test_an_admin_is_not_shown_the_secret_of_a_key_that_ends_later_than_it
     assert (await admin.post(f"/api/keys/{own}/rotate")).status == 200
 
 
+@pytest.mark.slow
 async def test_an_admin_with_a_scope_sees_and_changes_only_itself_and_what_was_made_with_it(api: Api) -> None:
     root = await made(api)
     sibling = await api.scheduler.api_keys.create("sibling", "operator", queues=["acme"])
@@ -181,6 +184,7 @@ async def test_an_admin_with_a_scope_sees_and_changes_only_itself_and_what_was_m
     assert (await root.post(f"/api/keys/{sibling.key.id}/rotate")).status == 200
 
 
+@pytest.mark.slow
 async def test_a_leaked_key_is_revoked_with_all_that_was_made_with_it(api: Api) -> None:
     root = await made(api)
     leaked = (await root.post("/api/keys", {"name": "leaked", "role": "admin"})).data
@@ -216,6 +220,7 @@ async def test_a_key_whose_maker_is_revoked_meanwhile_is_not_left_in_force(
     assert [key.name for key in await api.scheduler.api_keys.all() if key.revoked_at is None] == []
 
 
+@pytest.mark.slow
 async def test_the_old_secret_of_a_rotated_key_changes_no_keys(api: Api) -> None:
     old = await api.scheduler.api_keys.create("ops", "admin")
     browser, token = await log_in(api, old.text)

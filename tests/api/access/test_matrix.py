@@ -303,6 +303,7 @@ async def test_nobody_is_told_anything(world: World) -> None:
     assert await world.hashes() == before
 
 
+@pytest.mark.slow
 async def test_less_than_the_role_is_not_enough(world: World) -> None:
     before = await world.hashes()
     wrong = {}

@@ -300,6 +300,7 @@ async def test_a_bulk_waits_a_moment_for_its_caller_to_be_known_again(
         assert "jobId" in await answer
 
 
+@pytest.mark.slow
 async def test_a_long_poll_waits_a_moment_for_its_caller_to_be_known_again(
     api: Api, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +354,7 @@ async def test_a_long_poll_ends_with_its_key(api: Api, key: NewApiKey, monkeypat
     assert (reply.status, "revoked" in reply.body["detail"]) == (401, True)
 
 
+@pytest.mark.slow
 async def test_a_long_poll_ends_with_its_key_where_there_are_no_change_streams(
     make_scheduler: Make, standalone: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ async def test_no_secret_and_no_password_is_shown(make_scheduler: Make) -> None:
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_the_database_is_shown_with_its_indexes_and_a_missing_one(api: Api) -> None:
     db = api.scheduler.client.get_default_database()
     await db["jobs.audit"].drop_index("actor")

@@ -276,6 +276,7 @@ def webhook(queue: str) -> dict[str, Any]:
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_an_explanation_counts_what_is_out_of_reach_and_names_nothing_of_it(api: Api) -> None:
     scheduler, go = api.scheduler, asyncio.Event()
 

@@ -80,6 +80,7 @@ async def test_a_webhook_is_added(command: Run, scheduler: Scheduler) -> None:
     assert job.run_at.isoformat() == "2089-12-31T22:00:00+00:00"
 
 
+@pytest.mark.slow
 async def test_a_command_waits_for_the_end_of_its_job_and_tells_it_by_its_exit_code(
     command: Run, scheduler: Scheduler
 ) -> None:
@@ -98,6 +99,7 @@ async def test_a_command_waits_for_the_end_of_its_job_and_tells_it_by_its_exit_c
         assert failed.code == 1 and "ValueError: no \\x1b[31mway" in failed.out and "\x1b" not in failed.out
 
 
+@pytest.mark.slow
 async def test_a_name_that_no_worker_has_is_told_with_the_closest(command: Run, scheduler: Scheduler) -> None:
     scheduler.job("report")(lambda: None)
     async with scheduler:
@@ -127,6 +129,7 @@ async def test_many_jobs_are_chosen_by_a_filter_and_changed_by_an_operation(comm
     assert (await command("jobs", "cancel")).code == 2
 
 
+@pytest.mark.slow
 async def test_the_log_of_a_job_is_shown_until_it_ends(command: Run, scheduler: Scheduler) -> None:
     @scheduler.job("talk")
     async def talk(ctx) -> None:  # type: ignore[no-untyped-def]
@@ -191,6 +194,7 @@ async def test_a_word_that_is_none_of_a_list_is_told_with_the_closest(on_databas
     assert ran.code == 2 and "Did you mean 'running'?" in ran.err
 
 
+@pytest.mark.slow
 async def test_a_missing_job_has_an_exit_code_of_its_own(command: Run) -> None:
     for verb in ("show", "cancel", "retry", "run", "explain", "tail"):
         ran = await command("jobs", verb, "6890b1f2c7a4e1d2f3a4b5c6")

@@ -28,6 +28,7 @@ async def test_the_status_says_what_is_wrong_and_ends_with_1_if_jobs_are_not_run
         assert (await command("status", "--json")).json["health"]["status"] == "healthy"
 
 
+@pytest.mark.slow
 async def test_a_look_of_top_is_printed_once_in_a_pipe(command: Run, scheduler: Scheduler) -> None:
     await scheduler.schedule("report", queue="a", delay=60)
     async with scheduler:
@@ -84,6 +85,7 @@ async def test_dead_letters_are_listed_retried_and_discarded(command: Run, sched
     assert await number(scheduler, "failed") == 0
 
 
+@pytest.mark.slow
 async def test_a_worker_is_listed_and_drained(command: Run, scheduler: Scheduler) -> None:
     assert (await command("workers", "list")).err == "No worker: mainspring worker MODULE:SCHEDULER\n"
     async with scheduler:

@@ -57,6 +57,7 @@ async def test_a_schedule_is_stored_shown_paused_resumed_and_triggered(command: 
     assert (await command("schedules", "show", "morning")).code == 3
 
 
+@pytest.mark.slow
 async def test_the_next_firings_are_shown_in_the_zone_of_the_schedule(command: Run) -> None:
     rule = ("--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--start-at", "2030-03-30T12:00:00Z")
     told = await command("schedules", "preview", *rule, "--count", "2")
@@ -86,6 +87,7 @@ async def test_past_firings_are_listed_and_made_up_for(
     assert [one["jobId"] is not None for one in ledger.json] == [True, True]
 
 
+@pytest.mark.slow
 async def test_an_interrupted_backfill_goes_on(
     on_database: Run, scheduler: Scheduler, make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_the_walk_meets_every_kind_of_route() -> None:
     assert {method for method, _ in ALL} == {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
+@pytest.mark.slow
 async def test_an_unknown_parameter_is_refused_by_every_route(api: Api) -> None:
     for method, path in ALL:
         reply = await api.call(method, f"{path}?bogus=1", json={} if method != "GET" else None)

@@ -31,6 +31,7 @@ def _fail(**data: Any) -> None:
     raise Fail(f"no luck with {data.get('n')} and {data.get('password')}")
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_listed_latest_first_page_by_page(api: Api) -> None:
     ids = await die(api, *({"name": "bad", "data": {"n": n}} for n in range(5)))
     found: list[str] = []
@@ -132,6 +133,7 @@ async def test_which_are_meant_has_to_be_said_plainly(api: Api, body: dict[str, 
     assert await actions(api) == []
 
 
+@pytest.mark.slow
 async def test_a_key_with_a_scope_sees_and_changes_its_own_dead_letters_only(api: Api) -> None:
     own, other, foreign = await die(
         api,

@@ -94,6 +94,7 @@ async def test_a_batch_stores_its_lines_and_runs_its_callbacks_when_all_have_end
     assert sorted(called) == [("report", 1200, 0, ""), ("sent", 1200, 0, "x")]
 
 
+@pytest.mark.slow
 async def test_a_json_array_does_the_same_and_too_many_bad_ends_call_the_callback_of_failure(
     api: Api, called: list[Any]
 ) -> None:
@@ -115,6 +116,7 @@ async def test_a_webhook_is_a_callback(api: Api) -> None:
     assert callback["options"]["retry"]["attempts"] == 5
 
 
+@pytest.mark.slow
 async def test_lines_are_answered_and_run_while_the_client_still_sends(api: Api, called: list[Any]) -> None:
     go_on = asyncio.Event()
 
@@ -215,6 +217,7 @@ async def test_an_interrupted_upload_aborts_the_batch(api: Api, called: list[Any
     assert sorted(called) == [("complain", 2, 0, ""), ("report", 2, 0, "")]
 
 
+@pytest.mark.slow
 async def test_an_interrupted_upload_is_continued_by_its_key_and_no_job_is_stored_twice(
     api: Api, called: list[Any]
 ) -> None:
@@ -237,6 +240,7 @@ async def test_an_interrupted_upload_is_continued_by_its_key_and_no_job_is_store
     assert sorted(called) == [("report", 3, 0, ""), ("sent", 3, 0, "x")]
 
 
+@pytest.mark.slow
 async def test_a_batch_that_was_aborted_is_not_continued(api: Api, called: list[Any]) -> None:
     key = {"Idempotency-Key": "k"}
     flow_id = await interrupt(api, HEAD, **key)

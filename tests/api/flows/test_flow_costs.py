@@ -39,6 +39,7 @@ async def test_a_look_at_the_largest_flow_examines_a_bounded_number_of_keys(api:
     assert found["complete"] is False and spent.keys <= 2_100 and not spent.scans
 
 
+@pytest.mark.slow
 async def test_flows_that_match_are_found_behind_thousands_that_do_not(api: Api, db: Database) -> None:
     rare = (await api.post("/api/flows", {"name": "rare", "delay": "1h", "nodes": [{"job": "x"}]})).data["id"]
     stored = await db["jobs"].find_one({"_id": ObjectId(rare)}, hint="_id_")

@@ -44,6 +44,7 @@ async def test_a_flow_with_a_rule_is_answered_as_a_schedule(api: Api) -> None:
         assert "hunter2" not in (await api.get(f"/api/{path}")).text, path
 
 
+@pytest.mark.slow
 async def test_each_firing_starts_the_flow(api: Api) -> None:
     ran: list[Any] = []
 

@@ -53,6 +53,7 @@ async def states(api: Api, *ids: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/api/flows/{id}/cancel", "/api/jobs/{id}/cancel"])
+@pytest.mark.slow
 async def test_a_flow_with_foreign_jobs_is_not_cancelled(admin: Api, tenant: Api, path: str) -> None:
     root, leaf = await blocked(admin, "globex")
     refused = await tenant.post(path.format(id=root))
@@ -70,6 +71,7 @@ async def test_a_flow_whose_jobs_are_all_reached_is_cancelled(admin: Api, tenant
     assert await states(admin, root, leaf) == ["cancelled", "cancelled"]
 
 
+@pytest.mark.slow
 async def test_a_part_of_a_flow_with_foreign_jobs_further_below_is_not_cancelled(admin: Api, tenant: Api) -> None:
     root, leaf = await blocked(admin, "globex", 3)
     refused = await tenant.post(f"/api/jobs/{root}.child/cancel")
@@ -77,6 +79,7 @@ async def test_a_part_of_a_flow_with_foreign_jobs_further_below_is_not_cancelled
     assert await states(admin, f"{root}.child", f"{root}.child.child", leaf) == ["blocked", "blocked", "pending"]
 
 
+@pytest.mark.slow
 async def test_an_operation_leaves_flows_with_foreign_jobs_alone(admin: Api, tenant: Api) -> None:
     root, leaf = await blocked(admin, "globex")
     order = {"verb": "cancel", "ids": [root], "reason": "tidy", "startAfter": "0s"}

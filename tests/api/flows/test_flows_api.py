@@ -81,6 +81,7 @@ async def ended(api: Api, flow_id: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_flow_runs_its_nodes_in_order_with_earlier_results(api: Api, ran: list[Any]) -> None:
     started = (await api.post("/api/flows", NIGHTLY)).data
     assert (started["name"], started["kind"], started["state"]) == ("nightly", "declared", "pending")
@@ -144,6 +145,7 @@ async def test_a_blocked_job_shows_its_waits(api: Api, ran: list[Any]) -> None:
     assert [(node["name"], node["counts"]) for node in flow["nodes"]] == [("child", {"pending": 1})]
 
 
+@pytest.mark.slow
 async def test_blocked_jobs_are_counted(api: Api, ran: list[Any]) -> None:
     @api.scheduler.job("hold")
     async def hold(ctx: JobContext) -> None:
@@ -190,6 +192,7 @@ async def test_a_failed_flow_is_retried_and_completed_nodes_are_not(api: Api, ra
     assert await actions(api) == [("flow.start", flow_id), ("flow.retry", flow_id)]
 
 
+@pytest.mark.slow
 async def test_a_flow_is_cancelled_with_all_its_jobs(api: Api, ran: list[Any]) -> None:
     nodes = [{"job": "nobody", "name": "first"}, {"job": "load", "data": {"rows": 1}, "after": ["first"]}]
     flow_id = (await api.post("/api/flows", {"name": "f", "nodes": nodes})).data["id"]
@@ -217,6 +220,7 @@ async def test_flows_are_listed_in_pages_by_name_and_state(api: Api, ran: list[A
     assert (await api.get("/api/flows?cursor=else")).status == 422
 
 
+@pytest.mark.slow
 async def test_the_timeline_of_a_flow_has_a_row_for_each_job(api: Api, ran: list[Any]) -> None:
     flow_id = (await api.post("/api/flows", NIGHTLY)).data["id"]
     await api.scheduler.start()
@@ -350,6 +354,7 @@ async def test_the_data_of_a_flow_is_not_changed_behind_its_checks(api: Api) -> 
         assert (reply.status, reply.body["errors"][0]["field"]) == (422, "data"), (path, reply.text)
 
 
+@pytest.mark.slow
 async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) -> None:
     other = (await api.post("/api/flows", {"name": "other", "nodes": [{"job": "extract"}]})).data["id"]
     flow_id = (await api.post("/api/flows", {"name": "f", "nodes": [{"job": "extract"}]})).data["id"]
@@ -364,6 +369,7 @@ async def test_the_stream_of_changes_follows_one_flow(api: Api, ran: list[Any]) 
     assert (await api.get("/api/events?flowId=6890b1f2c7a4e1d2f3a4b5c6")).status == 404
 
 
+@pytest.mark.slow
 async def test_the_flow_of_the_how_to_runs(api: Api, ran: list[Any]) -> None:
     page = ROOT / "docs" / "howto" / "http-api.md"
     (example,) = [json.loads(block.text) for block in blocks(page) if (block.mark, block.argument) == ("flow", "")]

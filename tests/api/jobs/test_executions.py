@@ -40,6 +40,7 @@ async def executions(api: Api, thing_id: str, limit: int = 20) -> list[dict[str,
     return found
 
 
+@pytest.mark.slow
 async def test_a_webhook_is_called_as_it_was_asked_for_and_its_answer_is_kept(make_scheduler: Make) -> None:
     async with Sink(answers=[reply(200, b'{"status":"ok"}', X_Seen="1")]) as sink, running(make_scheduler()) as api:
         body = {

@@ -197,6 +197,7 @@ async def prepared(api: Api, prepare: Prepare) -> tuple[Api, Case]:
 
 
 @pytest.mark.parametrize("prepare", ALL, ids=lambda one: one.__name__)
+@pytest.mark.slow
 async def test_the_same_request_is_answered_the_same_and_changes_nothing(api: Api, prepare: Prepare) -> None:
     admin, case = await prepared(api, prepare)
     first = await admin.post(case.path, case.body, headers=KEY)
@@ -300,6 +301,7 @@ async def test_a_request_that_may_have_made_something_keeps_its_key_when_it_is_r
     assert [job async for job in api.scheduler.jobs(schedule_id="nightly")] == []
 
 
+@pytest.mark.slow
 async def test_a_key_with_a_scope_that_lost_the_answer_is_told_of_what_it_has_discarded(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

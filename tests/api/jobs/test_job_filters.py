@@ -73,6 +73,7 @@ FILTERS: list[tuple[dict[str, str], set[str]]] = [
 
 
 @pytest.mark.parametrize(("query", "expected"), FILTERS, ids=[str(query) for query, _ in FILTERS])
+@pytest.mark.slow
 async def test_a_filter_finds_counts_and_exports_the_same_jobs(
     api: Api, known: dict[str, str], query: dict[str, str], expected: set[str]
 ) -> None:

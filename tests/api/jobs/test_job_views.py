@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from api.conftest import Api
 from harness.api_keys import actions, keyed
 from harness.waiting import eventually
@@ -94,6 +96,7 @@ async def test_relatives_are_the_parent_the_children_and_the_holder_of_the_key(a
     assert hidden["children"] == [] and hidden["holder"] is None
 
 
+@pytest.mark.slow
 async def test_the_detail_has_the_life_of_a_job_with_its_snooze_and_its_retry(api: Api) -> None:
     calls: list[int] = []
 
@@ -117,6 +120,7 @@ async def test_the_detail_has_the_life_of_a_job_with_its_snooze_and_its_retry(ap
     assert snooze["note"] == "not yet" and found["now"] >= found["finishedAt"] and found["maxAttempts"] == 3
 
 
+@pytest.mark.slow
 async def test_an_operator_asks_for_a_stack_and_a_viewer_sees_none(api: Api) -> None:
     go = asyncio.Event()
 
@@ -149,6 +153,7 @@ async def test_an_operator_asks_for_a_stack_and_a_viewer_sees_none(api: Api) -> 
     assert (await operator.post(f"/api/jobs/{job.id}/stack")).status == 409
 
 
+@pytest.mark.slow
 async def test_the_searches_of_a_page_are_bounded_and_say_so(api: Api) -> None:
     @api.scheduler.job("lonely")
     def lonely() -> None: ...

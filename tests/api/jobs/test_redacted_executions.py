@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from api.conftest import serving
 from api.jobs.test_executions import ended, executions, running
 from harness.sinks import Received, Sink, reply
@@ -49,6 +51,7 @@ async def test_a_redacted_field_that_a_target_hands_back_is_not_kept(make_schedu
     assert all(PASSWORD.encode() in one.body for one in sink.received)
 
 
+@pytest.mark.slow
 async def test_a_credential_in_a_url_or_a_header_is_neither_shown_nor_kept(make_scheduler: Make) -> None:
     async def echo(request: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(

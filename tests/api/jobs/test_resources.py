@@ -206,6 +206,7 @@ async def test_a_schedule_can_be_given_an_id_and_is_replaced_under_it(api: Api) 
         ({"name": "x", "id": "own"}, "id", []),
     ],
 )
+@pytest.mark.slow
 async def test_what_cannot_be_created_is_refused_with_the_field_and_the_cure(
     api: Api, body: dict[str, Any], field: str, words: list[str]
 ) -> None:

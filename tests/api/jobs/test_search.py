@@ -131,6 +131,7 @@ async def test_a_cursor_is_for_the_search_that_it_came_from(api: Api) -> None:
     assert (await api.get(SEARCH, params={"name": "x", "cursor": cursor})).status == 422
 
 
+@pytest.mark.slow
 async def test_finished_jobs_come_latest_first_even_if_many_ended_at_once(make_scheduler: Make, api: Api) -> None:
     scheduler = api.scheduler
     scheduler.job("x")(lambda: None)
@@ -156,6 +157,7 @@ async def test_pending_jobs_come_in_the_order_in_which_they_run(api: Api) -> Non
     assert joined(await pages(api, state="pending", queue="default", limit=1)) == [urgent.id, late.id]
 
 
+@pytest.mark.slow
 async def test_jobs_in_lines_and_jobs_without_a_handler_are_found_as_pending(api: Api) -> None:
     scheduler = api.scheduler
     going = asyncio.Event()

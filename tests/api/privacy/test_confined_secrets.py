@@ -141,6 +141,7 @@ async def test_a_redrive_with_an_edit_gets_a_tenant_at_no_secret_of_others(stage
     stage.nothing_arrived()
 
 
+@pytest.mark.slow
 async def test_a_dead_webhook_is_edited_by_its_id_and_goes_to_its_new_target(stage: Stage) -> None:
     stage.good.answers = [reply(404)]
     dead = (await stage.tenant.post("/api/jobs", hook(stage.good.url, data={"x": 1}))).data["jobId"]
@@ -231,6 +232,7 @@ async def test_a_stored_secret_that_does_not_say_where_it_may_go_goes_nowhere(
     assert await stage.scheduler.secrets.value("canary") == CANARY, "code of a worker reads it"
 
 
+@pytest.mark.slow
 async def test_a_raw_document_whose_templates_grow_beyond_the_bounds_fails_and_sends_nothing(stage: Stage) -> None:
     data = {"x": "y" * 10_000}
     for part in ({"body": "{{data.x}}" * 4000}, {"query": {"q": "{{data.x}}"}}, {"headers": {"X": "{{data.x}}"}}):
@@ -256,6 +258,7 @@ async def test_origins_that_are_none_are_refused(stage: Stage, origins: list[str
     assert (await stage.admin.put("/api/secrets/x", {"value": CANARY})).status == 422, "they are required"
 
 
+@pytest.mark.slow
 async def test_the_uses_of_secrets_are_in_the_audit_log_with_their_jobs_and_without_values(stage: Stage) -> None:
     await stage.put(queues=["qa"])
     made = [

@@ -53,6 +53,7 @@ async def tenant(api: Api) -> Api:
     return await keyed(api, "operator", queues=["qa"])
 
 
+@pytest.mark.slow
 async def test_a_new_target_gets_none_of_the_credentials_that_were_kept(api: Api, good: Sink, evil: Sink) -> None:
     job = await made(api, good)
     asked = await tenant(api)
@@ -89,6 +90,7 @@ async def test_a_new_target_is_refused_with_a_value_that_is_not_shown(
     assert evil.connections == 0
 
 
+@pytest.mark.slow
 async def test_a_kept_body_or_template_with_a_value_that_is_not_shown_keeps_its_target(
     api: Api, good: Sink, evil: Sink
 ) -> None:

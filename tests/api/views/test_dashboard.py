@@ -56,6 +56,7 @@ def test_the_first_page_loads_less_than_250_kilobytes_of_scripts() -> None:
     assert len(sizes) > 2 and sum(sizes.values()) < 250_000, sizes
 
 
+@pytest.mark.slow
 async def test_the_policy_of_the_page_has_no_unsafe_exception(api: Api) -> None:
     policy = (await api.get("/")).headers["content-security-policy"]
     assert "unsafe" not in policy and "default-src 'none'" in policy and "*" not in policy

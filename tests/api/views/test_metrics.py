@@ -88,6 +88,7 @@ async def test_the_workers_wanted_follow_from_the_backlog_and_the_measured_run_t
     assert (await api.get("/api/queues/mail/scale?slots=1")).body["wanted"] == 0
 
 
+@pytest.mark.slow
 async def test_run_time_and_slots_are_those_of_the_workers(api: Api, make_scheduler: Make) -> None:
     scheduler, going = make_scheduler(queues=["mail"], concurrency=3), asyncio.Event()
 

@@ -153,6 +153,7 @@ async def test_stats_are_counted_by_workers_and_have_the_documented_shape(api: A
     assert data["scheduler"] == {"isRunning": True, "runningJobs": 0, "maxConcurrentJobs": 10}
 
 
+@pytest.mark.slow
 async def test_a_series_tells_each_step_and_the_sum(api: Api) -> None:
     await run_some(api)
     await counted(api, 5)
@@ -230,6 +231,7 @@ async def test_failures_of_jobs_that_are_tried_again_or_succeeded_later_are_told
     assert "hunter2" not in str(found) and all(one["scheduledAt"] for one in found)
 
 
+@pytest.mark.slow
 async def test_a_key_with_a_scope_sees_its_own_only(api: Api) -> None:
     await run_some(api)
     await counted(api, 5)

@@ -22,6 +22,7 @@ async def keyed_api(api: Api) -> Api:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/livez", "/readyz", "/static/docs.css"])
+@pytest.mark.slow
 async def test_a_browser_and_a_probe_need_no_key(keyed_api: Api, path: str) -> None:
     reply = await keyed_api.get(path, headers={"X-Forwarded-For": "203.0.113.9"})
     assert reply.status in (200, 404) and (reply.status == 200 or path.startswith("/static"))

@@ -42,6 +42,7 @@ async def test_the_service_is_probed_at_its_port(api: Api) -> None:
     assert code == 1 and "does not answer" in said
 
 
+@pytest.mark.slow
 async def test_a_worker_is_probed_by_its_heartbeat(
     make_scheduler: Callable[..., Scheduler], uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from api.conftest import Api
 from harness.api_keys import keyed
 from harness.inside import inside
@@ -50,6 +52,7 @@ async def test_a_draining_worker_serves_no_queue(api: Api) -> None:
     assert (await queues(api))["mail"]["workers"] == 0
 
 
+@pytest.mark.slow
 async def test_utilisation_activity_and_time_to_drain_come_from_the_workers(api: Api, make_scheduler: Make) -> None:
     scheduler, going = make_scheduler(queues=["mail"], concurrency=4), asyncio.Event()
 
@@ -103,6 +106,7 @@ async def test_the_names_that_are_due_next_are_counted(api: Api) -> None:
     assert (detail["due"], detail["sampled"]) == (3, 3)
 
 
+@pytest.mark.slow
 async def test_queues_come_in_pages_that_leave_none_out(api: Api) -> None:
     wanted = [f"q{n:02}" for n in range(45)]
     await api.scheduler.schedule_bulk([{"name": "x", "queue": queue} for queue in wanted])
@@ -138,6 +142,7 @@ async def test_a_tenant_sees_its_own_queues_without_notes_of_operators(api: Api)
     assert (await tenant.get("/api/queues/a")).data["paused"]["actor"] is None
 
 
+@pytest.mark.slow
 async def test_limits_tell_which_jobs_hold_them_and_which_keys_are_saturated(api: Api, make_scheduler: Make) -> None:
     scheduler, going = make_scheduler(), asyncio.Event()
 

@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Callable
 
+import pytest
+
 from api.conftest import Api
 from harness.api_keys import keyed
 from harness.inside import inside
@@ -45,6 +47,7 @@ async def test_workers_are_for_keys_that_reach_everything(api: Api) -> None:
     assert (await viewer.get("/api/workers")).status == 200
 
 
+@pytest.mark.slow
 async def test_an_operator_drains_a_worker_and_cancels_that(api: Api, make_scheduler: Make) -> None:
     other = make_scheduler()
     await other.start()

@@ -101,6 +101,7 @@ async def test_eight_who_append_at_once_make_one_unbroken_chain(
     assert (verdict.ok, verdict.checked, verdict.last.hash) == (True, 96, rows[-1]["hash"])
 
 
+@pytest.mark.slow
 async def test_many_processes_that_append_at_once_take_turns_and_none_fails(
     make_scheduler: Callable[..., Scheduler], db: Database
 ) -> None:
@@ -176,6 +177,7 @@ async def test_those_whose_rows_are_in_are_told_so_when_the_rest_cannot_be_writt
     assert [row.target for row in (*first, *second)] == ["job 0", "job 1"]
 
 
+@pytest.mark.slow
 async def test_a_log_that_is_begun_by_several_at_once_has_no_gap(make_scheduler: Callable[..., Scheduler]) -> None:
     patient = make_scheduler(operation_timeout=300)
     audits = [await make_audit(patient, {"a": b"k" * 32}) for _ in range(12)]
@@ -568,6 +570,7 @@ async def test_while_the_database_is_away_appending_says_so(
     assert (verdict.ok, verdict.checked) == (True, 2)
 
 
+@pytest.mark.slow
 async def test_the_chain_holds_on_a_standalone_server(
     standalone: Servers, make_scheduler: Callable[..., Scheduler]
 ) -> None:

@@ -47,6 +47,7 @@ async def write(make_scheduler: Callable[..., Scheduler], count: int = 5, key: s
     await scheduler.stop()
 
 
+@pytest.mark.slow
 async def test_a_log_in_order_is_said_to_be_so(make_scheduler: Callable[..., Scheduler], command: Run) -> None:
     await write(make_scheduler)
     status, head, _ = await command("audit", "head")
@@ -68,6 +69,7 @@ async def test_a_log_in_order_is_said_to_be_so(make_scheduler: Callable[..., Sch
     }
 
 
+@pytest.mark.slow
 async def test_the_first_row_that_is_broken_is_told_with_exit_status_1(
     make_scheduler: Callable[..., Scheduler], command: Run, db: Database
 ) -> None:
@@ -98,6 +100,7 @@ async def test_without_the_key_a_signed_log_cannot_be_checked(
     assert status == 1 and "'2030a', which this process does not have" in told
 
 
+@pytest.mark.slow
 async def test_rows_from_before_the_key_are_sealed_by_a_command(
     make_scheduler: Callable[..., Scheduler], command: Run, scheduler: Scheduler
 ) -> None:
@@ -130,6 +133,7 @@ async def test_rows_are_listed_newest_first(make_scheduler: Callable[..., Schedu
     assert (row["n"], row["actor"], row["before"], row["key"]) == (3, "key:2", 2, "2030a")
 
 
+@pytest.mark.slow
 async def test_a_command_without_the_key_changes_nothing_that_it_could_not_write_down(
     make_scheduler: Callable[..., Scheduler], command: Run, scheduler: Scheduler
 ) -> None:

@@ -92,6 +92,7 @@ async def test_a_page_that_is_full_with_its_last_row_has_no_next(log: Scheduler)
         {"since": NOON + timedelta(minutes=5), "until": NOON + timedelta(minutes=2900), "action": "nothing"},
     ],
 )
+@pytest.mark.slow
 async def test_a_page_examines_a_bounded_number_of_keys(log: Scheduler, db: Database, wanted: dict[str, Any]) -> None:
     await db.command("profile", 2)
     page = await log.audit.find(**wanted)

@@ -47,6 +47,7 @@ async def test_an_agent_whose_process_is_killed_goes_on_without_asking_the_model
     ]
 
 
+@pytest.mark.slow
 async def test_tools_that_run_side_by_side_keep_their_results_apart(scheduler: Scheduler) -> None:
     ran: list[str] = []
     order: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pymongo import MongoClient
 from typer.testing import CliRunner
 
@@ -12,6 +13,7 @@ from mainspring.cli.app import app
 from mainspring.client.benchmarking import PREFIX
 
 
+@pytest.mark.slow
 def test_the_measurement_prints_ratios_to_the_floor_and_drops_its_database(uri: str) -> None:
     ended = CliRunner().invoke(app, ["bench", "--jobs", "50", "--probes", "3", "--json", "--uri", uri])
     assert ended.exit_code == 0, ended.output

@@ -155,6 +155,7 @@ async def test_a_dead_letter_that_nobody_was_left_to_tell_of_is_told_of_by_the_n
         await eventually(lambda: told == [str(letter["_id"])])
 
 
+@pytest.mark.slow
 async def test_several_workers_tell_of_each_dead_letter_once(make_scheduler: Make, db: Database) -> None:
     told: list[str] = []
     schedulers = [make_scheduler() for _ in range(3)]
@@ -267,6 +268,7 @@ async def test_a_worker_that_takes_over_again_does_not_tell_of_what_others_told_
     assert await tell_all(timed) == []
 
 
+@pytest.mark.slow
 async def test_a_job_that_is_retried_and_fails_again_is_told_of_again(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:

@@ -121,6 +121,7 @@ async def test_dead_letters_that_another_program_has_stored_without_a_fingerprin
 # -- listing -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_listed_the_latest_first_and_page_by_page(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()
     await db.jobs.insert_many(dead_letters(1050, NOW))
@@ -134,6 +135,7 @@ async def test_dead_letters_are_listed_the_latest_first_and_page_by_page(schedul
     assert [job.id for job in pages] == [job.id for job in everything]
 
 
+@pytest.mark.slow
 async def test_a_page_goes_on_where_the_last_one_ended_whatever_happened_to_its_jobs(
     scheduler: Scheduler, db: Database
 ) -> None:

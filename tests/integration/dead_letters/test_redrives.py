@@ -100,6 +100,7 @@ async def test_a_few_are_done_when_the_call_returns_and_a_worker_runs_them_at_on
         await eventually(lambda: sorted(ran) == [0, 1, 2])
 
 
+@pytest.mark.slow
 async def test_more_than_a_batch_is_carried_on_by_whoever_waits_while_no_worker_does(
     scheduler: Scheduler, db: Database
 ) -> None:
@@ -112,6 +113,7 @@ async def test_more_than_a_batch_is_carried_on_by_whoever_waits_while_no_worker_
     assert await states(db) == {"pending": 1200}
 
 
+@pytest.mark.slow
 async def test_a_worker_carries_a_redrive_on(scheduler: Scheduler, db: Database, patient: None) -> None:
     await fill(scheduler, db, 1200)
     redrive = await scheduler.dead_letters.retry(name="work")
@@ -317,6 +319,7 @@ async def test_one_that_was_retried_by_hand_and_failed_again_while_its_batch_was
     assert (await scheduler.get_job(str(letters[0]["_id"]))).state == "failed"
 
 
+@pytest.mark.slow
 async def test_several_processes_at_one_redrive_retry_each_dead_letter_once_and_count_it_once(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -329,6 +332,7 @@ async def test_several_processes_at_one_redrive_retry_each_dead_letter_once_and_
     assert {document["rev"] async for document in db.jobs.find({}, {"rev": 1}, hint="_id_")} == {3}
 
 
+@pytest.mark.slow
 async def test_two_redrives_at_once_share_the_dead_letters_between_them(make_scheduler: Make, db: Database) -> None:
     one, other = make_scheduler(), make_scheduler()
     await fill(one, db, 1500)

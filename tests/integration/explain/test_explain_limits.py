@@ -251,6 +251,7 @@ async def test_jobs_due_at_the_same_instant_are_counted_by_their_ids_whatever_th
     assert before == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_a_long_queue_is_counted_up_to_a_bound_and_says_so(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()
     now = datetime.now(UTC) - timedelta(minutes=1)
@@ -296,6 +297,7 @@ async def test_the_turn_is_estimated_from_what_the_queue_has_got_through_lately_
     assert (first.queue, last.queue) == ("mail", "mail")
 
 
+@pytest.mark.slow
 async def test_of_a_fast_queue_only_the_last_ends_are_read_and_the_rate_is_over_their_time(
     scheduler: Scheduler, db: Database, door: asyncio.Event
 ) -> None:

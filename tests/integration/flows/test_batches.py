@@ -65,6 +65,7 @@ async def test_the_callbacks_of_success_run_once_all_jobs_have_completed(
     assert ended.node("items").at_least and ended.node("items").counts["completed"] <= 2000
 
 
+@pytest.mark.slow
 async def test_the_callbacks_of_failure_run_if_more_jobs_ended_badly_than_are_tolerated(
     scheduler: Scheduler, called: list[Any]
 ) -> None:
@@ -160,6 +161,7 @@ async def test_a_batch_without_an_id_is_cancelled_when_its_items_cannot_be_read(
     assert [job.state async for job in scheduler.jobs(name="work")] == ["cancelled"]
 
 
+@pytest.mark.slow
 async def test_a_batch_whose_process_died_fails_when_its_stored_jobs_have_ended(
     scheduler: Scheduler, called: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ async def test_nodes_run_after_those_that_they_wait_for_with_references_filled_i
     assert {(edge.before, edge.after) for edge in ended.edges} == {("extract", "first"), ("first", "last")}
 
 
+@pytest.mark.slow
 async def test_a_map_fans_out_when_it_gets_there_and_the_next_node_waits_for_all_of_it(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_map_fans_out_when_it_gets_there_and_the_next_node_waits_for_all
 
 
 @pytest.mark.parametrize("key", [None, "n"])
+@pytest.mark.slow
 async def test_a_node_reads_the_results_of_a_map_before_it_page_by_page(
     scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
@@ -141,6 +143,7 @@ async def test_items_that_are_no_mappings_are_given_to_a_named_argument(schedule
     assert sorted(ran) == [("item", 7), ("item", 8)]
 
 
+@pytest.mark.slow
 async def test_a_failed_node_cancels_those_that_need_it_and_the_flow_fails_and_names_it(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -176,6 +179,7 @@ async def test_a_node_for_failures_is_skipped_without_one_and_the_flow_completes
     assert ended.node("oncall").skipped and ended.node("never").skipped
 
 
+@pytest.mark.slow
 async def test_a_reference_to_a_missing_path_fails_the_node_and_names_node_and_path(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -347,6 +351,7 @@ async def test_a_plain_job_is_no_flow(scheduler: Scheduler) -> None:
         await scheduler.flows.get("nothing")
 
 
+@pytest.mark.slow
 async def test_cancelling_a_flow_ends_all_its_nodes(scheduler: Scheduler) -> None:
     started = asyncio.Event()
 
@@ -409,6 +414,7 @@ async def test_no_check_starts_a_node_before_the_nodes_that_it_waits_for_are_sto
     assert ran == [("second", None)]
 
 
+@pytest.mark.slow
 async def test_roots_that_ran_when_their_worker_died_run_in_the_next_worker_itself(
     scheduler: Scheduler, ran: list[Any], uri: str
 ) -> None:

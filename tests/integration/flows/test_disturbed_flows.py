@@ -63,6 +63,7 @@ def once(patch: pytest.MonkeyPatch, owner: type, verb: str, *, raises: BaseExcep
 # -- C3 ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_when_the_worker_dies_between_the_end_of_a_child_and_the_check_the_sweep_releases(
     scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ async def test_a_spawn_that_is_repeated_makes_no_second_child_and_loses_none(
         ("n", [4], "a key was there at first"),
     ],
 )
+@pytest.mark.slow
 async def test_items_that_differ_in_the_next_run_are_told_by_their_place(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, key: str | None, second: list[int], said: str
 ) -> None:
@@ -140,6 +142,7 @@ async def test_items_that_differ_in_the_next_run_are_told_by_their_place(
     assert failed.error.type == "NotRepeatable" and said in failed.error.message
 
 
+@pytest.mark.slow
 async def test_a_spawn_is_repeated_although_a_child_has_begun_a_further_round_with_other_data(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +203,7 @@ async def _operate(scheduler: Scheduler, child: str) -> None:
 
 
 @pytest.mark.parametrize("end", [_cancel, _delete, _expire, _operate])
+@pytest.mark.slow
 async def test_a_child_that_is_cancelled_deleted_or_expired_fails_its_wait(
     scheduler: Scheduler, db: Database, end: Callable[..., Any]
 ) -> None:
@@ -246,6 +250,7 @@ async def test_a_child_that_is_deleted_before_its_parent_is_suspended_fails_the_
 
 
 @pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.slow
 async def test_children_that_are_stored_while_their_flow_is_cancelled_are_cancelled(
     scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:

@@ -32,6 +32,7 @@ def ran(scheduler: Scheduler) -> list[Any]:
     return noted
 
 
+@pytest.mark.slow
 async def test_a_retried_flow_runs_what_failed_and_what_was_cancelled_because_of_it(
     scheduler: Scheduler, ran: list[Any]
 ) -> None:
@@ -57,6 +58,7 @@ async def test_a_retried_flow_runs_what_failed_and_what_was_cancelled_because_of
     assert ended.node("third").because is None
 
 
+@pytest.mark.slow
 async def test_a_retried_map_runs_only_its_failed_jobs_again(scheduler: Scheduler, ran: list[Any]) -> None:
     flow = scheduler.flow("map")
     items = flow.map("flaky", over=[{"n": n} for n in range(4)])
@@ -70,6 +72,7 @@ async def test_a_retried_map_runs_only_its_failed_jobs_again(scheduler: Schedule
     assert len(ran) == 6 and ran[-1] == "after"
 
 
+@pytest.mark.slow
 async def test_a_retried_batch_calls_back_again(scheduler: Scheduler, ran: list[Any]) -> None:
     async with scheduler:
         batch = await scheduler.batch(
@@ -92,6 +95,7 @@ async def test_a_flow_that_completed_is_not_retried(scheduler: Scheduler, ran: l
             await run.retry()
 
 
+@pytest.mark.slow
 async def test_no_check_ends_a_member_again_while_the_others_are_put_back(
     scheduler: Scheduler, ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ async def test_no_check_ends_a_member_again_while_the_others_are_put_back(
     assert ran[-2:] == ["middle", "last"]
 
 
+@pytest.mark.slow
 async def test_a_saga_whose_undoing_failed_goes_on_with_it_when_both_are_retried(scheduler: Scheduler) -> None:
     undone: list[str] = []
     down = ["yes"]

@@ -75,6 +75,7 @@ async def test_a_signal_is_stored_for_a_job(scheduler: Scheduler, command: Run) 
     assert status != 0 and "JSON" in errors
 
 
+@pytest.mark.slow
 async def test_an_unknown_flow_is_an_error_in_words(command: Run) -> None:
     for verb in ("show", "cancel", "retry"):
         status, _, errors = await command(verb, "6890b1f2c7a4e1d2f3a4b5c6")

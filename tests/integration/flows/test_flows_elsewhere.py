@@ -46,6 +46,7 @@ def scheduler_flow(scheduler: Scheduler, **options: Any) -> Any:
     return flow
 
 
+@pytest.mark.slow
 async def test_values_that_a_node_has_encrypted_are_nowhere_stored_in_plain_text(
     make_scheduler: Callable[..., Scheduler],
 ) -> None:
@@ -134,6 +135,7 @@ def test_the_blocking_face_declares_starts_and_follows_flows(uri: str) -> None:
         scheduler.stop()
 
 
+@pytest.mark.slow
 async def test_an_explanation_says_how_much_is_left_of_what_a_job_waits_for(scheduler: Scheduler) -> None:
     door, started = asyncio.Event(), asyncio.Event()
 

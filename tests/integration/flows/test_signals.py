@@ -219,6 +219,7 @@ async def test_a_sleep_is_kept_over_a_restart_of_the_worker(make_scheduler: Make
     assert (await second.wait(job.id, 30)).result == "rested"
 
 
+@pytest.mark.slow
 async def test_a_handler_that_begins_anew_forgets_its_steps_and_has_new_children(scheduler: Scheduler) -> None:
     @scheduler.job("double")
     async def double(n: int) -> int:
@@ -323,6 +324,7 @@ async def test_a_suspended_job_keeps_its_place_in_its_sequence(make_scheduler: M
     assert order == ["b2", "a1", "a2"]
 
 
+@pytest.mark.slow
 async def test_results_of_members_are_kept_until_the_root_has_ended(scheduler: Scheduler, db: Database) -> None:
     @scheduler.job("double")
     async def double(n: int) -> int:

@@ -193,6 +193,7 @@ async def test_tolerated_failures_do_not_raise(scheduler: Scheduler, tolerate: f
     assert (await ended(scheduler)).result == [1, [2, None, 4]]
 
 
+@pytest.mark.slow
 async def test_fail_fast_ends_the_wait_and_cancels_the_other_children(scheduler: Scheduler) -> None:
     @scheduler.job("work")
     async def work(n: int) -> None:
@@ -330,6 +331,7 @@ async def test_items_may_be_an_async_iterable(scheduler: Scheduler) -> None:
     assert (await ended(scheduler)).result == [0, 2, 4]
 
 
+@pytest.mark.slow
 async def test_a_job_grows_the_wait_it_belongs_to_three_levels_deep(scheduler: Scheduler) -> None:
     order: list[Any] = []
 

@@ -114,6 +114,7 @@ ENDINGS: dict[str, tuple[str, dict[str, Any], Ending]] = {
 
 @pytest.mark.parametrize("when", WHENS)
 @pytest.mark.parametrize("ending", TABLE)
+@pytest.mark.slow
 async def test_the_end_of_a_predecessor_decides_about_the_node_behind_it(
     make_scheduler: Callable[..., Scheduler], ending: str, when: Any
 ) -> None:

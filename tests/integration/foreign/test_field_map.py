@@ -168,6 +168,7 @@ async def test_what_the_other_program_completes_itself_is_over_here_too(store: S
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "expired"])
+@pytest.mark.slow
 async def test_what_has_ended_before_is_left_exactly_as_it_is(worker: Scheduler, db: Database, status: str) -> None:
     document = their_job(status=status, locked_by="theirs", locked_at=now() - LONG)
     await db.jobs.insert_one(document)
@@ -176,6 +177,7 @@ async def test_what_has_ended_before_is_left_exactly_as_it_is(worker: Scheduler,
     assert (await worker.monitor.foreign_documents()).count == 0
 
 
+@pytest.mark.slow
 async def test_a_document_with_a_wrong_field_fails_and_says_why_in_both(worker: Scheduler, db: Database) -> None:
     wrong: list[tuple[Document, str]] = [
         ({"job_name": 7}, "name must be"),
@@ -192,6 +194,7 @@ async def test_a_document_with_a_wrong_field_fails_and_says_why_in_both(worker: 
         assert {key: after[key] for key in fields} == fields
 
 
+@pytest.mark.slow
 async def test_a_status_that_the_map_does_not_know_is_left_alone_and_reported(worker: Scheduler, db: Database) -> None:
     documents = [their_job(status="archived"), their_job(job_name=None), {"_id": "x", "other": 1}]
     await db.jobs.insert_many([dict(document) for document in documents])
@@ -233,6 +236,7 @@ async def test_the_status_follows_every_move_of_a_job(store: Store, scheduler: S
     assert await theirs() == ("expired", None, False)
 
 
+@pytest.mark.slow
 async def test_failed_and_cancelled_jobs_say_so_in_their_status(worker: Scheduler, db: Database) -> None:
     failed, stopped = await insert(db, job_name="fail"), await insert(db, job_name="stop")
     assert len((await ended(worker, failed)).attempts) == 2
@@ -292,6 +296,7 @@ async def lock_as_they_do(db: Database, identity: Any, by: str = "theirs") -> bo
     return result.modified_count == 1
 
 
+@pytest.mark.slow
 async def test_a_job_that_the_other_program_has_locked_is_not_claimed(store: Store, db: Database) -> None:
     identity = await insert(db)
     await store.upkeep.adopt()
@@ -340,6 +345,7 @@ async def test_the_other_program_cannot_lock_what_runs_here(worker: Scheduler, d
     assert (await ended(worker, identity)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_claim_that_the_other_program_has_taken_over_is_lost_and_its_end_refused(
     worker: Scheduler, db: Database
 ) -> None:
@@ -393,6 +399,7 @@ async def test_a_lock_that_the_other_program_has_renewed_is_not_taken_over(store
     assert (after["state"], after["lease_until"]) == ("running", since + timedelta(minutes=15))
 
 
+@pytest.mark.slow
 async def test_a_status_set_back_to_pending_by_the_other_program_runs_the_job_again(
     worker: Scheduler, db: Database
 ) -> None:
@@ -434,6 +441,7 @@ async def test_a_trigger_time_that_the_other_program_has_moved_is_kept(store: St
     assert await store.claims.candidates("default", 10) == []
 
 
+@pytest.mark.slow
 async def test_verbs_on_a_job_that_the_other_program_has_moved_see_it_as_it_is(
     store: Store, scheduler: Scheduler, db: Database
 ) -> None:
@@ -448,6 +456,7 @@ async def test_verbs_on_a_job_that_the_other_program_has_moved_see_it_as_it_is(
 # -- processes of ours without the map -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_what_a_process_without_the_map_has_done_is_written_to_the_other_programs_fields(
     store: Store, make_scheduler: MakeScheduler, db: Database
 ) -> None:

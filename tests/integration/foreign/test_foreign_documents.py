@@ -48,6 +48,7 @@ async def worker(scheduler: Scheduler) -> Scheduler:
     return scheduler
 
 
+@pytest.mark.slow
 async def test_documents_of_other_programs_are_left_as_they_are_and_nothing_is_made_a_dead_letter(
     worker: Scheduler, db: Database
 ) -> None:

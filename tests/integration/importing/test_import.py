@@ -133,6 +133,7 @@ def test_reading_a_pickle_runs_nothing_of_it(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_an_import_by_the_command_is_a_dry_run_first_and_can_be_repeated(uri: str) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     many = [
@@ -170,6 +171,7 @@ async def test_an_import_that_was_interrupted_goes_on_where_it_was(
     assert second.counts == {"created": 1, "exists": 2}
 
 
+@pytest.mark.slow
 def test_a_source_that_cannot_be_used_is_told_in_a_sentence(uri: str, tmp_path: Path) -> None:
     for arguments in (
         ["import", "cron", "--from", uri],

@@ -82,6 +82,7 @@ async def test_a_running_job_and_an_attempt_that_was_lost_say_it_too(make_schedu
 
 
 @pytest.mark.parametrize("isolation", ["auto", "process"])
+@pytest.mark.slow
 async def test_an_attempt_that_ended_in_its_own_transaction_says_it_too(scheduler: Scheduler, isolation: Any) -> None:
     scheduler.job("talk", isolation=isolation)(talkative.talk)
     await scheduler.start()
@@ -161,6 +162,7 @@ async def test_attempts_that_were_dropped_are_counted_where_the_job_is_told_too(
     assert len(heard[0].attempts) + heard[0].attempts_cut == MAX_ATTEMPTS_KEPT + 3
 
 
+@pytest.mark.slow
 async def test_of_attempts_with_long_logs_as_many_are_kept_as_fit_into_their_bytes(
     scheduler: Scheduler, db: Database
 ) -> None:

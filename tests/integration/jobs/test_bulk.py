@@ -48,6 +48,7 @@ async def test_the_jobs_come_back_in_the_order_of_the_items(scheduler: Scheduler
     assert (await scheduler.get_job(jobs[7].id)).data == {"n": 7}
 
 
+@pytest.mark.slow
 async def test_five_thousand_jobs_are_stored_and_each_is_there_once(scheduler: Scheduler, db: Database) -> None:
     jobs = await scheduler.schedule_bulk({"name": "work", "data": {"n": n}} for n in range(5000))
     assert len({job.id for job in jobs}) == 5000
@@ -200,6 +201,7 @@ async def test_calls_without_the_handler_first_read_what_workers_have_registered
     assert len(listener.named("find", "jobs.workers")) == 1
 
 
+@pytest.mark.slow
 async def test_a_bulk_is_written_by_the_thousand(heard: Scheduler, listener: Listener) -> None:
     await heard.schedule_bulk([{"name": "work"}] * 5000)
     assert len(listener.named("insert", "jobs")) == 5

@@ -55,6 +55,7 @@ async def test_a_long_reason_is_kept_in_part(scheduler: Scheduler) -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 60])
+@pytest.mark.slow
 async def test_a_running_async_handler_is_cancelled_within_two_seconds(
     scheduler: Scheduler, timeout: float | None
 ) -> None:

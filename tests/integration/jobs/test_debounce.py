@@ -307,6 +307,7 @@ async def test_fifty_concurrent_calls_of_two_processes_leave_one_pending_job_wit
 
 
 @pytest.mark.parametrize("state", ["running", "cancelled"])
+@pytest.mark.slow
 async def test_fifty_concurrent_calls_for_a_job_that_has_started_or_ended_make_one_new_job(
     make_scheduler: Make, state: str
 ) -> None:
@@ -403,6 +404,7 @@ async def test_in_bulk_the_last_item_of_each_key_counts_and_all_are_the_same_job
     assert await count_jobs(db, state="pending") == 4
 
 
+@pytest.mark.slow
 async def test_in_a_large_bulk_the_last_item_of_a_key_counts_wherever_it_stands(
     scheduler: Scheduler, db: Database
 ) -> None:
@@ -414,6 +416,7 @@ async def test_in_a_large_bulk_the_last_item_of_a_key_counts_wherever_it_stands(
     assert await count_jobs(db, name="index") == 1 and await count_jobs(db, name="plain") == 2496
 
 
+@pytest.mark.slow
 async def test_a_debounced_bulk_takes_a_few_statements(uri: str) -> None:
     listener = Listener()
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[listener]) as client:

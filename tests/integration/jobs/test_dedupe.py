@@ -139,6 +139,7 @@ async def test_in_bulk_keys_count_among_the_items_and_against_stored_jobs(schedu
     assert await count_jobs(db, state="pending") == 4
 
 
+@pytest.mark.slow
 async def test_in_bulk_one_key_spread_over_many_items_makes_one_job(scheduler: Scheduler, db: Database) -> None:
     items = [{"name": "work", "dedupe_key": "same" if n % 700 == 0 else None} for n in range(2500)]
     jobs = await scheduler.schedule_bulk(items)
@@ -272,6 +273,7 @@ async def test_a_job_that_is_run_again_holds_its_key_while_it_is_live_only(sched
     assert not (await scheduler.schedule("work", dedupe_key="k")).deduplicated
 
 
+@pytest.mark.slow
 async def test_an_old_job_that_runs_again_and_a_new_one_that_race_for_a_key_make_one_live_job(
     make_scheduler: Make,
 ) -> None:
@@ -353,6 +355,7 @@ async def test_jobs_with_ids_of_their_callers_share_writes_and_each_id_is_one_jo
     assert [(job.deduplicated, job.data) for job in again] == [(True, {"n": n}) for n in range(3)]
 
 
+@pytest.mark.slow
 async def test_who_finds_a_key_taken_gets_the_job_also_where_it_is_written_at_the_same_moment(
     scheduler: Scheduler, db: Database
 ) -> None:

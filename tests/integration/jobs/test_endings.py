@@ -71,6 +71,7 @@ async def test_a_result_that_cannot_be_kept_leaves_the_job_completed_with_a_note
     assert done.result_note is not None and "was not kept" in done.result_note
 
 
+@pytest.mark.slow
 async def test_many_jobs_that_end_alike_keep_an_attempt_each(make_scheduler: Make) -> None:
     scheduler = make_scheduler(concurrency=200)
 

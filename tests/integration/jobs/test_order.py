@@ -104,6 +104,7 @@ async def test_queues_are_served_in_turn_beginning_with_the_one_that_waits_longe
     assert sorted(ran[:2]) == ["small0", "small1"]
 
 
+@pytest.mark.slow
 async def test_a_crowded_queue_does_not_starve_the_others(make_scheduler: Make) -> None:
     scheduler = make_scheduler(concurrency=2, prefetch=0)
     ran = record(scheduler)

@@ -386,6 +386,7 @@ async def test_it_runs_as_soon_as_a_worker_that_takes_it_starts(make_scheduler: 
     assert (done.result, done.waiting_for, len(done.attempts), seen) == ("3: a b", None, 1, [])
 
 
+@pytest.mark.slow
 async def test_an_old_worker_beside_a_new_one_leaves_it_the_new_data_and_runs_the_old(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -405,6 +406,7 @@ async def test_an_old_worker_beside_a_new_one_leaves_it_the_new_data_and_runs_th
     assert {job.result for job in done[:100]} == {"3: a b"}
 
 
+@pytest.mark.slow
 async def test_a_long_line_of_newer_data_does_not_starve_what_is_behind_it(make_scheduler: Make) -> None:
     producer, worker, busy = make_scheduler(), make_scheduler(concurrency=2), make_scheduler(concurrency=1)
     greet_3(producer)

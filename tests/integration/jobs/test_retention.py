@@ -109,6 +109,7 @@ async def test_finished_jobs_can_be_kept_for_ever(timed: Scheduler, db: Database
     assert await states(db) == set(STATES)
 
 
+@pytest.mark.slow
 async def test_one_step_deletes_no_more_than_a_few_hundred(timed: Scheduler, db: Database, clock: ManualClock) -> None:
     await finished(timed, db, 1100, at=clock.now())
     clock.advance(10)
@@ -190,6 +191,7 @@ async def test_a_worker_that_stops_leaves_the_pruning_to_the_next_at_once(make_s
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_rule_is_about_its_name_queue_and_state_and_the_most_specific_one_counts(
     timed: Scheduler, db: Database, clock: ManualClock
 ) -> None:
@@ -271,6 +273,7 @@ async def test_with_an_age_and_a_count_the_first_that_says_so_ends_a_job(
     assert await prune(timed, rules) == 3
 
 
+@pytest.mark.slow
 async def test_jobs_that_others_keep_do_not_stand_in_the_way_of_those_behind_them(
     timed: Scheduler, db: Database, clock: ManualClock
 ) -> None:

@@ -227,6 +227,7 @@ async def test_items_of_one_key_in_a_bulk_are_one_job(scheduler: Scheduler, hear
     assert heard == [one.id, two.id]
 
 
+@pytest.mark.slow
 async def test_limits_sequences_and_turns_hold_for_jobs_of_transactions(make_scheduler: Make) -> None:
     scheduler = make_scheduler(concurrency=10)
     going = {"limited": 0, "ordered": 0}
@@ -293,6 +294,7 @@ async def _in_line(scheduler: Scheduler, job_id: str) -> bool:
     return (await scheduler.get_job(job_id)).waiting_for is not None
 
 
+@pytest.mark.slow
 async def test_two_workers_that_each_found_another_job_first_do_not_run_both_at_once(make_scheduler: Make) -> None:
     """As when a commit has brought one in between. A worker that sees the other after the claim gives its job back."""
     going = [0]
@@ -483,6 +485,7 @@ async def test_a_function_of_the_wrong_kind_is_refused(scheduler: Scheduler, uri
         sync.Scheduler(uri).in_transaction(wrong)  # type: ignore[unused-coroutine]
 
 
+@pytest.mark.slow
 async def test_the_blocking_face_runs_a_function_in_a_transaction_in_the_callers_thread(
     uri: str, ready: Any, servers: Servers
 ) -> None:
@@ -521,6 +524,7 @@ def _refuse(scheduler: Any, tx: Any) -> None:
     raise ValueError("changed my mind")
 
 
+@pytest.mark.slow
 async def test_an_error_of_the_driver_in_a_transaction_keeps_its_label(scheduler: Scheduler, servers: Servers) -> None:
     await scheduler.connect()
     name = scheduler.client.get_default_database().name

@@ -37,6 +37,7 @@ async def ready(db: Any) -> Any:
 # -- the handler's transaction -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_effect_and_the_completion_commit_together(scheduler: Scheduler, ready: Any) -> None:
     inside: list[Any] = []
 
@@ -62,6 +63,7 @@ async def test_the_effect_and_the_completion_commit_together(scheduler: Schedule
     assert [job.id for job in heard] == [done.id]
 
 
+@pytest.mark.slow
 async def test_a_sync_handler_has_the_same_transaction(scheduler: Scheduler, ready: Any) -> None:
     @scheduler.job("x")
     def x(ctx: sync.JobContext) -> None:
@@ -183,6 +185,7 @@ async def test_a_job_that_somebody_cancels_meanwhile_commits_nothing_and_ends_ca
     assert (done.state, await effects(ready)) == ("cancelled", [])
 
 
+@pytest.mark.slow
 async def test_a_conflict_with_a_concurrent_write_runs_the_handler_again_and_costs_no_attempt(
     scheduler: Scheduler, ready: Any
 ) -> None:
@@ -223,6 +226,7 @@ async def test_many_jobs_that_write_one_document_lose_no_update(make_scheduler: 
     assert await effects(ready) == [{"_id": 1, "n": 16}]
 
 
+@pytest.mark.slow
 async def test_a_conflict_on_the_jobs_own_document_runs_the_handler_again(scheduler: Scheduler, ready: Any) -> None:
     runs: list[int] = []
 
@@ -240,6 +244,7 @@ async def test_a_conflict_on_the_jobs_own_document_runs_the_handler_again(schedu
     assert await effects(ready) == [{"_id": 2}]
 
 
+@pytest.mark.slow
 async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
     scheduler: Scheduler, ready: Any, servers: Servers
 ) -> None:
@@ -259,6 +264,7 @@ async def test_a_transient_error_runs_the_handler_again_and_costs_no_attempt(
     assert await effects(ready) == [{"_id": 1}]
 
 
+@pytest.mark.slow
 async def test_a_commit_whose_reply_is_lost_counts_once(scheduler: Scheduler, ready: Any, servers: Servers) -> None:
     runs: list[int] = []
 
@@ -298,6 +304,7 @@ async def test_a_child_job_can_be_part_of_the_handlers_transaction(scheduler: Sc
     assert len([job async for job in scheduler.jobs(name="child")]) == 2
 
 
+@pytest.mark.slow
 async def test_a_transaction_longer_than_the_lease_commits_nothing(make_scheduler: Make, ready: Any) -> None:
     scheduler = make_scheduler(lease=0.6)
 

@@ -153,6 +153,7 @@ class Asking(AbstractResolver):
         pass
 
 
+@pytest.mark.slow
 async def test_a_rebinding_dns_server_never_gets_a_request_to_this_machine() -> None:
     port = free_port("127.0.0.2", "127.0.0.1")
     loop = asyncio.get_running_loop()

@@ -349,6 +349,7 @@ def decoded(mail: Mail, name: str) -> str:
 
 @examples(300)
 @given(NAMES)
+@pytest.mark.slow
 def test_a_name_is_read_as_it_was_written(name: str) -> None:
     address = read_address(f"{quoted(name)} <ada@example.com>", "to")
     assert (address.display_name, address.addr_spec) == (name, "ada@example.com")

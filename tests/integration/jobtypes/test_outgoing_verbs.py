@@ -102,8 +102,13 @@ async def test_the_blocking_face_has_both_verbs(uri: str) -> None:
         await asyncio.to_thread(scheduler.stop)
 
 
-async def test_a_missing_extra_is_named(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "mainspring.client.outgoing.builtin_jobs", raising=False)
+async def test_a_worker_of_webhooks_without_the_extra_names_it(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.outgoing()
+    for module in ("webhook", "connector"):
+        monkeypatch.delitem(sys.modules, f"mainspring.jobtypes.http.{module}", raising=False)
+        monkeypatch.delattr(f"mainspring.jobtypes.http.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ConfigurationError, match=r"mainspring\[http,email\]"):
-        await scheduler.webhook("https://example.com")
+        await scheduler.start()

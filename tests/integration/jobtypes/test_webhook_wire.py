@@ -123,6 +123,7 @@ def test_values_of_the_job_change_neither_request_line_nor_headers(wire: Wire, v
 
 @examples(300)
 @given(TEXTS, st.sampled_from(sorted(KINDS)))
+@pytest.mark.slow
 def test_values_of_the_job_stay_where_they_are_put_in_texts_of_every_kind(wire: Wire, value: str, kind: str) -> None:
     text = '{"v": "{{data.v}}"}' if kind == "application/json" else "value={{data.v}}"
     request = wire.call("/", {"v": value}, headers={"Content-Type": kind}, body=text)

@@ -232,6 +232,7 @@ async def test_a_retry_keeps_the_priority_that_waiting_has_given_it_and_begins_t
 # -- by a worker ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_worker_ages_what_waits_in_any_queue_when_it_is_asked_to(make_scheduler: Make) -> None:
     scheduler = make_scheduler(aging=0.1, queues=["served"])
     job = await scheduler.schedule("work", queue="elsewhere", priority=10)
@@ -243,6 +244,7 @@ async def test_a_worker_ages_what_waits_in_any_queue_when_it_is_asked_to(make_sc
     await eventually(is_most_urgent)
 
 
+@pytest.mark.slow
 async def test_an_aged_job_runs_before_those_that_were_more_urgent(make_scheduler: Make) -> None:
     ageing = make_scheduler(aging=0.1, queues=["none"])
     old = await ageing.schedule("work", {"which": "old"}, priority=10)
@@ -267,6 +269,7 @@ async def test_an_aged_job_runs_before_those_that_were_more_urgent(make_schedule
     assert ran == ["old", "new", "new", "new"]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_asked_to_ages_also_where_another_one_does_the_other_chores(
     make_scheduler: Make, db: Database
 ) -> None:

@@ -92,6 +92,7 @@ async def in_line(scheduler: Scheduler, *jobs: Job) -> Job:
     return found
 
 
+@pytest.mark.slow
 async def test_a_breaker_opens_by_error_rate_and_holds_its_jobs_back_everywhere(
     make_scheduler: Make, service: Service
 ) -> None:
@@ -166,6 +167,7 @@ async def test_probes_run_one_at_a_time_in_all_processes_together_and_a_bad_one_
     assert all((states[i], states[i + 1]) != ("half_open", "half_open") for i in range(len(states) - 1))
 
 
+@pytest.mark.slow
 async def test_a_breaker_stays_closed_below_its_error_rate_and_below_its_minimum(
     scheduler: Scheduler, service: Service
 ) -> None:
@@ -205,6 +207,7 @@ async def test_only_ends_that_tell_of_success_or_failure_count(scheduler: Schedu
     await eventually(counted)
 
 
+@pytest.mark.slow
 async def test_the_counts_of_all_workers_together_open_a_breaker(make_scheduler: Make, service: Service) -> None:
     one, two = make_scheduler(queues=["one"]), make_scheduler(queues=["two"])
     service.up = False
@@ -215,6 +218,7 @@ async def test_the_counts_of_all_workers_together_open_a_breaker(make_scheduler:
     assert (await becomes(one, "open")).bad == 4
 
 
+@pytest.mark.slow
 async def test_a_queues_breaker_holds_back_all_its_jobs(scheduler: Scheduler, service: Service) -> None:
     scheduler.queues.limit("default", breaker=SHORT)
     service.handle(scheduler)
@@ -229,6 +233,7 @@ async def test_a_queues_breaker_holds_back_all_its_jobs(scheduler: Scheduler, se
     await becomes(scheduler, "closed")
 
 
+@pytest.mark.slow
 async def test_a_probe_without_a_word_makes_way_for_the_next(scheduler: Scheduler) -> None:
     """A snooze tells neither of success nor of failure."""
     ends: list[Exception | None] = [ValueError()] * 4 + [Snooze(60), Cancel("no")]
@@ -250,6 +255,7 @@ async def test_a_probe_without_a_word_makes_way_for_the_next(scheduler: Schedule
     assert (await scheduler.wait(jobs[2].id, 10)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_probe_whose_worker_stops_makes_way_for_the_next(make_scheduler: Make, service: Service) -> None:
     one, other = make_scheduler(), make_scheduler()
     service.handle(one, breaker=SHORT)
@@ -268,6 +274,7 @@ async def test_a_probe_whose_worker_stops_makes_way_for_the_next(make_scheduler:
     await becomes(other, "closed")
 
 
+@pytest.mark.slow
 async def test_a_breaker_is_worked_by_hand_also_where_none_is_declared(
     make_scheduler: Make, service: Service, db: Database
 ) -> None:
@@ -288,6 +295,7 @@ async def test_a_breaker_is_worked_by_hand_also_where_none_is_declared(
     assert await count_jobs(db, line={"$exists": True}) == 0
 
 
+@pytest.mark.slow
 async def test_a_breaker_opened_by_hand_for_a_time_lets_probes_through_then(
     scheduler: Scheduler, service: Service
 ) -> None:

@@ -70,6 +70,7 @@ async def counted(scheduler: Scheduler, value: Any, ends: int) -> BreakerStatus:
     return found
 
 
+@pytest.mark.slow
 async def test_a_breaker_by_key_opens_for_the_value_that_fails_and_for_no_other(
     make_scheduler: Make, hosts: Hosts
 ) -> None:
@@ -121,6 +122,7 @@ async def test_a_probe_of_a_value_closes_that_values_breaker(make_scheduler: Mak
     assert await count_jobs(db, line={"$exists": True}) == 0
 
 
+@pytest.mark.slow
 async def test_a_failure_that_is_no_outage_counts_as_a_sign_of_life_and_one_that_tells_nothing_does_not_count(
     scheduler: Scheduler, hosts: Hosts
 ) -> None:
@@ -170,6 +172,7 @@ async def test_a_value_is_broken_by_hand_and_explained_and_mended_by_hand(make_s
     assert (await other.wait(waits.id, 10)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_long_value_and_a_missing_one_have_breakers_too(scheduler: Scheduler) -> None:
     @scheduler.job("call", retry=1, breaker=LONG)
     async def call(**data: Any) -> None:

@@ -76,6 +76,7 @@ async def all_done(scheduler: Scheduler, jobs: list[Job], crowd: Crowd) -> None:
         assert (await scheduler.wait(job.id, 20)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_raised_limit_lets_more_jobs_run_in_all_processes(make_scheduler: Make, crowd: Crowd) -> None:
     one, two, other = make_scheduler(), make_scheduler(), make_scheduler()
     crowd.handle(one, two, concurrency=1)
@@ -110,6 +111,7 @@ async def test_a_lowered_limit_counts_as_soon_as_there_are_fewer_again(make_sche
     assert crowd.most <= 2
 
 
+@pytest.mark.slow
 async def test_the_declared_limit_counts_again_when_the_override_is_removed(make_scheduler: Make, crowd: Crowd) -> None:
     one, two, other = make_scheduler(), make_scheduler(), make_scheduler()
     crowd.handle(one, two, concurrency=1)
@@ -163,6 +165,7 @@ async def test_when_a_limit_is_gone_altogether_those_in_its_line_go_on(
     await all_done(other, jobs, crowd)
 
 
+@pytest.mark.slow
 async def test_a_limit_by_another_key_dissolves_the_lines_of_the_first(
     make_scheduler: Make, crowd: Crowd, db: Database
 ) -> None:
@@ -338,6 +341,7 @@ async def test_a_limit_that_was_taken_out_of_the_code_leaves_nobody_behind(
     await all_done(after, jobs, crowd)
 
 
+@pytest.mark.slow
 async def test_a_worker_without_the_handler_leaves_a_limits_line_alone(
     make_scheduler: Make, crowd: Crowd, db: Database
 ) -> None:

@@ -58,6 +58,7 @@ async def gates(db: Database) -> dict[str, Any]:
     return {gate["_id"]: gate async for gate in db["jobs.gates"].find({}, hint="_id_")}
 
 
+@pytest.mark.slow
 async def test_of_ten_reports_under_a_limit_of_two_two_run_and_eight_wait_and_say_why(
     make_scheduler: Make, meter: Meter
 ) -> None:
@@ -151,6 +152,7 @@ async def test_a_job_in_line_can_be_cancelled_and_edited_at_once(make_scheduler:
     assert (await scheduler.wait(second.id, timeout=20)).result == 7
 
 
+@pytest.mark.slow
 async def test_slots_are_given_back_when_nobody_needs_them_and_when_a_worker_stops(
     make_scheduler: Make, meter: Meter, db: Database
 ) -> None:
@@ -254,6 +256,7 @@ async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Ma
     assert ran == [0, 1, 1, 2]
 
 
+@pytest.mark.slow
 async def test_a_job_scheduled_by_a_process_that_does_not_know_of_the_sequence_joins_it(
     make_scheduler: Make, meter: Meter
 ) -> None:
@@ -296,6 +299,7 @@ async def test_keys_with_very_different_backlogs_get_equal_shares_while_all_have
     assert all(abs(share - mean) <= max(0.1 * mean, 5) for share in shares.values()), shares
 
 
+@pytest.mark.slow
 async def test_a_more_urgent_job_goes_first_however_often_its_key_was_served(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -379,6 +383,7 @@ def test_a_rate_is_read_in_the_ways_people_write_it() -> None:
     assert timedelta(seconds=Rate("7/day").per) == timedelta(days=1)
 
 
+@pytest.mark.slow
 async def test_a_job_that_another_gate_keeps_back_does_not_keep_those_behind_it_from_a_free_slot(
     make_scheduler: Make,
 ) -> None:

@@ -82,6 +82,7 @@ async def test_a_paused_queue_is_not_looked_into_and_goes_on_when_it_is_resumed(
     assert await other.limits.pauses() == []
 
 
+@pytest.mark.slow
 async def test_a_running_worker_hears_of_a_pause_made_elsewhere(make_scheduler: Make, ran: Ran) -> None:
     worker, other = make_scheduler(poll_interval=30), make_scheduler()
     recording(worker, ran, "x", "y")
@@ -209,6 +210,7 @@ async def test_paused_jobs_in_the_line_of_a_limit_let_those_behind_them_pass(
     assert await count_jobs(db, line={"$exists": True}) == 0
 
 
+@pytest.mark.slow
 async def test_a_paused_queue_whose_keys_take_turns_is_left_as_it_is(
     scheduler: Scheduler, ran: Ran, db: Database
 ) -> None:
@@ -227,6 +229,7 @@ async def test_a_paused_queue_whose_keys_take_turns_is_left_as_it_is(
         await scheduler.wait(job.id, 10)
 
 
+@pytest.mark.slow
 async def test_jobs_of_a_paused_queue_in_the_line_of_a_limit_let_others_pass(make_scheduler: Make, ran: Ran) -> None:
     worker, other = make_scheduler(), make_scheduler()
     release = asyncio.Event()

@@ -25,6 +25,7 @@ def keeper(scheduler: Scheduler) -> Limiter:
 
 
 @pytest.mark.parametrize("limit", [{"sequence": "key"}, {"concurrency": 1}, {"rate": "50/second"}], ids=str)
+@pytest.mark.slow
 async def test_a_job_with_a_limit_may_take_longer_than_a_short_lease(
     make_scheduler: Make, limit: dict[str, Any]
 ) -> None:
@@ -43,6 +44,7 @@ async def test_a_job_with_a_limit_may_take_longer_than_a_short_lease(
     assert tokens == [1]
 
 
+@pytest.mark.slow
 async def test_nothing_limited_is_claimed_while_no_heartbeat_keeps_the_slots(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     done: list[str] = []

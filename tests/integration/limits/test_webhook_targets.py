@@ -56,6 +56,7 @@ class Crowd:
         writer.write(reply())
 
 
+@pytest.mark.slow
 async def test_a_slow_target_gets_so_many_requests_at_once_and_keeps_no_other_waiting(
     make_scheduler: Make, sinks: list[Sink]
 ) -> None:
@@ -87,6 +88,7 @@ async def test_the_limit_of_targets_is_overridden_at_run_time(make_scheduler: Ma
     assert crowd.most == 1
 
 
+@pytest.mark.slow
 async def test_the_breaker_of_a_target_that_is_down_keeps_back_its_jobs_alone(
     make_scheduler: Make, sinks: list[Sink]
 ) -> None:

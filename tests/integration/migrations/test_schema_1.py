@@ -119,6 +119,7 @@ async def test_workers_of_both_versions_run_side_by_side(make_scheduler: Make, d
     assert (await migrate(scheduler)).version == 2
 
 
+@pytest.mark.slow
 async def test_a_migration_that_was_interrupted_continues(make_scheduler: Make, db: Database) -> None:
     await load(db, alive=False)
     scheduler = make_scheduler()
@@ -142,6 +143,7 @@ async def test_a_library_that_is_older_than_the_databases_minimum_says_so(make_s
         await make_scheduler().connect()
 
 
+@pytest.mark.slow
 async def test_the_first_worker_records_the_version_of_a_new_database(make_scheduler: Make, db: Database) -> None:
     ran: list[tuple[str, int]] = []
     scheduler = with_handlers(make_scheduler, ran)
@@ -155,6 +157,7 @@ async def test_the_first_worker_records_the_version_of_a_new_database(make_sched
     assert (record["version"], record["minimum"]) == (2, 2)
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_is_pending_and_carries_it_out(uri: str) -> None:
     shown = CliRunner().invoke(app, ["migrate", "--status", "--json", "--uri", uri])
     assert shown.exit_code == 0 and '"version": 2' in shown.stdout and '"pending": []' in shown.stdout

@@ -221,7 +221,7 @@ async def test_a_webhook_carries_the_trace_of_its_attempt(traced: Traced, monkey
         sent.append(facts.traceparent)
         raise Fail("not sent")
 
-    monkeypatch.setattr("mainspring.client.outgoing.builtin_jobs.send", send)
+    monkeypatch.setattr("mainspring.jobtypes.http.webhook.send", send)
     scheduler = traced.scheduler
     add_builtin_handlers(scheduler, _Builtins())
     await scheduler.start()

@@ -290,6 +290,7 @@ async def test_jobs_on_wait_lists_and_held_ones_are_found_too(scheduler: Schedul
     assert counts(await operate(scheduler, "cancel", {"state": "pending"})) == ("completed", 8, 0, 0)
 
 
+@pytest.mark.slow
 async def test_a_pending_job_that_moves_in_its_order_while_others_are_changed_is_found_all_the_same(
     scheduler: Scheduler, db: Database
 ) -> None:
@@ -335,6 +336,7 @@ async def test_an_operation_tells_what_it_meant_when_it_was_created(scheduler: S
 # -- waiting and cancelling ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_it_starts_ten_seconds_after_its_creation(make_scheduler: Make, clock: ManualClock, db: Database) -> None:
     scheduler = make_scheduler(clock=clock)
     await fill(scheduler, db, *jobs(2))
@@ -589,6 +591,7 @@ async def test_an_end_whose_row_was_written_before_a_crash_is_not_written_again(
     assert len(await scheduler.audit.find(target=operation.id)) == 1 and await operations.find_due() == []
 
 
+@pytest.mark.slow
 async def test_an_operation_ends_although_its_worker_cannot_write_the_audit_log(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -659,6 +662,7 @@ async def test_a_malformed_operation_holds_up_no_other(make_scheduler: Make, db:
     assert [one.id for one in (await scheduler.operations.all()).unreadable] == ["odd"]
 
 
+@pytest.mark.slow
 async def test_the_blocking_face_has_operations_too(uri: str, db: Database, scheduler: Scheduler) -> None:
     await fill(scheduler, db, *jobs(3))
     await scheduler.start()

@@ -225,6 +225,7 @@ async def test_a_process_that_stores_nothing_itself_has_no_key(make_scheduler: M
 # -- schedules -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_schedules_data_is_sealed_for_it_and_its_jobs_are_made_without_a_key(
     make_scheduler: Make, db: Database
 ) -> None:
@@ -304,6 +305,7 @@ async def test_without_the_key_a_job_shows_a_placeholder_and_everything_else_wor
     assert (await keeper.retry(job.id)).data == CARD
 
 
+@pytest.mark.slow
 async def test_a_worker_without_the_key_holds_the_job_and_says_so_until_a_worker_with_it_comes(
     make_scheduler: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -333,6 +335,7 @@ async def held_by(scheduler: Scheduler, job: Job, by: str) -> Job | None:
     return now if now.waiting_for is not None and now.waiting_for.by == by else None
 
 
+@pytest.mark.slow
 async def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(make_scheduler: Make) -> None:
     keyless, keeper = make_scheduler(keys={}), make_scheduler(keys=NEW)
     other, seen = serve(keyless), serve(keeper)
@@ -345,6 +348,7 @@ async def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(make_s
     assert len(seen) == 40 and other == []
 
 
+@pytest.mark.slow
 async def test_jobs_without_a_key_do_not_stand_in_the_way_of_those_behind_them(make_scheduler: Make) -> None:
     keyless, producer = make_scheduler(keys={}), make_scheduler(keys=NEW)
     seen = serve(keyless)
@@ -357,6 +361,7 @@ async def test_jobs_without_a_key_do_not_stand_in_the_way_of_those_behind_them(m
     assert len(seen) == 5
 
 
+@pytest.mark.slow
 async def test_a_key_that_comes_while_the_worker_runs_releases_what_waited_for_it(
     make_scheduler: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

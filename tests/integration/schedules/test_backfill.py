@@ -136,6 +136,7 @@ async def test_a_backfill_of_the_rule_of_its_time(timed: Scheduler, clock: Manua
     assert {job["priority"] for job in await jobs_of(db, "s")} == {3}
 
 
+@pytest.mark.slow
 async def test_a_window_with_more_than_the_limit_is_refused_before_anything_is_made(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
@@ -149,6 +150,7 @@ async def test_a_window_with_more_than_the_limit_is_refused_before_anything_is_m
 
 
 @pytest.mark.parametrize("which", ["not_run", "all"])
+@pytest.mark.slow
 async def test_an_interrupted_backfill_goes_on_where_it_was_left(
     timed: Scheduler, clock: ManualClock, db: Database, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -321,6 +321,7 @@ async def costs(listener: Listener, db: Database) -> list[Cost]:
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_what_is_due_is_read_from_one_index_alone(heard: tuple[Scheduler, Listener], db: Database) -> None:
     scheduler, listener = heard
     outlook = await store_of(scheduler).firing.outlook()
@@ -333,6 +334,7 @@ async def test_what_is_due_is_read_from_one_index_alone(heard: tuple[Scheduler, 
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_the_idle_look_reads_a_few_keys_however_many_schedules_there_are(
     heard: tuple[Scheduler, Listener], db: Database
 ) -> None:
@@ -571,6 +573,7 @@ async def test_the_next_run_begins_a_period_after_the_end_of_the_one_before(
     assert await instants_of(db, "s") == [T0 + HOUR, T0 + 6.5 * HOUR]
 
 
+@pytest.mark.slow
 async def test_the_end_of_a_run_is_not_noticed_too_late_by_whoever_did_not_run_it(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:
@@ -600,6 +603,7 @@ async def test_a_run_that_ended_during_a_pause_does_not_make_the_next_one_late(
     assert (await schedule.refresh()).next_at == resumed_at + HOUR
 
 
+@pytest.mark.slow
 async def test_a_worker_counts_from_the_end_of_its_runs(scheduler: Scheduler, db: Database) -> None:
     @scheduler.job("work")
     async def work() -> None:
@@ -650,6 +654,7 @@ async def test_a_worker_tells_of_firings_that_were_not_as_expected(make_schedule
     assert late.schedule_id == "free" and late.late_by is not None and late.job_id in created
 
 
+@pytest.mark.slow
 async def test_a_worker_fires_at_the_instant_that_was_named(scheduler: Scheduler, db: Database) -> None:
     await scheduler.calendars.put("h", Calendar(["2020-01-01"]))
     await scheduler.schedule("work", repeat=Except(Cron("* * * * * *"), "h"), schedule_id="s")

@@ -76,6 +76,7 @@ async def test_allow_lets_runs_go_side_by_side(scheduler: Scheduler, runs: Runs)
     assert runs.ended == [] and runs.most >= 3
 
 
+@pytest.mark.slow
 async def test_skip_makes_no_run_while_one_is_going_and_goes_on_when_it_has_ended(
     scheduler: Scheduler, runs: Runs, db: Database
 ) -> None:
@@ -89,6 +90,7 @@ async def test_skip_makes_no_run_while_one_is_going_and_goes_on_when_it_has_ende
     assert runs.most == 1
 
 
+@pytest.mark.slow
 async def test_queue_one_lets_one_run_wait_and_start_when_the_other_has_ended(
     scheduler: Scheduler, runs: Runs, db: Database
 ) -> None:
@@ -104,6 +106,7 @@ async def test_queue_one_lets_one_run_wait_and_start_when_the_other_has_ended(
     assert runs.most == 1
 
 
+@pytest.mark.slow
 async def test_queue_all_runs_every_firing_in_order_one_after_the_other(
     scheduler: Scheduler, runs: Runs, db: Database
 ) -> None:
@@ -267,6 +270,7 @@ async def test_a_trigger_knows_at_once_that_the_run_before_has_ended(
     assert (await schedule.trigger()).state == "pending"
 
 
+@pytest.mark.slow
 async def test_the_next_run_begins_soon_after_the_end_of_another_workers_run(make_scheduler: Make) -> None:
     """The run ends in a process that is stopping; another one looks after those that wait."""
     one, other = make_scheduler(), make_scheduler()

@@ -238,6 +238,7 @@ async def test_a_window_in_the_past_is_read_without_what_came_later(timed: Sched
     assert len(await schedule.ledger(T0, T0 + HOUR, limit=7)) == 7
 
 
+@pytest.mark.slow
 async def test_more_rows_than_were_asked_for_do_not_hide_one_another(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:

@@ -183,6 +183,7 @@ async def test_whatever_happens_the_ledger_and_the_jobs_agree(
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 async def test_whatever_several_processes_do_at_once_the_ledger_and_the_jobs_agree(
     make_scheduler: Make, clock: ManualClock, db: Database, seed: int
 ) -> None:

@@ -140,6 +140,7 @@ async def test_a_paused_or_ended_schedule_can_be_triggered(timed: Scheduler, clo
     assert (await schedule.refresh()).state == "ended"
 
 
+@pytest.mark.slow
 async def test_many_triggers_at_once_from_many_processes_make_a_job_each(
     make_scheduler: Make, clock: ManualClock, db: Database
 ) -> None:

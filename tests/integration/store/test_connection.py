@@ -49,6 +49,7 @@ async def test_a_client_that_is_handed_in_runs_jobs_and_stays_open(uri: str) -> 
         assert (await client.admin.command("ping"))["ok"] == 1
 
 
+@pytest.mark.slow
 async def test_two_schedulers_can_share_a_client(uri: str) -> None:
     async with Client(uri) as client:
         one, other = Scheduler(client=client), Scheduler(client=client, collection="others")
@@ -121,6 +122,7 @@ async def test_a_transaction_connects_by_itself(make_scheduler: Make) -> None:
     assert (await scheduler.get_job(job.id)).state == "pending"
 
 
+@pytest.mark.slow
 async def test_the_database_is_the_uris_or_the_one_that_is_named(uri: str, make_scheduler: Make, db: Database) -> None:
     in_uri, named = make_scheduler(), make_scheduler(database=f"{db.name}_other", collection="work.items")
     await in_uri.schedule("one")
@@ -315,6 +317,7 @@ async def test_whoever_comes_first_finds_no_database_and_leaves_all_indexes(
 # -- event loops ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_one_scheduler_works_on_one_event_loop_after_another(uri: str) -> None:
     scheduler = Scheduler(uri, poll_interval=0.2)
 
@@ -345,6 +348,7 @@ WRITES = ("insert", "update", "delete", "findAndModify", "createIndexes", "commi
 @pytest.mark.parametrize(
     "options", ["w=0", "w=1", "w=1&journal=false", "readPreference=secondary&readConcernLevel=local"]
 )
+@pytest.mark.slow
 async def test_every_write_is_majority_and_journaled_whatever_the_uri_says(uri: str, options: str) -> None:
     listener = Listener()
     async with Client(f"{uri}&{options}", event_listeners=[listener]) as client:

@@ -34,6 +34,7 @@ async def used(pool: Databases, servers: Servers, side_client: Client) -> AsyncI
     await side_client.drop_database(name)
 
 
+@pytest.mark.slow
 async def test_a_database_is_handed_out_again_with_nothing_in_it(pool: Databases, used: Database) -> None:
     for collection in ("jobs", "jobs.audit", "jobs.calendars", "effects"):
         await used[collection].insert_many([{"n": n} for n in range(3)])
@@ -44,6 +45,7 @@ async def test_a_database_is_handed_out_again_with_nothing_in_it(pool: Databases
     assert not any([await used[name].count_documents({}, hint="_id_") for name in names])
 
 
+@pytest.mark.slow
 async def test_a_fresh_one_is_never_one_that_was_used(pool: Databases, used: Database, side_client: Client) -> None:
     await pool.give_back(used.name)
     assert await pool.take(fresh=True) not in await side_client.list_database_names()
@@ -59,6 +61,7 @@ CHANGES: dict[str, Callable[[Database], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.slow
 async def test_one_that_is_not_as_new_is_dropped(
     pool: Databases, used: Database, side_client: Client, how: str
 ) -> None:
@@ -70,6 +73,7 @@ async def test_one_that_is_not_as_new_is_dropped(
 
 
 @pytest.mark.parametrize("collection", ["jobs", "jobs.locks"])
+@pytest.mark.slow
 async def test_one_that_somebody_writes_to_after_its_test_is_dropped(
     pool: Databases, used: Database, side_client: Client, collection: str
 ) -> None:

@@ -123,6 +123,7 @@ async def test_a_build_tells_how_far_it_is(
 
 
 @pytest.mark.fresh_database
+@pytest.mark.slow
 async def test_of_many_processes_one_makes_the_indexes(uri: str) -> None:
     listeners = [Listener() for _ in range(4)]
     clients = [Client(uri, event_listeners=[one]) for one in listeners]

@@ -385,6 +385,7 @@ async def test_waiting_for_jobs_goes_by_their_ids(world: World) -> None:
 # -- the indexes themselves ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_job_is_in_few_indexes_at_a_time(world: World) -> None:
     """Each index costs every write; a job is in that of its state only."""
     stats = await world.db.command({"collStats": "large"})

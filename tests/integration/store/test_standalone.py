@@ -45,6 +45,7 @@ async def ended(scheduler: Scheduler, name: str, *args: Any, **options: Any) -> 
 # -- what works ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_jobs_run_now_and_later(alone: Scheduler) -> None:
     @alone.job("work")
     async def work(n: int) -> int:
@@ -57,6 +58,7 @@ async def test_jobs_run_now_and_later(alone: Scheduler) -> None:
     assert later.attempts[0].started_at >= later.run_at
 
 
+@pytest.mark.slow
 async def test_schedules_fire_and_changes_by_other_processes_are_found_by_polling(alone: Scheduler, place: str) -> None:
     @alone.job("work")
     async def work() -> None: ...
@@ -74,6 +76,7 @@ async def test_schedules_fire_and_changes_by_other_processes_are_found_by_pollin
     await other.stop()
 
 
+@pytest.mark.slow
 async def test_a_job_of_another_process_is_found_by_polling(alone: Scheduler, place: str) -> None:
     @alone.job("work")
     async def work() -> str:
@@ -86,6 +89,7 @@ async def test_a_job_of_another_process_is_found_by_polling(alone: Scheduler, pl
     await other.stop()
 
 
+@pytest.mark.slow
 async def test_bursts_run_once_with_the_last_data_and_full_queues_hold_producers_up(alone: Scheduler) -> None:
     ran: list[int] = []
 
@@ -102,6 +106,7 @@ async def test_bursts_run_once_with_the_last_data_and_full_queues_hold_producers
     await eventually(lambda: ran == [4, 5, 5, 5, 5])
 
 
+@pytest.mark.slow
 async def test_a_raw_insert_is_found_by_polling(alone: Scheduler) -> None:
     @alone.job("work")
     async def work() -> str:
@@ -112,6 +117,7 @@ async def test_a_raw_insert_is_found_by_polling(alone: Scheduler) -> None:
     assert (await alone.wait("raw", timeout=20)).result == "done"
 
 
+@pytest.mark.slow
 async def test_failures_are_retried_and_can_be_run_again_by_hand(alone: Scheduler) -> None:
     @alone.job("work", retry=Retry(attempts=2, delay=0.01))
     async def work(ctx: JobContext) -> str:
@@ -126,6 +132,7 @@ async def test_failures_are_retried_and_can_be_run_again_by_hand(alone: Schedule
     assert (await alone.wait(failed.id, timeout=20)).result == "token 3"
 
 
+@pytest.mark.slow
 async def test_pending_and_running_jobs_are_cancelled(alone: Scheduler) -> None:
     begun = asyncio.Event()
 
@@ -150,6 +157,7 @@ async def test_keys_deduplicate_one_by_one_and_in_bulk(alone: Scheduler) -> None
     assert jobs[0].id == first.id and jobs[1].id == jobs[2].id
 
 
+@pytest.mark.slow
 async def test_a_bulk_runs(alone: Scheduler) -> None:
     seen: list[int] = []
 
@@ -163,6 +171,7 @@ async def test_a_bulk_runs(alone: Scheduler) -> None:
     assert sorted(seen) == list(range(300))
 
 
+@pytest.mark.slow
 async def test_what_a_lost_worker_held_is_rescued(alone: Scheduler, place: str) -> None:
     rescuer = Scheduler(place, poll_interval=0.1, lease=1)
 
@@ -250,6 +259,7 @@ async def test_a_handlers_transaction_is_refused_and_the_job_says_why(alone: Sch
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 async def test_a_handler_keeps_its_lease_after_a_refused_transaction(place: str) -> None:
     scheduler = Scheduler(place, poll_interval=0.1, lease=0.6)
     begun = asyncio.Event()

@@ -17,6 +17,7 @@ from mainspring.testing import AttemptRaised, drain, run_until_idle
 Make = Callable[..., Scheduler]
 
 
+@pytest.mark.slow
 async def test_drain_runs_what_is_due_with_the_jobs_that_these_schedule_and_leaves_the_rest(
     timed: Scheduler, clock: ManualClock
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_job_that_does_not_end_ends_the_drain_with_an_error_that_names_i
     assert (await job.refresh()).state == "pending"
 
 
+@pytest.mark.slow
 async def test_run_until_idle_moves_the_clock_to_each_retry_and_each_delayed_job(
     timed: Scheduler, clock: ManualClock
 ) -> None:

@@ -10,6 +10,7 @@ from mainspring.testing import crash_worker, drain, fail_job, lose_reply, run_un
 RETRY = Retry(attempts=3, delay=10, backoff="fixed", jitter=0)
 
 
+@pytest.mark.slow
 async def test_a_job_fails_as_often_as_asked_with_the_error_of_the_test(timed: Scheduler) -> None:
     done = []
 
@@ -49,6 +50,7 @@ async def test_a_fault_that_nothing_met_fails_the_test_and_names_what_ran(timed:
 
 
 @pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.slow
 async def test_a_job_whose_worker_crashed_is_run_again_when_the_lease_has_run_out(timed: Scheduler, sync: bool) -> None:
     done = []
 
@@ -77,6 +79,7 @@ async def test_a_job_whose_worker_crashed_is_run_again_when_the_lease_has_run_ou
     assert done == ["charge", "ship"]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_crashes_at_the_end_of_a_handler_does_its_work_twice(timed: Scheduler) -> None:
     done = []
 

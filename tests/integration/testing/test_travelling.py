@@ -15,6 +15,7 @@ from mainspring.testing import travel
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
+@pytest.mark.slow
 async def test_every_firing_on_the_way_is_fired_at_its_instant_and_its_job_run(
     timed: Scheduler, clock: ManualClock
 ) -> None:
@@ -41,6 +42,7 @@ async def test_every_firing_on_the_way_is_fired_at_its_instant_and_its_job_run(
         (datetime(2030, 10, 25, 12, tzinfo=BERLIN), [24, 25, 24]),
     ],
 )
+@pytest.mark.slow
 async def test_a_daily_schedule_keeps_its_hour_across_a_change_of_the_clocks(
     timed: Scheduler, first: datetime, hours: list[int]
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_jump_misses_the_firings_in_between_and_reports_them(timed: Sche
     assert [notice.outcome for notice in journey.notices]
 
 
+@pytest.mark.slow
 async def test_a_journey_that_cannot_be_made_is_refused_with_the_cure(timed: Scheduler, clock: ManualClock) -> None:
     with pytest.raises(ConfigurationError, match="either to=, an instant, or by=, a duration"):
         await travel(timed)

@@ -136,6 +136,7 @@ async def test_a_shared_stream_that_cannot_go_on_tells_all_of_a_gap(
     assert await first(back, 1) == ["next"]
 
 
+@pytest.mark.slow
 async def test_one_who_reads_is_not_let_go_however_many_changes_come_at_once(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ async def test_a_page_of_a_few_among_thousands_of_others_looks_at_so_many_and_sa
 
 
 @pytest.mark.usefixtures("bound")
+@pytest.mark.slow
 async def test_schedules_of_others_are_looked_at_only_so_many_at_a_time_too(scheduler: Scheduler, db: Database) -> None:
     await scheduler.connect()
     await make_schedule(scheduler, db, 1000, "acme.old")

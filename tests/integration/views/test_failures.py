@@ -79,6 +79,7 @@ async def latest(store: Store, limit: int = 20, scope: Scope = EVERYTHING) -> li
 # -- the latest failures -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_failures_are_told_whatever_becomes_of_their_jobs_the_latest_first(
     store: Store, clock: ManualClock
 ) -> None:

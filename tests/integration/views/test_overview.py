@@ -42,6 +42,7 @@ async def test_a_running_scheduler_with_nothing_wrong_has_no_problems(scheduler:
     assert "One worker is alive." in report.checks
 
 
+@pytest.mark.slow
 async def test_real_failures_name_their_error_and_the_dead_letters_to_retry(scheduler: Scheduler) -> None:
     @scheduler.job("charge", retry=Retry(attempts=2, delay=0))
     async def charge(dead: bool) -> None:

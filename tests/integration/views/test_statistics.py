@@ -77,6 +77,7 @@ async def test_the_counts_are_the_truth_after_a_thousand_jobs_over_two_workers(
     assert {one["_id"]["worker"] for one in stored} != set()
 
 
+@pytest.mark.slow
 async def test_counts_are_told_by_name_queue_and_scope(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
 
@@ -169,6 +170,7 @@ async def fill(scheduler: Scheduler, start: datetime, minutes: int) -> None:
         await store.statistics.add(worker, counted)
 
 
+@pytest.mark.slow
 async def test_hours_take_the_place_of_minutes_and_tell_the_same(
     timed: Scheduler, clock: ManualClock, db: Database
 ) -> None:

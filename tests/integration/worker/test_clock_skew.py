@@ -110,6 +110,7 @@ async def test_a_lease_is_counted_on_the_servers_clock(make_scheduler: Make, db:
     going.set()
 
 
+@pytest.mark.slow
 async def test_what_others_hold_is_not_stolen(make_scheduler: Make) -> None:
     holder = make_scheduler(lease=1)
     thieves = [make_scheduler(lease=1, clock=skewed(skew)) for skew in (HOUR, -HOUR)]

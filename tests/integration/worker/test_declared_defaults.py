@@ -127,6 +127,7 @@ async def test_jobs_in_a_transaction_get_them_too(make_worker: Make, scheduler: 
     assert job.queue == "slow"
 
 
+@pytest.mark.slow
 async def test_of_workers_that_disagree_the_newest_counts(make_worker: Make, scheduler: Scheduler) -> None:
     clock = ManualClock()
     for number, queue in enumerate(("first", "second", "third")):

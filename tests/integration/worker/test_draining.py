@@ -18,6 +18,7 @@ async def gone(client: Scheduler, worker: str) -> bool:
     return worker not in {one.id for one in await client.workers.all()}
 
 
+@pytest.mark.slow
 async def test_a_drained_worker_finishes_its_job_claims_no_other_and_ends(
     scheduler: Scheduler, make_scheduler: Make
 ) -> None:
@@ -56,6 +57,7 @@ async def test_a_drained_worker_finishes_its_job_claims_no_other_and_ends(
     assert (await scheduler.wait(second.id)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_drain_lets_the_worker_claim_again(scheduler: Scheduler, make_scheduler: Make) -> None:
     going, started = asyncio.Event(), asyncio.Event()
 

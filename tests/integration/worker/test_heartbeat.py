@@ -113,6 +113,7 @@ async def test_a_job_whose_transaction_has_written_its_end_keeps_it_while_the_ev
 
 
 @pytest.mark.parametrize("verb", ["beat", "cancellations", "started"])
+@pytest.mark.slow
 async def test_claims_are_renewed_whatever_else_the_heartbeat_cannot_do(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, claimed_ahead: None, verb: str
 ) -> None:
@@ -175,6 +176,7 @@ async def test_a_claim_that_is_about_to_be_fenced_leaves_the_renewal_of_the_othe
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.slow
 async def test_a_heartbeat_whose_thread_has_died_goes_on_in_another_one(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ async def test_a_job_nobody_can_run_is_held_and_says_why(scheduler: Scheduler) -
     assert [one.id async for one in scheduler.jobs(name="unknown")] == [job.id]
 
 
+@pytest.mark.slow
 async def test_it_does_not_stand_in_the_way_of_those_behind_it(scheduler: Scheduler) -> None:
     ran = serve(scheduler, "known")
     await scheduler.schedule_bulk([{"name": f"unknown-{n % 7}", "priority": 1} for n in range(1500)])
@@ -108,6 +109,7 @@ async def test_a_handler_for_another_queue_does_not_count(make_scheduler: Make) 
     assert (await here.wait(there.id, timeout=20)).state == "completed"
 
 
+@pytest.mark.slow
 async def test_when_two_workers_know_different_jobs_each_runs_its_own(make_scheduler: Make, db: Database) -> None:
     workers = [make_scheduler(concurrency=5), make_scheduler(concurrency=5)]
     ran = [serve(workers[0], "red", "both"), serve(workers[1], "blue", "both")]
@@ -186,6 +188,7 @@ async def test_a_catch_all_takes_what_was_held_before_it_came(make_scheduler: Ma
     assert sorted(caught) == ["unknown-0", "unknown-1", "unknown-2"]
 
 
+@pytest.mark.slow
 async def test_a_worker_without_any_handler_does_no_harm(make_scheduler: Make) -> None:
     idle, busy = make_scheduler(), make_scheduler()
     ran = serve(busy, "work")

@@ -92,6 +92,7 @@ async def gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "add_async"])
+@pytest.mark.slow
 async def test_the_result_comes_back(worker: Scheduler, name: str) -> None:
     done = await ended(worker, name, {"a": 2, "b": 3})
     assert (done.state, done.result, len(done.attempts)) == ("completed", 5, 1)
@@ -278,6 +279,7 @@ async def test_what_the_context_refuses_is_raised_there(worker: Scheduler) -> No
         ("begin_only", "HandlerError", "returned a coroutine"),
     ],
 )
+@pytest.mark.slow
 async def test_whatever_a_process_sends_or_raises_its_job_fails(
     worker: Scheduler, name: str, type: str, message: str
 ) -> None:
@@ -298,6 +300,7 @@ async def test_a_process_that_reads_nothing_does_not_stop_its_worker(worker: Sch
 
 
 @pytest.mark.parametrize("name", ["count", "count_async"])
+@pytest.mark.slow
 async def test_a_transaction_commits_the_effect_with_the_completion(
     worker: Scheduler, database: Database, name: str
 ) -> None:

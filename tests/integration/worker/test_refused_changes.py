@@ -61,6 +61,7 @@ async def states(db: Database) -> dict[Any, str]:
 # -- rescue --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_lost_job_that_cannot_be_changed_does_not_keep_others_from_being_rescued(
     store: Store, clock: ManualClock, db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

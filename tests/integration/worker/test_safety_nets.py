@@ -88,6 +88,7 @@ async def test_a_worker_without_limits_takes_back_the_slots_of_one_that_is_gone(
     await eventually(lambda: ran == [7])
 
 
+@pytest.mark.slow
 async def test_a_worker_without_limits_finds_lines_that_nobody_knows_of(make_scheduler: Make, db: Database) -> None:
     mailer, reporter = make_scheduler(), make_scheduler()
     collect(mailer, "mail")
@@ -178,6 +179,7 @@ async def test_jobs_in_the_line_of_a_sequence_run_after_the_code_has_dropped_it(
     assert ran == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_jobs_stored_in_a_sequence_keep_to_it_at_a_worker_whose_code_has_none(make_scheduler: Make) -> None:
     before, after = make_scheduler(), make_scheduler(concurrency=10)
     collect(before, "ship", sequence="tenant")
@@ -200,6 +202,7 @@ async def test_jobs_stored_in_a_sequence_keep_to_it_at_a_worker_whose_code_has_n
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["alone", "beside jobs whose keys still take turns"])
+@pytest.mark.slow
 async def test_jobs_whose_keys_took_turns_run_after_the_code_has_dropped_it(
     make_scheduler: Make, db: Database, mixed: bool
 ) -> None:
@@ -227,6 +230,7 @@ async def test_jobs_that_only_the_scheduling_side_lets_take_turns_run(make_sched
 
 
 @pytest.mark.parametrize("limit", [Limit(1), Limit(1, key="tenant")], ids=["a limit", "a limit by key"])
+@pytest.mark.slow
 async def test_a_worker_that_lacks_the_handler_dissolves_lines_of_a_limit_that_no_code_declares(
     make_scheduler: Make, db: Database, limit: Limit
 ) -> None:

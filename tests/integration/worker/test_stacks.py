@@ -83,6 +83,7 @@ async def test_a_thread_shows_its_own_calls(scheduler: Scheduler) -> None:
     assert text.count("in deep") == 4 and text.index("in block") < text.index("in deep")
 
 
+@pytest.mark.slow
 async def test_a_process_shows_its_handlers_calls(scheduler: Scheduler, tmp_path: Path) -> None:
     for function in (isolated.hang, isolated.hang_async):
         scheduler.job(function.__name__, isolation="process")(function)
@@ -128,6 +129,7 @@ async def test_a_stack_of_an_earlier_claim_is_never_stored(scheduler: Scheduler,
     go.set()
 
 
+@pytest.mark.slow
 async def test_requests_in_any_form_harm_nothing(scheduler: Scheduler, db: Database) -> None:
     @scheduler.job("wait")
     async def wait() -> None:

@@ -239,7 +239,7 @@ def test_a_schedule_has_what_was_promised_in_both_faces() -> None:
     promised = (
         "id name data rule state next_at due_at last_at last_job_id runs failures paused queue priority created_at "
         "updated_at start_at end_at jitter policy pause_after tags declared_by rev retry_policy guarantee timeout "
-        "start_within kept error"
+        "start_within kept error label"
     )
     for kind in (mainspring.Schedule, mainspring.sync.Schedule):
         assert set(promised.split()) == {name for name in kind.__dataclass_fields__ if not name.startswith("_")}

@@ -38,9 +38,6 @@ class _PlainSlash(APIRoute):
         return super().matches(scope)
 
 
-_scales = APIRouter(route_class=_PlainSlash)
-
-
 @router.get("", summary="List queues")
 async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -> Answer[list[QueueOut]]:
     """List the queues that have unfinished jobs, that workers serve, or that are paused, by name: their backlog, the
@@ -52,7 +49,6 @@ async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -
     return Answer(data=shown, next=await caller.seal_cursor(_LIST, following))
 
 
-@_scales.get("/{queue:path}/scale", summary="Get the number of workers that a queue needs")
 async def get_queue_scale(
     queue: Annotated[str, Path(min_length=1, max_length=200, examples=["mail"])],
     caller: Viewer,
@@ -69,7 +65,12 @@ async def get_queue_scale(
     return ScaleOut.of(await caller.scheduler.queues.scale(queue, drain=drain, slots=slots))
 
 
-router.include_router(_scales)  # before the route of a queue, which would take its paths
+router.add_api_route(  # before the route of a queue, which would take its paths
+    "/{queue:path}/scale",
+    get_queue_scale,
+    summary="Get the number of workers that a queue needs",
+    route_class_override=_PlainSlash,
+)
 
 
 @router.get("/{queue:path}", summary="Get a queue")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import SecretStr, ValidationError
 
-from mainspring.client.outgoing.settings import outgoing_settings
+from mainspring.client.outgoing.settings import missing_extra, outgoing_settings
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext
@@ -139,7 +139,10 @@ class Webhooks:
     async def prepare(self) -> None:
         """Import the HTTP client when a worker starts, so that the first webhook does not wait for it. A process that
         only schedules webhooks, such as the service, does without."""
-        from mainspring.jobtypes.http import connector, webhook  # noqa: F401
+        try:
+            from mainspring.jobtypes.http import connector, webhook  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise missing_extra(error) from None
 
     def _open(self) -> ClientSession:
         from mainspring.jobtypes.http.connector import open_session

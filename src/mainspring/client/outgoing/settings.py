@@ -14,6 +14,8 @@ from mainspring.errors import ConfigurationError
 from mainspring.model.limits.limits import Rate
 from mainspring.spelling import suggestion
 
+_EXTRAS = ("aiohttp", "yarl", "aiosmtplib")
+
 
 def named(*names: str) -> Any:
     """The names of a setting in the environment."""
@@ -68,3 +70,12 @@ def outgoing_settings(**given: Unpack[OutgoingOptions]) -> OutgoingSettings:
         said = str(first["msg"]).removeprefix("Value error, ")
         place = str(first["loc"][0]) if first["loc"] else "A setting of webhooks and mail"
         raise ConfigurationError(f"{place} is wrong: {said}.") from None
+
+
+def missing_extra(error: ModuleNotFoundError) -> Exception:
+    """The error for a missing module, with the extras that install it, if it is theirs."""
+    if error.name is None or error.name.partition(".")[0] not in _EXTRAS:
+        return error
+    return ConfigurationError(
+        "Webhooks and mail need the extras 'http' and 'email': pip install \"mainspring[http,email]\""
+    )

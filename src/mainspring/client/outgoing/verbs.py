@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack, cast, overload
 
 from mainspring.client.namespaces.schedules import Schedule
-from mainspring.client.outgoing.settings import OutgoingOptions, outgoing_settings
+from mainspring.client.outgoing.settings import OutgoingOptions, missing_extra, outgoing_settings
 from mainspring.engine.handlers import Named
-from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.errors import InvalidJob
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES
@@ -23,8 +23,6 @@ from mainspring.rules import Rule
 
 if TYPE_CHECKING:
     from mainspring.client.scheduler import Scheduler
-
-_EXTRAS = ("aiohttp", "yarl", "aiosmtplib")
 
 
 class WebhookFields(TypedDict, total=False):
@@ -72,7 +70,7 @@ class OutgoingVerbs:
         try:
             from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
         except ModuleNotFoundError as error:
-            raise _missing(error) from None
+            raise missing_extra(error) from None
         add_builtin_handlers(scheduler, outgoing_settings(**settings))
         self._sends = True
         return self
@@ -207,12 +205,3 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
         key: dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
         for key, value in fields.items()
     }
-
-
-def _missing(error: ModuleNotFoundError) -> Exception:
-    """The error for a missing module, with the extras that install it, if it is theirs."""
-    if error.name is None or error.name.partition(".")[0] not in _EXTRAS:
-        return error
-    return ConfigurationError(
-        "Webhooks and mail need the extras 'http' and 'email': pip install \"mainspring[http,email]\""
-    )
