@@ -72,7 +72,7 @@ def tasks_left(before: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     }
 
 
-@pytest.mark.timeout(900 if FULL else 360)
+@pytest.mark.timeout(1200 if FULL else 480)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_after_any_fault_of_any_call_every_job_ends_and_every_slot_is_free(
     uri: str, injector: Injector, seed: int
@@ -88,11 +88,12 @@ async def test_after_any_fault_of_any_call_every_job_ends_and_every_slot_is_free
             return named & {site.verb for site, _ in injector.injected}
 
         def enough() -> bool:
-            return 3 * len(met()) > len(named) and 4 * len(met() & FLOWS) > 3 * len(named & FLOWS)
+            of_flows = len(met() & FLOWS) / len(named & FLOWS)
+            return 3 * len(met()) > len(named) and of_flows > (0.75 if FULL else 0.5)
 
         await world.run(240 if FULL else 15, 240 if FULL else 100, enough)
         ran = time.monotonic()
-        await world.settle(90)
+        await world.settle(180)
         findings = await world.findings()
         assert not findings, "\n".join(sorted(findings, key=len)[:20])
         assert enough(), f"too little was disturbed: {sorted(met())}"
