@@ -50,7 +50,7 @@ test: $(READY) $(DASHBOARD) ## check the code, and test it on a real MongoDB (ab
 	@$(MAKE) --no-print-directory --jobs 2 check-python check-dashboard compile-tests
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal -m "not system"
 
-test-system: $(READY) $(DASHBOARD) ## test the whole product: kills, failovers, browsers, attacks, model checking (about fifteen minutes)
+test-system: $(READY) $(DASHBOARD) ## test the whole product: kills, failovers, browsers, attacks, model checking, and the slow tests (about half an hour)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal -m system
 
 test-all: test test-system ## all tests
