@@ -142,12 +142,16 @@ class Replay:
         if waits.get("sealed") is not True:
             yield f"{job} was released before its waits were sealed"
         if not _has_other_ways(waits):
-            for wait in waits["ids"]:
+            # A failed map with fail_fast releases a handler that waits for others, too, and is suspended for them again.
+            for wait in (one for one in waits["ids"] if self._is_over(one)):
                 put_back = self.revived[job] + sum(self.revived[one] for one in self._holders[wait])
                 if self.releases.get((job, wait), -1) == put_back:
                     yield f"{job} was released twice from {wait}"
                 self.releases[job, wait] = put_back
             yield from self._judge_ends(job, waits)
+
+    def _is_over(self, wait: str) -> bool:
+        return all(self.jobs[one]["state"] not in LIVE for one in self._holders[wait])
 
     def _judge_ends(self, job: str, waits: Mapping[str, Any]) -> Iterator[str]:
         for place, wait in enumerate(waits["ids"]):
