@@ -142,7 +142,7 @@ class Replay:
         if waits.get("sealed") is not True:
             yield f"{job} was released before its waits were sealed"
         if not _has_other_ways(waits):
-            # A failed map with fail_fast releases a handler that waits for others, too, and is suspended for them again.
+            # A failed map with fail_fast releases a handler that waits for others, too; it is suspended for them again.
             for wait in (one for one in waits["ids"] if self._is_over(one)):
                 put_back = self.revived[job] + sum(self.revived[one] for one in self._holders[wait])
                 if self.releases.get((job, wait), -1) == put_back:
