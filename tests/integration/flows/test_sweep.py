@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pymongo import AsyncMongoClient
 
 from harness.inside import inside
 from harness.listening import Listener
@@ -22,22 +21,6 @@ from mainspring.store.flows import checks
 from mainspring.store.flows.checks import Checked, Checks
 
 GRID = 5
-
-
-@pytest.fixture
-def listener() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
-async def heard(uri: str, listener: Listener) -> AsyncIterator[Scheduler]:
-    """A scheduler on a client whose commands are kept."""
-    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[listener]) as client:
-        scheduler = Scheduler(client=client)
-        await scheduler.connect()
-        listener.clear()
-        yield scheduler
-        await scheduler.stop()
 
 
 def asked(listener: Listener) -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 from bson import ObjectId
-from pymongo import AsyncMongoClient
 
 from harness.listening import Listener
 from harness.looking import Database, count_jobs
@@ -18,22 +17,6 @@ from harness.servers import Servers
 from mainspring import BulkError, InvalidJob, Job, Scheduler
 
 Make = Callable[..., Scheduler]
-
-
-@pytest.fixture
-def listener() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
-async def heard(uri: str, listener: Listener) -> AsyncIterator[Scheduler]:
-    """A scheduler on a client whose commands are kept."""
-    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[listener]) as client:
-        scheduler = Scheduler(client=client)
-        await scheduler.connect()
-        listener.clear()
-        yield scheduler
-        await scheduler.stop()
 
 
 # -- what becomes of each item -------------------------------------------------------------------------------------
