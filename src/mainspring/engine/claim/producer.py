@@ -172,8 +172,8 @@ class Producer(Service):
 
     @property
     def contended(self) -> bool:
-        """Whether several workers contend at the head of a queue."""
-        return self._heads.contended
+        """Whether several workers contended at the head of a queue when this one claimed last."""
+        return self._heads.contended_at_last_claim
 
     @property
     def round_trip(self) -> float:

@@ -77,6 +77,8 @@ class ContendedHeads:
         self._store = store
         self._worker = worker
         self._until = float("-inf")
+        self.contended_at_last_claim = False
+        """It holds until the next claim, however long the jobs run: their ends load the server, too."""
 
     @property
     def contended(self) -> bool:
@@ -87,6 +89,7 @@ class ContendedHeads:
         """Note how many of the jobs that a claim asked for another worker had taken."""
         if lost > 1 and lost * 10 > asked:
             self._until = monotonic() + _CONTENDED_FOR
+        self.contended_at_last_claim = self.contended
 
     async def take_turn(self, queue: str, batch_time: float) -> None:
         """Take the lock of the queue's head; wait a few seconds at most for it. A dead worker's turn ends by itself."""
