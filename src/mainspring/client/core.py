@@ -12,8 +12,7 @@ from mainspring.client.local_worker import LocalWorker
 from mainspring.client.registry import Registry
 from mainspring.client.secret_uses import NotedUses
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.handlers import Handlers
-from mainspring.engine.live_handlers import LiveHandlers
+from mainspring.engine.handlers import Handlers, LiveHandlers
 from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.model.jobs.job import Job

@@ -54,9 +54,8 @@ from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.flows.declared import builtin_handlers
 from mainspring.engine.handler import Handler
-from mainspring.engine.handlers import Handlers, Named
+from mainspring.engine.handlers import Handlers, LiveHandlers, Named
 from mainspring.engine.limits.job_gates import Limits
-from mainspring.engine.live_handlers import LiveHandlers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import ConfigurationError
