@@ -28,7 +28,7 @@ from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.model.limits.limits import JobLimits
 from mainspring.spelling import meant_by
 from mainspring.store import Store
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import deadline
 
 Named = str | Callable[..., Any]
 """A job's name, given as text or as the function that handles it."""

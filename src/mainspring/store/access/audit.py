@@ -41,8 +41,8 @@ from mainspring.model.access.audit_chain import (
 from mainspring.model.access.audit_filter import EVERY_ROW, AuditFilter, AuditPage
 from mainspring.store.access.audit_pages import AuditPages
 from mainspring.store.access.ticket_line import TicketLine
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.fitting import read
 from mainspring.store.group_commit import GroupCommit
 from mainspring.store.privacy.keyring import Keyring
