@@ -11,9 +11,8 @@ from mainspring.client.link import Link
 from mainspring.client.local_worker import LocalWorker
 from mainspring.client.registry import Registry
 from mainspring.client.secret_uses import NotedUses
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.handlers import Handlers, LiveHandlers
-from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.model.jobs.job import Job
 from mainspring.store import Store

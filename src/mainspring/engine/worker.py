@@ -13,7 +13,7 @@ from functools import partial
 
 from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.chores.all_chores import BY_THE_CLOCK, CHORES, MAKES_JOBS_DUE
 from mainspring.engine.chores.chore import Chore, ChoreContext
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
@@ -29,7 +29,6 @@ from mainspring.engine.job_log import JobLog
 from mainspring.engine.limits.controls import Controls
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.limits.limiter import Limiter
-from mainspring.engine.observers import Observers
 from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason

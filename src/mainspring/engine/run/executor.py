@@ -15,10 +15,9 @@ from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.flows.predecessors import Predecessors, read_predecessors
 from mainspring.engine.handler import refuse_coroutine
-from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
