@@ -33,8 +33,6 @@ LONGEST_VALUE = 2048
 """The most characters of a value of a trace context that is stored with a job."""
 JudgedBy = Callable[[Outcome], None]
 """Called with the outcome of an attempt, in the task that has run it."""
-
-
 _METHODS = ("storing", "carrier", "began", "running", "raised", "ended")
 
 

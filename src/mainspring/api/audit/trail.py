@@ -22,8 +22,7 @@ from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import monotonic
 from mainspring.errors import InvalidKey, MainspringError
 from mainspring.model.access.api_keys import key_id
-from mainspring.model.access.audit import Entry
-from mainspring.model.access.audit_chain import AUDIT_LOG, HEAD_EVERY, describe_head
+from mainspring.model.access.audit import AUDIT_LOG, HEAD_EVERY, Entry, describe_head
 
 logger = logging.getLogger(AUDIT_LOG)
 
