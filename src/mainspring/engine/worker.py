@@ -35,7 +35,7 @@ from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReas
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.context_backend import ChildScheduling
 from mainspring.engine.run.executor import Executor, Middleware
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.run.slots import Slots
 from mainspring.engine.service import LockHolder, Service
 from mainspring.engine.services.archive import Archive

@@ -32,7 +32,7 @@ from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.engine.run.completer import Completer
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.run.slots import Slots
 from mainspring.engine.service import Service
 from mainspring.model.jobs.event_names import JOB_EVENTS
