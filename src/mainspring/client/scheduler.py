@@ -15,7 +15,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
-from mainspring.client.core import Core
+from mainspring.client.core import Core, LocalWorker, NotedUses
 from mainspring.client.drafting import Drafts
 from mainspring.client.flows.batches import Batches
 from mainspring.client.flows.builder import FlowBuilder
@@ -24,7 +24,6 @@ from mainspring.client.job_functions import JobDecorator
 from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
 from mainspring.client.link import Link
-from mainspring.client.local_worker import LocalWorker
 from mainspring.client.namespaces.alerts import Alerts
 from mainspring.client.namespaces.api_keys import ApiKeys
 from mainspring.client.namespaces.audit import AuditLog
@@ -44,7 +43,6 @@ from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
 from mainspring.client.scheduling import Scheduling
-from mainspring.client.secret_uses import NotedUses
 from mainspring.client.transactions import Transactions
 from mainspring.client.views.explaining import Explainer
 from mainspring.client.views.searching import Searcher
