@@ -42,8 +42,7 @@ from mainspring.client.namespaces.workers import Workers
 from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
-from mainspring.client.scheduling import Scheduling
-from mainspring.client.transactions import Transactions
+from mainspring.client.scheduling import Scheduling, Transactions
 from mainspring.client.views.explaining import Explainer
 from mainspring.client.views.searching import Searcher
 from mainspring.clock import Clock, ServerClock
