@@ -27,7 +27,7 @@ from mainspring.api.jobs.create import check_holder, check_plan, make_plan
 from mainspring.api.jobs.data_check import check_data
 from mainspring.api.jobs.idempotency import REPLAYED, Key
 from mainspring.api.jobs.secret_checks import Known, check_secrets
-from mainspring.api.middleware.faults import log_fault
+from mainspring.api.middleware.hardening import log_fault
 from mainspring.api.middleware.revalidation import Stay, unsure
 from mainspring.api.problems import Problem, as_problem, cure, place
 from mainspring.api.wire.job_requests import Creation
