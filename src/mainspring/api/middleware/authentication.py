@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from mainspring.api.middleware.peers import is_own_process
-from mainspring.api.middleware.trusted_proxies import sign_of_proxy
+from mainspring.api.middleware.proxies import is_own_process, sign_of_proxy
 from mainspring.api.problems import Problem
 from mainspring.clock import monotonic
 from mainspring.model.access.api_keys import ADMIN, EVERYTHING, ROLES, Key, Scope, actor_of, secret_hash

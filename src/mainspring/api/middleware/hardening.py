@@ -13,7 +13,7 @@ from traceback import extract_tb, format_list
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.api.middleware.prefix import path_of
+from mainspring.api.middleware.proxies import path_of
 from mainspring.api.problems import Problem, answer
 from mainspring.engine.job_log import write
 
