@@ -20,7 +20,7 @@ from mainspring.api.metrics import PATH as METRICS
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
 from mainspring.api.middleware.proxies import Prefix, TrustedProxies, path_of
-from mainspring.api.middleware.request_rates import RateLimits, address_of
+from mainspring.api.middleware.request_bounds import RateLimits, address_of
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings

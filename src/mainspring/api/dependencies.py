@@ -22,7 +22,7 @@ from mainspring.api.audit.trail import Trail
 from mainspring.api.jobs.sealed_cursors import SECRET, Sealing
 from mainspring.api.metrics import ServiceMetrics
 from mainspring.api.middleware.authentication import Authenticator, Principal
-from mainspring.api.middleware.concurrency import Crowd
+from mainspring.api.middleware.request_bounds import Crowd
 from mainspring.api.middleware.revalidation import Revalidation
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings

@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 
 from mainspring.api.audit.sampling import Sampler
 from mainspring.api.middleware.authentication import KEY_HEADER
-from mainspring.api.middleware.request_rates import address_of
+from mainspring.api.middleware.request_bounds import address_of
 from mainspring.client.namespaces.audit import AuditStanding
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend

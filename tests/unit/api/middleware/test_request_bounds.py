@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.api.middleware.authentication import UnknownKeys
-from mainspring.api.middleware.request_rates import Window, counted_as
+from mainspring.api.middleware.request_bounds import Window, counted_as
 
 
 class Time:
