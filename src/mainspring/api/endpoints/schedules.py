@@ -12,12 +12,11 @@ from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, refusing, store_plan
 from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.update import change_schedule
 from mainspring.api.jobs.visibility import seen_job, shown_schedule, signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In, Nothing
-from mainspring.api.wire.job_requests import Change, Creation, Text
+from mainspring.api.wire.job_requests import Change, Creation, Text, rule_field, rule_of
 from mainspring.api.wire.jobs import JobOut
 from mainspring.api.wire.schedules import (
     BackfillIn,

@@ -18,13 +18,12 @@ from pydantic.alias_generators import to_camel
 
 from mainspring.api.dependencies import Caller
 from mainspring.api.jobs.data_check import check_data
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
 from mainspring.api.wire.flows import FlowIn
-from mainspring.api.wire.job_requests import Change, Creation, Request, Times, Work
+from mainspring.api.wire.job_requests import Change, Creation, Request, Times, Work, rule_field, rule_of
 from mainspring.client.flows.builder import FlowBuilder
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.client.outgoing.builtin_jobs import smtp_settings, webhook_data

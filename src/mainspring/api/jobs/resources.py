@@ -11,12 +11,11 @@ from datetime import datetime
 from typing import Any, Literal, cast
 
 from mainspring.api.dependencies import Caller, Service
-from mainspring.api.jobs.rule_fields import cron_text, period_ms, zone_text
 from mainspring.api.jobs.visibility import shown as within_reach
 from mainspring.api.jobs.visibility import shown_schedule
 from mainspring.api.wire.base import jsonable, to_ms
 from mainspring.api.wire.compat import Execution, Resource
-from mainspring.api.wire.job_requests import ExecutionType
+from mainspring.api.wire.job_requests import ExecutionType, cron_text, period_ms, zone_text
 from mainspring.api.wire.jobs import AttemptOut, RequestOut, job_fields
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.jobtypes.http.request import WebhookRequest

@@ -31,10 +31,9 @@ from mainspring.api.jobs.hidden_values import (
     restored,
     shown_data,
 )
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
 from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
-from mainspring.api.wire.job_requests import Change, Request, Work
+from mainspring.api.wire.job_requests import Change, Request, Work, rule_field, rule_of
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
