@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, refusing, store_plan
+from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, store_plan
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.update import change_schedule
