@@ -22,6 +22,7 @@ from mainspring.client.namespaces.schedules import Schedule, StoredSchedules, ne
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.handlers import Named
 from mainspring.errors import BulkError, ConfigurationError, InvalidJob, QueueFull, UnsupportedServer
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import OPTIONS, Draft, check_in_transaction
 from mainspring.model.jobs.guarantee import EXACTLY_ONCE
 from mainspring.model.jobs.job import Job, bind
@@ -203,20 +204,20 @@ class Scheduling:
         assert isinstance(job, Job)
         return job
 
-    async def schedule_child(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+    async def schedule_child(self, name: Named, data: Any, options: Fields) -> Job:
         """Store a job that a handler schedules."""
         job = await self.schedule(name, data, **options)
         assert isinstance(job, Job)
         return replace(job)  # without verbs: a handler may be a plain function, or run in another process
 
-    async def draft_of_child(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+    async def draft_of_child(self, name: Named, data: Any, options: Fields) -> Draft:
         """The draft of a job that a handler stores in the transaction of its own process."""
         draft = await self._drafts.informed(name, data, options)
         check_in_transaction(draft)
         await self._backlogs.check(await self._core.store(), draft)
         return _trace(replace(draft, gates=()), self._core.observers.carrier())
 
-    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: dict[str, Any]) -> list[Draft]:
+    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: Fields) -> list[Draft]:
         """The drafts of children that a handler waits for: of one name, with data each, and the same options. The bound
         of a queue does not hold for them: their parent would wait for room that it may have to make itself."""
         first = await self._drafts.informed(name, items[0], options)
@@ -229,9 +230,7 @@ class Scheduling:
             drafts = [first, *(self._drafts.plain(kind, item) for item in items[1:])]
         return [_trace(draft, carrier) for draft in drafts]
 
-    async def draft_of_node(
-        self, name: str, data: Mapping[str, Any], options: dict[str, Any], later: frozenset[str]
-    ) -> Draft:
+    async def draft_of_node(self, name: str, data: Mapping[str, Any], options: Fields, later: frozenset[str]) -> Draft:
         """The draft of a node that the root of a flow lays out."""
         draft = await self._drafts.of_node(name, data, options, later)
         self._transactions.check_guarantee(await self._core.store(), draft)
@@ -283,7 +282,7 @@ class Scheduling:
         return self._drafts.unknown_option(name, unknown[0])
 
 
-def _split(item: Mapping[str, Any]) -> dict[str, Any]:
+def _split(item: Mapping[str, Any]) -> Fields:
     """An item of a bulk as the arguments of `enqueue`."""
     options = {key: value for key, value in item.items() if key not in ("name", "data")}
     return {"name": item.get("name"), "data": item.get("data"), "options": options}

@@ -21,6 +21,7 @@ from hashlib import sha256
 from typing import Any
 
 from mainspring.errors import AuditKeyMissing
+from mainspring.model.fields import Fields
 
 LONGEST_VALUE = 16 * 1024
 LONGEST_WORD = 500
@@ -88,7 +89,7 @@ class Row:
 FIELDS = tuple(Row.__dataclass_fields__)
 
 
-def to_fields(row: Row) -> dict[str, Any]:
+def to_fields(row: Row) -> Fields:
     """A row's fields by name."""
     return {name: getattr(row, name) for name in FIELDS}
 
@@ -212,7 +213,7 @@ def write_rows(
 
 def _write_row(link: Link, identity: str, entry: Entry, at: datetime, redact: Redact, keys: Keys) -> Row:
     key = next(iter(keys), None)
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "n": link.n + 1,
         "id": identity,
         "at": at,

@@ -16,6 +16,7 @@ from mainspring.config.checks import is_whole
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.access.namespaces import dedupe_key_in
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.guarantee import check_guarantee, check_one_attempt
 from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
 from mainspring.model.jobs.options import JobOptions
@@ -40,7 +41,7 @@ class Draft:
     expires_at: datetime | None = None
     start_within: float | None = None
     timeout: float | None = None
-    retry: dict[str, Any] | None = None
+    retry: Fields | None = None
     guarantee: str | None = None
     """The guarantee that was chosen for it; None for its handler's."""
     tags: list[str] | None = None
@@ -68,7 +69,7 @@ class Draft:
 
 def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
     """Check the options of a job; the error names the first invalid one and its cure."""
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    given: Fields = {key: value for key, value in options.items() if value is not None}
     if "run_at" in given and "delay" in given:
         raise InvalidJob("Give run_at or delay, not both.")
     if "debounce" in given and ("run_at" in given or "delay" in given):
