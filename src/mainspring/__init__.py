@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from mainspring.engine.run.context import JobContext
     from mainspring.model.access.api_keys import Key as ApiKey
     from mainspring.model.access.audit import Entry as AuditEntry
+    from mainspring.model.access.audit import Link as AuditLink
     from mainspring.model.access.audit import Row as AuditRow
-    from mainspring.model.access.audit_chain import Link as AuditLink
-    from mainspring.model.access.audit_chain import Verdict as AuditVerdict
+    from mainspring.model.access.audit import Verdict as AuditVerdict
     from mainspring.model.alerts.episode import AlertState
     from mainspring.model.alerts.episode import Subject as AlertSubject
     from mainspring.model.alerts.rule import AlertRule
@@ -127,9 +127,9 @@ _PLACES = {
     "At": "mainspring.rules",
     "Attempt": "mainspring.model.jobs.job",
     "AuditEntry": "mainspring.model.access.audit:Entry",
-    "AuditLink": "mainspring.model.access.audit_chain:Link",
+    "AuditLink": "mainspring.model.access.audit:Link",
     "AuditRow": "mainspring.model.access.audit:Row",
-    "AuditVerdict": "mainspring.model.access.audit_chain:Verdict",
+    "AuditVerdict": "mainspring.model.access.audit:Verdict",
     "Backfill": "mainspring.store.schedules.ledger",
     "Before": "mainspring.model.flows.before",
     "Breaker": "mainspring.model.limits.breaker",

@@ -51,9 +51,9 @@ from mainspring.engine.run.sync_bridge import BlockingContext as BlockingContext
 from mainspring.model.access.api_keys import Key as Key
 from mainspring.model.access.api_keys import Role as Role
 from mainspring.model.access.api_keys import Scope as Scope
+from mainspring.model.access.audit import Link as Link
 from mainspring.model.access.audit import Row as Row
-from mainspring.model.access.audit_chain import Link as Link
-from mainspring.model.access.audit_chain import Verdict as Verdict
+from mainspring.model.access.audit import Verdict as Verdict
 from mainspring.model.access.audit_filter import AuditPage as AuditPage
 from mainspring.model.alerts.rule import AlertKind as AlertKind
 from mainspring.model.alerts.rule import AlertRule as AlertRule

@@ -14,15 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api import problems
 from mainspring.api.dashboard import add_dashboard
-from mainspring.api.dependencies import Service
+from mainspring.api.dependencies import Service, check_parameters
 from mainspring.api.endpoints import ICS, LIVE, STREAMED, routers
 from mainspring.api.metrics import PATH as METRICS
 from mainspring.api.middleware.authentication import Principal, brings_key
 from mainspring.api.middleware.hardening import BoundedBodies, CheckedHeaders, Faults, SecurityHeaders
-from mainspring.api.middleware.parameters import check_parameters
-from mainspring.api.middleware.prefix import Prefix, path_of
-from mainspring.api.middleware.request_rates import RateLimits, address_of
-from mainspring.api.middleware.trusted_proxies import TrustedProxies
+from mainspring.api.middleware.proxies import Prefix, TrustedProxies, path_of
+from mainspring.api.middleware.request_bounds import RateLimits, address_of
 from mainspring.api.pages import add_pages, is_open
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings

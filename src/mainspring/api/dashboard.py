@@ -13,7 +13,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
-from mainspring.api.middleware.prefix import prefix_of
+from mainspring.api.middleware.proxies import prefix_of
 
 FOLDER = Path(__file__).parent / "static" / "dashboard"
 SECTIONS = (

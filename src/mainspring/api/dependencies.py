@@ -1,22 +1,28 @@
-"""The dependencies of the endpoints: the scheduler, the settings, and the caller of the request."""
+"""The dependencies of the endpoints: the scheduler, the settings, the caller of the request, and the check of its query
+parameters.
+
+The app adds `check_parameters` to every router, so that it covers a new endpoint without further code.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel
 
 from mainspring.api.audit.sampling import Sampler
 from mainspring.api.audit.trail import Trail
 from mainspring.api.jobs.sealed_cursors import SECRET, Sealing
 from mainspring.api.metrics import ServiceMetrics
 from mainspring.api.middleware.authentication import Authenticator, Principal
-from mainspring.api.middleware.concurrency import Crowd
+from mainspring.api.middleware.request_bounds import Crowd
 from mainspring.api.middleware.revalidation import Revalidation
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
@@ -28,9 +34,12 @@ from mainspring.model.access.api_keys import ADMIN, OPERATOR, VIEWER, Scope
 from mainspring.model.access.audit import Entry
 from mainspring.model.access.sessions import new_session_secret
 from mainspring.model.jobs.job import Job
+from mainspring.spelling import meant_by
 
 _ROWS = 200
 """How many rows of the audit log are searched for the row of a repeated request."""
+_LONGEST = 100
+"""The most characters of an unknown parameter that the answer repeats."""
 
 
 class Service:
@@ -167,3 +176,57 @@ def caller(role: str) -> Callable[[Request], Any]:
 Viewer = Annotated[Caller, Depends(caller(VIEWER))]
 Operator = Annotated[Caller, Depends(caller(OPERATOR))]
 Admin = Annotated[Caller, Depends(caller(ADMIN))]
+
+
+# -- query parameters ------------------------------------------------------------------------------------------------
+
+
+class Prefixed:
+    """A dependency: all query parameters whose names begin with a prefix, without it, in the order of the request."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def __call__(self, request: Request) -> list[tuple[str, str]]:
+        query = request.query_params.multi_items()
+        return [(name.removeprefix(self.prefix), text) for name, text in query if name.startswith(self.prefix)]
+
+
+async def check_parameters(request: Request) -> None:
+    """Refuse a query parameter that the request's path does not take."""
+    if not request.query_params:
+        return
+    names, prefixes = taken_by(request.scope["route"])
+    for name in request.query_params:
+        if name not in names and not name.startswith(prefixes):
+            raise Problem(422, _refusal(name[:_LONGEST], sorted(names)), field=f"query.{name[:_LONGEST]}")
+
+
+def taken_by(route: Any) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The query parameters that a route takes, and the prefixes of those whose names the caller chooses."""
+    dependants = list(_all(route.dependant))
+    names = frozenset(name for one in dependants for name in _names(one))
+    return names, tuple(one.call.prefix for one in dependants if isinstance(one.call, Prefixed))
+
+
+def _all(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for one in dependant.dependencies:
+        yield from _all(one)
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        kind = parameter.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from (field.alias or name for name, field in kind.model_fields.items())
+        else:
+            yield parameter.alias
+
+
+def _refusal(name: str, known: list[str]) -> str:
+    if not known:
+        return f"There is no parameter {name!r}; this path takes none."
+    meant = meant_by(name, known)
+    hint = f"did you mean {meant!r}?" if meant else f"this path takes {', '.join(known)}."
+    return f"There is no parameter {name!r}; {hint}"

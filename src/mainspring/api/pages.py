@@ -16,7 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from mainspring.api.dashboard import is_page
-from mainspring.api.middleware.prefix import prefix_of
+from mainspring.api.middleware.proxies import prefix_of
 from mainspring.api.specification import specification
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import monotonic

@@ -30,7 +30,7 @@ from mainspring.cli.support.service_options import (
 from mainspring.cli.support.target import load
 from mainspring.cli.support.telemetry import switch_on
 from mainspring.client.scheduler import Scheduler
-from mainspring.model.access.audit_chain import AUDIT_LOG
+from mainspring.model.access.audit import AUDIT_LOG
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server

@@ -12,6 +12,7 @@ from mainspring.engine.handler import Handler, check_data, stored_version
 from mainspring.engine.handlers import Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.declared_defaults import PLAIN, JobDefaults
 from mainspring.model.jobs.draft import OPTIONS, Draft, check_attempts, make_draft
 from mainspring.model.jobs.payload_versions import check_version
@@ -63,7 +64,7 @@ class Drafts:
                 draft.seq, draft.has_options = turn.sequence, True
         return draft
 
-    def draft(self, name: Named, data: Any, options: dict[str, Any], later: Container[str] | None = ()) -> Draft:
+    def draft(self, name: Named, data: Any, options: Fields, later: Container[str] | None = ()) -> Draft:
         """The draft of a job, with the handler's defaults as far as this process knows them. The arguments in `later`
         get their values when the job starts; with None, its data is not known at all."""
         name = self._core.handlers.named(name)
@@ -91,7 +92,7 @@ class Drafts:
             draft.data_v = stored_version(handler)
         return self._gated(self._encrypted(draft))
 
-    async def informed(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+    async def informed(self, name: Named, data: Any, options: Fields) -> Draft:
         """The draft with the defaults that live workers have registered, if this process does not have the handler. An
         invalid job is refused before anything is read."""
         draft = self.draft(name, data, options)
@@ -101,7 +102,7 @@ class Drafts:
             self._core.live_handlers.warn_of(draft.name)
         return draft
 
-    async def of_node(self, name: str, data: Any, options: dict[str, Any], later: Container[str] | None) -> Draft:
+    async def of_node(self, name: str, data: Any, options: Fields, later: Container[str] | None) -> Draft:
         """The draft of a node's job, with the defaults that live workers have registered."""
         handler = self._core.handlers.own(name)
         if handler is None:

@@ -20,11 +20,10 @@ from mainspring.client.jobs import Jobs
 from mainspring.client.namespaces.schedules import StoredSchedules
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Declared
-from mainspring.client.scheduling import Scheduling
-from mainspring.client.transactions import Transactions
+from mainspring.client.scheduling import Scheduling, Transactions
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.run.context_backend import ChildScheduling
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.engine.worker import Worker
 from mainspring.errors import MainspringError, ScheduleNotFound, Unavailable

@@ -9,10 +9,9 @@ from typing import Any, TypeVar, Unpack
 
 from mainspring.config.settings import check_name
 from mainspring.durations import Duration
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.handler import Handler, Isolation, plain_function
 from mainspring.engine.handlers import Handlers
-from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.executor import Middleware
 from mainspring.engine.services.archive import Archive

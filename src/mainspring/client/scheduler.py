@@ -15,7 +15,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
-from mainspring.client.core import Core
+from mainspring.client.core import Core, LocalWorker, NotedUses
 from mainspring.client.drafting import Drafts
 from mainspring.client.flows.batches import Batches
 from mainspring.client.flows.builder import FlowBuilder
@@ -24,7 +24,6 @@ from mainspring.client.job_functions import JobDecorator
 from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
 from mainspring.client.link import Link
-from mainspring.client.local_worker import LocalWorker
 from mainspring.client.namespaces.alerts import Alerts
 from mainspring.client.namespaces.api_keys import ApiKeys
 from mainspring.client.namespaces.audit import AuditLog
@@ -43,9 +42,7 @@ from mainspring.client.namespaces.workers import Workers
 from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
-from mainspring.client.scheduling import Scheduling
-from mainspring.client.secret_uses import NotedUses
-from mainspring.client.transactions import Transactions
+from mainspring.client.scheduling import Scheduling, Transactions
 from mainspring.client.views.explaining import Explainer
 from mainspring.client.views.searching import Searcher
 from mainspring.clock import Clock, ServerClock
@@ -54,9 +51,8 @@ from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.flows.declared import builtin_handlers
 from mainspring.engine.handler import Handler
-from mainspring.engine.handlers import Handlers, Named
+from mainspring.engine.handlers import Handlers, LiveHandlers, Named
 from mainspring.engine.limits.job_gates import Limits
-from mainspring.engine.live_handlers import LiveHandlers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import ConfigurationError

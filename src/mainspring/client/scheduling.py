@@ -1,30 +1,45 @@
-"""The verbs that store jobs and schedules: one, many, and as part of a transaction."""
+"""The verbs that store jobs and schedules: one, many, and as part of a transaction.
+
+Jobs of a transaction are announced after it has committed: right after the commit if the transaction was opened here.
+Mainspring does not learn of the commit of the caller's own session; workers find its jobs like those of other
+processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
 from mainspring.client.jobs import Jobs
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules, new_schedule_id
-from mainspring.client.transactions import Transactions
 from mainspring.engine.claim.back_pressure import Backlogs
 from mainspring.engine.handlers import Named
 from mainspring.errors import BulkError, ConfigurationError, InvalidJob, QueueFull, UnsupportedServer
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import OPTIONS, Draft, check_in_transaction
+from mainspring.model.jobs.guarantee import EXACTLY_ONCE
 from mainspring.model.jobs.job import Job, bind
 from mainspring.model.jobs.options import JobOptions
+from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.schedules.schedule import ScheduleOptions, check_repeated, make_spec
 from mainspring.rules import Rule
 from mainspring.store import Store
 from mainspring.store.bounded_values import encode_data
 from mainspring.store.codec import new_job
 from mainspring.store.connection import Document
+from mainspring.store.jobs.transactions import Reruns, Transaction
 
-T = TypeVar("T", Draft, Draft | Exception)
+T = TypeVar("T")
+Drafted = TypeVar("Drafted", Draft, Draft | Exception)
+AsJob = Callable[[Document, Draft, bool], Job]
+"""Makes the job of a stored document, which is new or existed already."""
 
 
 class RunAtOnce(Protocol):
@@ -189,20 +204,20 @@ class Scheduling:
         assert isinstance(job, Job)
         return job
 
-    async def schedule_child(self, name: Named, data: Any, options: dict[str, Any]) -> Job:
+    async def schedule_child(self, name: Named, data: Any, options: Fields) -> Job:
         """Store a job that a handler schedules."""
         job = await self.schedule(name, data, **options)
         assert isinstance(job, Job)
         return replace(job)  # without verbs: a handler may be a plain function, or run in another process
 
-    async def draft_of_child(self, name: Named, data: Any, options: dict[str, Any]) -> Draft:
+    async def draft_of_child(self, name: Named, data: Any, options: Fields) -> Draft:
         """The draft of a job that a handler stores in the transaction of its own process."""
         draft = await self._drafts.informed(name, data, options)
         check_in_transaction(draft)
         await self._backlogs.check(await self._core.store(), draft)
         return _trace(replace(draft, gates=()), self._core.observers.carrier())
 
-    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: dict[str, Any]) -> list[Draft]:
+    async def drafts_of_children(self, name: Named, items: Sequence[Any], options: Fields) -> list[Draft]:
         """The drafts of children that a handler waits for: of one name, with data each, and the same options. The bound
         of a queue does not hold for them: their parent would wait for room that it may have to make itself."""
         first = await self._drafts.informed(name, items[0], options)
@@ -215,9 +230,7 @@ class Scheduling:
             drafts = [first, *(self._drafts.plain(kind, item) for item in items[1:])]
         return [_trace(draft, carrier) for draft in drafts]
 
-    async def draft_of_node(
-        self, name: str, data: Mapping[str, Any], options: dict[str, Any], later: frozenset[str]
-    ) -> Draft:
+    async def draft_of_node(self, name: str, data: Mapping[str, Any], options: Fields, later: frozenset[str]) -> Draft:
         """The draft of a node that the root of a flow lays out."""
         draft = await self._drafts.of_node(name, data, options, later)
         self._transactions.check_guarantee(await self._core.store(), draft)
@@ -269,14 +282,77 @@ class Scheduling:
         return self._drafts.unknown_option(name, unknown[0])
 
 
-def _split(item: Mapping[str, Any]) -> dict[str, Any]:
+def _split(item: Mapping[str, Any]) -> Fields:
     """An item of a bulk as the arguments of `enqueue`."""
     options = {key: value for key, value in item.items() if key not in ("name", "data")}
     return {"name": item.get("name"), "data": item.get("data"), "options": options}
 
 
-def _trace(draft: T, carrier: Mapping[str, str] | None) -> T:
+def _trace(draft: Drafted, carrier: Mapping[str, str] | None) -> Drafted:
     """A draft with a trace context, if there is one; an item of a bulk may be an error instead."""
     if carrier and isinstance(draft, Draft):
         draft.trace, draft.has_options = dict(carrier), True
     return draft
+
+
+# -- transactions ----------------------------------------------------------------------------------------------------
+
+
+class Transactions:
+    """Opens transactions, and stores jobs as part of them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def in_transaction(self, function: Callable[[Transaction], Awaitable[T]], *, timeout: Seconds = 60) -> T:
+        """Run `async def function(tx)` in a transaction, commit it, and return the function's result.
+
+        After a conflict or a failover the whole function is rerun, after a short pause; if the outcome of the commit is
+        unknown, the commit is retried. After `timeout`, Unavailable is raised, and says whether something may be
+        stored. An exception of the function aborts the transaction.
+        """
+        reruns = Reruns(seconds(timeout, "timeout"))
+        while True:
+            try:
+                async with self.open(reruns.left) as transaction:
+                    return await _awaited(function(transaction))
+            except Exception as error:
+                pause = reruns.pause_after(error)
+            await asyncio.sleep(pause)
+
+    @asynccontextmanager
+    async def open(self, patience: float | None = None) -> AsyncIterator[Transaction]:
+        """Open a transaction of the scheduler's client; `patience` is how long its commit may take."""
+        store = await self._core.store()
+        async with store.transactions.open(patience) as transaction:
+            yield transaction
+
+    async def insert_in(self, store: Store, session: Any, drafts: Sequence[Draft], as_job: AsJob) -> list[Job]:
+        """Store jobs in a transaction, and announce them once it has committed."""
+        checked = store.transactions.check_session(session)
+        stored = await store.inserts.insert_in(checked, drafts)
+        transaction = store.transactions.of(checked)
+        jobs = []
+        for (document, fresh), draft in zip(stored, drafts, strict=True):
+            job = as_job(document, draft, fresh)
+            jobs.append(job)
+            if fresh and transaction is not None:
+                transaction.on_commit(partial(self._core.announce, document, job))
+        return jobs
+
+    def check_guarantee(self, store: Store, draft: Draft) -> None:
+        """Refuse a job that needs transactions if the server has none."""
+        declared = self._core.live_handlers.defaults(draft.name)
+        if (draft.guarantee or (declared and declared.guarantee)) == EXACTLY_ONCE:
+            store.transactions.check_supported(f'guarantee="exactly_once" (of {draft.name!r})')
+
+    def check_handlers(self, store: Store) -> None:
+        """Refuse to run handlers that need transactions if the server has none."""
+        for name in self._core.handlers.executing(EXACTLY_ONCE):
+            store.transactions.check_supported(f'guarantee="exactly_once" (of {name!r})')
+
+
+async def _awaited(outcome: Awaitable[T]) -> T:
+    if not inspect.isawaitable(outcome):
+        raise ConfigurationError("in_transaction() takes an async function; write async def, or use mainspring.sync.")
+    return await outcome

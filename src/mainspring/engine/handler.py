@@ -36,7 +36,7 @@ from mainspring.model.jobs.retry import Retry
 from mainspring.model.limits.limits import JobLimits
 from mainspring.model.privacy.encrypted_values import Encrypt, refuse_keys
 from mainspring.spelling import suggestion
-from mainspring.store.jobs.plain_data import PlainData, plain_data, same
+from mainspring.store.bounded_values import PlainData, plain_data, same
 
 Isolation = Literal["auto", "thread", "process"]
 ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)

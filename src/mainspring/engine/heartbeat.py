@@ -27,7 +27,7 @@ from mainspring.errors import Unavailable
 from mainspring.model.fields import Fields
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import deadline
 from mainspring.store.jobs.leases import Renewals
 from mainspring.store.workers import BEAT_EVERY
 

@@ -19,7 +19,7 @@ from textwrap import indent
 from typing import Any
 
 from mainspring.engine.run.claimed_jobs import ClaimedJob
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.model.jobs.job import FAILED, Job, JobError
 from mainspring.model.jobs.outcome import Failed, Lost, Outcome, Retried, Unstorable
 from mainspring.model.printable import printable, shortened

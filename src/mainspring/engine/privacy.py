@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from mainspring.config.settings import Settings
 from mainspring.engine.handler import Handler
-from mainspring.engine.handlers import Handlers
-from mainspring.engine.live_handlers import LiveHandlers
+from mainspring.engine.handlers import Handlers, LiveHandlers
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.explain.explanation import Explanation
 from mainspring.model.jobs.job import Attempt, Job, Kept, Progress, Step

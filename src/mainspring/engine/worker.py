@@ -13,7 +13,7 @@ from functools import partial
 
 from mainspring.clock import ManualClock, ServerClock, monotonic
 from mainspring.config.settings import Settings
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.chores.all_chores import BY_THE_CLOCK, CHORES, MAKES_JOBS_DUE
 from mainspring.engine.chores.chore import Chore, ChoreContext
 from mainspring.engine.chores.jobs.adopt_raw_inserts import AdoptRawInserts
@@ -29,14 +29,13 @@ from mainspring.engine.job_log import JobLog
 from mainspring.engine.limits.controls import Controls
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.limits.limiter import Limiter
-from mainspring.engine.observers import Observers
 from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs, StopReason
 from mainspring.engine.run.completer import Completer
 from mainspring.engine.run.context_backend import ChildScheduling
 from mainspring.engine.run.executor import Executor, Middleware
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.run.slots import Slots
 from mainspring.engine.service import LockHolder, Service
 from mainspring.engine.services.archive import Archive

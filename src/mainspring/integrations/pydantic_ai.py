@@ -26,6 +26,7 @@ from typing import Any, Literal, cast
 
 from mainspring.engine.run.context import JobContext
 from mainspring.errors import ConfigurationError, StepError
+from mainspring.model.fields import Fields
 
 try:
     from pydantic_ai.agent import EventStreamHandler
@@ -52,7 +53,7 @@ _LONGEST_NAME = 200
 # A larger result is compressed: messages of models are text that repeats itself, and shrink to a fifth or less.
 _PLAIN = 4_096
 _TEXT, _COMPRESSED = "json", "json_zlib"
-Config = dict[str, Any]
+Config = Fields
 
 
 @dataclass(slots=True)
@@ -178,7 +179,7 @@ class MainspringDurability(BaseDurabilityCapability[AgentDepsT]):
         )
 
 
-def pack(value: object) -> dict[str, Any]:
+def pack(value: object) -> Fields:
     """A result as it is stored: JSON as text, compressed if it is large."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

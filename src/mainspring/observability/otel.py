@@ -17,7 +17,7 @@ from typing import Any
 from mainspring.client.blocking import Scheduler as BlockingScheduler
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.clock import monotonic
-from mainspring.engine.observers import JudgedBy, Observer, Storing
+from mainspring.engine.callbacks import JudgedBy, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Failed, Outcome, Retried

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from mainspring.client.blocking import Scheduler as BlockingScheduler
 from mainspring.client.scheduler import Scheduler, core_of
+from mainspring.engine.callbacks import JudgedBy, Observer, Storing
 from mainspring.engine.job_log import LOGGER
-from mainspring.engine.observers import JudgedBy, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Failed, Outcome, Retried
 from mainspring.model.privacy.redaction import NO_REDACTION
@@ -125,12 +125,12 @@ def _carrier() -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _of_attempt(claimed: ClaimedJob, worker: str) -> dict[str, Any]:
+def _of_attempt(claimed: ClaimedJob, worker: str) -> Fields:
     job = claimed.job
     return {**job.log_fields(worker), "token": job.token, "schedule_id": job.schedule_id}
 
 
-def _of_message(claimed: ClaimedJob) -> dict[str, Any]:
+def _of_message(claimed: ClaimedJob) -> Fields:
     job = claimed.job
     return {
         "messaging.system": "mainspring",
@@ -146,7 +146,7 @@ def _latency(claimed: ClaimedJob) -> float | None:
     return None if at is None else max(0.0, (at - claimed.job.run_at).total_seconds() * 1000)
 
 
-def _concealed(claimed: ClaimedJob, event: dict[str, Any]) -> dict[str, Any]:
+def _concealed(claimed: ClaimedJob, event: Fields) -> Fields:
     """An event without hidden values of its job: no local variables, and all texts redacted. A redactor of values that
     are too short to search for is empty, and yet the job has hidden values."""
     if claimed.redactor is NO_REDACTION and claimed.cipher is None:
@@ -155,5 +155,5 @@ def _concealed(claimed: ClaimedJob, event: dict[str, Any]) -> dict[str, Any]:
         for one in (event.get(part) or {}).get("values", ()):
             for frame in (one.get("stacktrace") or {}).get("frames", ()):
                 frame.pop("vars", None)
-    concealed: dict[str, Any] = claimed.redactor.value(event)
+    concealed: Fields = claimed.redactor.value(event)
     return concealed

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.client.core import Core
 from mainspring.client.scheduler import Scheduler
-from mainspring.engine.observers import JudgedBy, Observer
+from mainspring.engine.callbacks import JudgedBy, Observer
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import MainspringError
 from mainspring.model.jobs.job import FAILED, Job

@@ -36,8 +36,7 @@ from mainspring.clock import Clock, ServerClock
 from mainspring.config.settings import DEFAULT_DATABASE, Settings
 from mainspring.errors import ConfigurationError, Unavailable, UnsupportedServer
 from mainspring.model.schema_versions import refusal
-from mainspring.store.collection import Collection
-from mainspring.store.deadlines import UNAUTHORIZED, deadline
+from mainspring.store.collection import UNAUTHORIZED, Collection, deadline
 from mainspring.store.foreign.mirror import Mirror
 from mainspring.store.index_definitions import (
     AUDIT_INDEXES,

@@ -22,8 +22,7 @@ from pymongo.operations import IndexModel
 
 from mainspring.clock import monotonic
 from mainspring.errors import ConfigurationError, MainspringError, Unavailable
-from mainspring.store.collection import Collection
-from mainspring.store.deadlines import NO_SUCH_INDEX, deadline
+from mainspring.store.collection import NO_SUCH_INDEX, Collection, deadline
 from mainspring.store.index_definitions import EARLIER_FILTERS
 from mainspring.store.locks import Locks
 from mainspring.store.schema import Document

@@ -17,9 +17,8 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 from mainspring.clock import truncate
 from mainspring.model.jobs.job import PENDING
 from mainspring.model.schema_versions import CURRENT, FIRST, OLDEST_READER, SchemaStatus
-from mainspring.store.collection import Collection
+from mainspring.store.collection import NO_SUCH_INDEX, Collection
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import NO_SUCH_INDEX
 from mainspring.store.index_definitions import EARLIER_INDEXES
 from mainspring.store.jobs.upkeep import NO_HANDLER, NO_KEY, TOO_NEW
 from mainspring.store.schema import BUMP, BY_ID, SCHEMA

@@ -18,8 +18,7 @@ from pymongo.errors import BulkWriteError, OperationFailure
 from mainspring.clock import monotonic
 from mainspring.errors import Unavailable
 from mainspring.store.codec import DocumentId
-from mainspring.store.collection import Collection
-from mainspring.store.deadlines import PASSING
+from mainspring.store.collection import PASSING, Collection
 from mainspring.store.schema import BY_ID, Document
 
 logger = logging.getLogger("mainspring")

@@ -41,11 +41,6 @@ class Bound:
             probe_of(inner)
         return scheduler
 
-    @property
-    def waits_for_a_loop(self) -> bool:
-        """Whether an async scheduler is bound, which has to be stopped on its own event loop."""
-        return any(isinstance(scheduler, Scheduler) for scheduler, _ in self._bound)
-
     async def stop(self) -> None:
         """Stop the async schedulers, on the event loop of the test."""
         for scheduler, _ in reversed(self._bound):

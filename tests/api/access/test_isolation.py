@@ -27,7 +27,7 @@ from harness.pausing import resume
 from harness.tenants import PAST, STATES, YEARLY, Party, documents_with, fill, party
 from mainspring import Cron, Scheduler
 from mainspring.api.app import make_app
-from mainspring.api.middleware.parameters import taken_by
+from mainspring.api.dependencies import taken_by
 from mainspring.api.settings import service_settings
 from mainspring.api.specification import specification
 from mainspring.model.access.api_keys import ADMIN, OPERATOR, ROLES, VIEWER

@@ -15,7 +15,7 @@ from api.conftest import Api, serving
 from harness.looking import Database
 from harness.other_user import as_nobody, as_root
 from mainspring import ConfigurationError, Scheduler
-from mainspring.api.middleware import peers
+from mainspring.api.middleware import proxies
 from mainspring.api.server import Server
 from mainspring.api.settings import service_settings
 from mainspring.client.service_backend import ServiceBackend
@@ -157,9 +157,9 @@ def test_a_process_that_has_let_go_of_its_end_is_not_known() -> None:
         place = listening.getsockname()
         with socket.create_connection(place) as mine:
             accepted, client = listening.accept()
-            assert peers.is_own_process(client, place)
+            assert proxies.is_own_process(client, place)
             mine.close()
-            assert not peers.is_own_process(client, place), "the kernel tells it as root's"
+            assert not proxies.is_own_process(client, place), "the kernel tells it as root's"
             accepted.close()
 
 
@@ -170,7 +170,7 @@ def test_another_user_is_not_taken_for_root_by_hanging_up() -> None:
         place = listening.getsockname()
         assert as_nobody(lambda: connect_and_hang_up(place[1])) == "done"
         accepted, client = listening.accept()
-        assert not peers.is_own_process(client, place)
+        assert not proxies.is_own_process(client, place)
         accepted.close()
 
 
@@ -178,8 +178,8 @@ def test_where_the_system_cannot_tell_every_client_on_loopback_counts(monkeypatc
     def refuse(*_: Any) -> None:
         raise OSError("Protocol not supported")
 
-    monkeypatch.setattr(peers, "_owner", refuse)
-    assert peers.is_own_process(("127.0.0.1", 1), ("127.0.0.1", 2))
+    monkeypatch.setattr(proxies, "_owner", refuse)
+    assert proxies.is_own_process(("127.0.0.1", 1), ("127.0.0.1", 2))
 
 
 @told
@@ -192,8 +192,8 @@ def test_the_ends_of_a_connection_over_ipv6_are_known_too() -> None:
         place = listening.getsockname()[:2]
         with socket.create_connection(place):
             accepted, client = listening.accept()
-            assert peers.is_own_process(client[:2], place)
-            assert not peers.is_own_process((client[0], client[1] ^ 1), place)
+            assert proxies.is_own_process(client[:2], place)
+            assert not proxies.is_own_process((client[0], client[1] ^ 1), place)
             accepted.close()
 
 

@@ -37,7 +37,7 @@ from api.places import make_places
 from harness.servers import Servers
 from mainspring import Scheduler
 from mainspring.api.app import make_app
-from mainspring.api.middleware import request_rates
+from mainspring.api.middleware import request_bounds
 from mainspring.api.settings import service_settings
 from mainspring.api.specification import specification
 
@@ -107,7 +107,7 @@ def service(servers: Servers) -> Iterator[Running]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request_rates, "_WRONG_KEYS", 1_000_000)
+        patch.setattr(request_bounds, "_WRONG_KEYS", 1_000_000)
         thread.start()
         assert up.wait(60)
         yield found[0]

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.conftest import Api, Make, Reply, serving
 from mainspring import ConfigurationError
-from mainspring.api.middleware.trusted_proxies import FORWARDED, TrustedProxies
+from mainspring.api.middleware.proxies import FORWARDED, TrustedProxies
 from mainspring.api.settings import service_settings
 from mainspring.model.networks import read_proxies
 

@@ -18,7 +18,7 @@ from attack.stage import Stage
 from attack.targets import OTHER
 from mainspring import AuditEntry, AuditLink, Scheduler
 from mainspring.client.service_backend import ServiceBackend
-from mainspring.model.access.audit_chain import BEGINNING, hash_of
+from mainspring.model.access.audit import BEGINNING, hash_of
 
 _ROWS = 40
 Documents = list[dict[str, Any]]

@@ -16,8 +16,7 @@ from harness.waiting import eventually
 from mainspring import AuditKeyMissing, Scheduler, Unavailable
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import ManualClock
-from mainspring.model.access.audit import Entry, Row
-from mainspring.model.access.audit_chain import hash_of
+from mainspring.model.access.audit import Entry, Row, hash_of
 from mainspring.model.access.audit_filter import AuditFilter
 from mainspring.model.privacy.credentials import mask_credentials
 from mainspring.store.access import audit as module

@@ -13,7 +13,7 @@ from harness.looking import count_jobs
 from harness.waiting import eventually
 from mainspring import BulkError, Limit, Scheduler
 from mainspring.errors import Unavailable
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import deadline
 
 Make = Callable[..., Scheduler]
 

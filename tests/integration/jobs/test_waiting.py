@@ -10,13 +10,13 @@ import pytest
 
 from harness.waiting import eventually
 from mainspring import JobContext, Scheduler, Unavailable, WaitTimeout
+from mainspring.client import jobs as job_verbs
 from mainspring.client.views.explaining import Explainer
-from mainspring.engine import wait_for_end
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(wait_for_end, "PATIENCE", 0.0)
+    monkeypatch.setattr(job_verbs, "PATIENCE", 0.0)
     caplog.set_level(logging.INFO, "mainspring")
 
 

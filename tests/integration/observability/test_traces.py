@@ -19,7 +19,7 @@ from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import BulkError, Every, Fail, JobContext, Retry, Scheduler
 from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers, webhook_data
-from mainspring.engine.observers import LONGEST_VALUE, Observer, Storing
+from mainspring.engine.callbacks import LONGEST_VALUE, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.jobtypes.http.request import parse_request
 from mainspring.model.jobs.reserved_names import HTTP

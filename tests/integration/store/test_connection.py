@@ -18,7 +18,7 @@ from harness.listening import Listener
 from harness.looking import Database
 from harness.servers import free_port
 from mainspring import ConfigurationError, Job, JobContext, MainspringError, Scheduler, Unavailable, UnsupportedServer
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import deadline
 from mainspring.store.index_definitions import JOB_INDEXES
 from mainspring.sync import Scheduler as BlockingScheduler
 

@@ -153,7 +153,7 @@ async def test_what_workers_register_later_is_found_out(
     make_worker: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("mainspring.engine.live_handlers.monotonic", lambda: now)
+    monkeypatch.setattr("mainspring.engine.handlers.monotonic", lambda: now)
     assert (await scheduler.schedule("report")).queue == "default"
     await work(make_worker(), "report", queue="slow")
     now += 2  # a name that no worker had is looked for again soon

@@ -13,8 +13,7 @@ from pymongo import _csot
 from pymongo.errors import AutoReconnect
 
 from mainspring.errors import Unavailable
-from mainspring.store.collection import Collection, Session
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import Collection, Session, deadline
 
 TIMEOUT = 100.0
 OPERATIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {

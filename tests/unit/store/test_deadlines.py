@@ -6,7 +6,7 @@ import pytest
 from pymongo.errors import ServerSelectionTimeoutError
 
 from mainspring import Unavailable
-from mainspring.store.deadlines import deadline
+from mainspring.store.collection import deadline
 
 
 def test_a_replica_set_without_a_primary_is_named_with_its_cures() -> None:

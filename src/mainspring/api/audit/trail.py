@@ -15,15 +15,14 @@ from starlette.requests import HTTPConnection
 
 from mainspring.api.audit.sampling import Sampler
 from mainspring.api.middleware.authentication import KEY_HEADER
-from mainspring.api.middleware.request_rates import address_of
+from mainspring.api.middleware.request_bounds import address_of
 from mainspring.client.namespaces.audit import AuditStanding
 from mainspring.client.scheduler import Scheduler
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.clock import monotonic
 from mainspring.errors import InvalidKey, MainspringError
 from mainspring.model.access.api_keys import key_id
-from mainspring.model.access.audit import Entry
-from mainspring.model.access.audit_chain import AUDIT_LOG, HEAD_EVERY, describe_head
+from mainspring.model.access.audit import AUDIT_LOG, HEAD_EVERY, Entry, describe_head
 
 logger = logging.getLogger(AUDIT_LOG)
 

@@ -13,10 +13,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.jobs.create import guard, refusing
+from mainspring.api.jobs.data_checks import check_secrets, guard, refusing
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.secret_checks import check_secrets
-from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.jobs.resources import signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.alerts import AlertTestOut, RuleChange, RuleIn, RuleOut, SilenceIn, TrialIn
 from mainspring.api.wire.base import Answer, ListAnswer, Nothing, span_seconds

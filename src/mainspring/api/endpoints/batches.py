@@ -31,7 +31,7 @@ from mainspring.api.endpoints.bulk import (
 from mainspring.api.endpoints.jobs import Trace
 from mainspring.api.jobs.body_splitter import BrokenArray, Item, Splitter, TooLong
 from mainspring.api.jobs.bulk_record import Before, print_of
-from mainspring.api.jobs.create import refusing
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.flow_plans import plan_batch
 from mainspring.api.jobs.idempotency import NAME, REPLAYED, Key, open_record, record_of
 from mainspring.api.problems import Problem, as_problem

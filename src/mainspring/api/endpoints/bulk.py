@@ -24,10 +24,9 @@ from mainspring.api.dependencies import Caller, Operator
 from mainspring.api.jobs.body_splitter import BrokenArray, Entries, Item, Lines, Splitter, TooLong
 from mainspring.api.jobs.bulk_record import Before, BulkRecord, Line, other_item, print_of
 from mainspring.api.jobs.create import check_holder, check_plan, make_plan
-from mainspring.api.jobs.data_check import check_data
+from mainspring.api.jobs.data_checks import Known, check_data, check_secrets
 from mainspring.api.jobs.idempotency import REPLAYED, Key
-from mainspring.api.jobs.secret_checks import Known, check_secrets
-from mainspring.api.middleware.faults import log_fault
+from mainspring.api.middleware.hardening import log_fault
 from mainspring.api.middleware.revalidation import Stay, unsure
 from mainspring.api.problems import Problem, as_problem, cure, place
 from mainspring.api.wire.job_requests import Creation

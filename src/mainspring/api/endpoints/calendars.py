@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.endpoints import ICS
-from mainspring.api.jobs.visibility import signed
+from mainspring.api.jobs.resources import signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.schedules import CalendarIn, CalendarOut

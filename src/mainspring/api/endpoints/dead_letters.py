@@ -16,7 +16,7 @@ from mainspring.api.audit.bulk_tally import Tally
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.redrive_edits import checked_edit
-from mainspring.api.jobs.visibility import seen_jobs
+from mainspring.api.jobs.resources import seen_jobs
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, ListAnswer, Nothing
 from mainspring.api.wire.dead_letters import (

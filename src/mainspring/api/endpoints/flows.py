@@ -17,8 +17,7 @@ from mainspring.api.jobs.create import put_schedule
 from mainspring.api.jobs.flow_plans import BuiltFlow, build_flow
 from mainspring.api.jobs.flow_reach import check_cancel, check_retry_of_flow
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import resource_of
-from mainspring.api.jobs.visibility import seen_job
+from mainspring.api.jobs.resources import resource_of, seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing
 from mainspring.api.wire.compat import Resource

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.copy import plan_copy
-from mainspring.api.jobs.create import refusing, store_plan
+from mainspring.api.jobs.create import store_plan
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.flow_reach import check_cancel
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.resources import request_of
-from mainspring.api.jobs.visibility import seen_job
+from mainspring.api.jobs.resources import request_of, seen_job
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing, Span, span_seconds
 from mainspring.api.wire.job_requests import Copy

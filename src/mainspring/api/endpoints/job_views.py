@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.endpoints.job_actions import JobId
-from mainspring.api.jobs.visibility import seen_job, seen_jobs
+from mainspring.api.jobs.resources import seen_job, seen_jobs
 from mainspring.api.wire.base import Answer, Nothing
 from mainspring.api.wire.job_views import BriefJob, ComparisonOut, RelatedOut, StackAskedOut
 from mainspring.errors import JobNotFound

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import Field
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.jobs.create import make_plan, refusing, store_plan
+from mainspring.api.jobs.create import make_plan, store_plan
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.idempotency import Made, Once
 from mainspring.api.jobs.resources import executions_of, newest_first, resource_of
 from mainspring.api.jobs.update import change_job, change_schedule

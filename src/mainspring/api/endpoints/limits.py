@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.jobs.resources import signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.limits import (

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from mainspring.api.audit.bulk_tally import Tally
 from mainspring.api.dependencies import Caller, Operator, Viewer
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.visibility import seen_jobs
+from mainspring.api.jobs.resources import seen_jobs
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Nothing, UnreadableOut
 from mainspring.api.wire.jobs import JobOut

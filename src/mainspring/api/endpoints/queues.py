@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.endpoints.limits import check_target, is_reached
-from mainspring.api.jobs.visibility import signed, with_signed
+from mainspring.api.jobs.resources import signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, Span, span_seconds
 from mainspring.api.wire.queues import QueueDetailOut, QueueListing, QueueOut, ScaleOut

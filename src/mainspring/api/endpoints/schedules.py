@@ -9,15 +9,15 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from mainspring.api.dependencies import Caller, Operator, Viewer
-from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, refusing, store_plan
+from mainspring.api.jobs.create import check_calendars, check_plan, make_plan, store_plan
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
+from mainspring.api.jobs.resources import seen_job, shown_schedule, signed, with_signed
 from mainspring.api.jobs.update import change_schedule
-from mainspring.api.jobs.visibility import seen_job, shown_schedule, signed, with_signed
 from mainspring.api.problems import Problem
 from mainspring.api.wire.base import Answer, In, Nothing
-from mainspring.api.wire.job_requests import Change, Creation, Text
+from mainspring.api.wire.job_requests import Change, Creation, Text, rule_field, rule_of
 from mainspring.api.wire.jobs import JobOut
 from mainspring.api.wire.schedules import (
     BackfillIn,

@@ -1,40 +1,27 @@
 """Creating jobs and schedules: from the body of a request to the call of the Scheduler.
 
-Everything is checked before anything is stored: a webhook in full, its target by the guard, a mail by its own rules.
-Refusals name the field and the cure, and repeat no values.
+Everything is checked before anything is stored, the data in `data_checks.py`. Refusals name the field and the cure, and
+repeat no values.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from mainspring.api.dependencies import Caller
-from mainspring.api.jobs.data_check import check_data
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
-from mainspring.api.jobs.secret_checks import check_secrets
+from mainspring.api.jobs.data_checks import check_data, check_secrets, data_of, refusing
 from mainspring.api.problems import Problem
 from mainspring.api.settings import ServiceSettings
 from mainspring.api.wire.base import span_seconds
 from mainspring.api.wire.flows import FlowIn
-from mainspring.api.wire.job_requests import Change, Creation, Request, Times, Work
+from mainspring.api.wire.job_requests import Creation, Request, Times, Work, rule_field, rule_of
 from mainspring.client.flows.builder import FlowBuilder
 from mainspring.client.namespaces.schedules import Schedule
-from mainspring.client.outgoing.builtin_jobs import smtp_settings, webhook_data
-from mainspring.errors import CalendarNotFound, ConfigurationError, InvalidJob, ScheduleNotFound
-from mainspring.jobtypes.http.addresses import Allow
-from mainspring.jobtypes.http.guard import SsrfGuard
-from mainspring.jobtypes.http.request import WebhookRequest, explain, parse_request
-from mainspring.jobtypes.http.statuses import read_statuses
-from mainspring.jobtypes.http.urls import target_of
-from mainspring.jobtypes.mail import EmailRequest, why_refused
+from mainspring.errors import CalendarNotFound, ScheduleNotFound
 from mainspring.model.access.api_keys import EVERYTHING, Scope
 from mainspring.model.access.namespaces import has_name, is_named_in, namespace_of
 from mainspring.model.fields import Fields
@@ -46,11 +33,6 @@ from mainspring.rules import Rule
 ONCE = "AT_MOST_ONCE"
 _EXACTLY = "EXACTLY_ONCE"
 _LONGEST_PAUSE = 3600.0
-_SNAKE = frozenset(name for name in Creation.model_fields if "_" in name)
-# Words by which an error of the library names a field; other fields have names that are too common.
-_NAMED = frozenset({*map(to_camel, _SNAKE), "queue", "priority", "tags", "data", "delay", "jitter", "timezone"})
-# The names of a webhook's own fields on the wire.
-_WEBHOOK_NAMES = {"url": "endpoint"}
 _OF_WEBHOOKS = tuple(name for name in Request.model_fields if name not in ("endpoint", "timeout"))
 _OF_JOBS = ("run_at", "delay", "expires_at", "dedupe_key")
 _OF_BURSTS = ("dedupe_window", "debounce", "debounce_max", "throttle")
@@ -81,21 +63,6 @@ class Plan:
     def named(self, job_id: str) -> Fields:
         """The item with the id of its job; a debounced one may change a job that exists, and gets none."""
         return self.as_item() if "debounce" in self.options else {**self.as_item(), "job_id": job_id}
-
-
-@contextmanager
-def refusing(where: str | None = None) -> Iterator[None]:
-    """Turn an error of the library into a problem with the API's names of fields: `run_at` is called runAt here."""
-    try:
-        yield
-    except ConfigurationError as error:
-        text = re.sub(r"[a-z]+(?:_[a-z]+)+", lambda found: _camel(found[0]), str(error))
-        named = next((word for word in re.findall(r"\w+", text) if word in _NAMED), None)
-        raise Problem(422, text, field=where or named) from None
-
-
-def _camel(word: str) -> str:
-    return to_camel(word) if word in _SNAKE else word
 
 
 def make_plan(creation: Creation, settings: ServiceSettings, traceparent: str | None = None) -> Plan:
@@ -150,94 +117,6 @@ def refuse_webhook_fields(change: Work) -> None:
     for name in _OF_WEBHOOKS:
         if name in change.model_fields_set and getattr(change, name) is not None:
             raise Problem(422, f"{to_camel(name)} is for webhooks, which have an endpoint.", field=to_camel(name))
-
-
-# -- data ----------------------------------------------------------------------------------------------------------
-
-
-def data_of(name: str, change: Change, settings: ServiceSettings, traceparent: str | None = None) -> Fields:
-    """The data of the job, checked."""
-    data = change.data
-    if name == HTTP:
-        return checked_webhook({**usual_request(settings), **request_fields(change)}, data, settings, traceparent)
-    if name == EMAIL:
-        return checked_mail(data, settings)
-    return data or {}
-
-
-def usual_request(settings: ServiceSettings) -> Fields:
-    """The defaults of every webhook, from the service's settings."""
-    return {"retry_on": list(read_statuses(settings.retry_on))} if settings.retry_on.strip() else {}
-
-
-def request_fields(change: Work) -> Fields:
-    """The given fields of a webhook's request, under the names of `WebhookRequest`."""
-    given = {key: getattr(change, key) for key in Request.model_fields if key in change.model_fields_set}
-    if given.get("timeout") is not None:
-        given["timeout"] = span_seconds(given["timeout"])
-    if "endpoint" in given:
-        given["url"] = given.pop("endpoint")
-    return {key: value for key, value in given.items() if value is not None or key == "body"}
-
-
-def checked_webhook(
-    fields: Mapping[str, Any],
-    data: Mapping[str, Any] | None,
-    settings: ServiceSettings,
-    traceparent: str | None = None,
-) -> Fields:
-    """The data of a webhook's job. Its request is checked in full, and its target as far as it can be known now."""
-    try:
-        request = parse_request(fields, data or {})
-    except InvalidJob as error:
-        raise _bad_webhook(error, fields, data or {}) from None
-    with refusing("endpoint"):
-        guard(settings.http_allow).check_url(request.url)
-    return webhook_data(request, data, target_of(request.url), traceparent)
-
-
-def _bad_webhook(error: InvalidJob, fields: Mapping[str, Any], data: Mapping[str, Any]) -> Problem:
-    text = str(error).removeprefix("The webhook is not valid: ")
-    place = re.match(r"(\w+)(?=[.:])", text)
-    if place is not None and place[1] in WebhookRequest.model_fields:
-        where = _WEBHOOK_NAMES.get(place[1], to_camel(place[1]))
-        return Problem(422, where + text[place.end() :], field=where)
-    where = _culprit(fields, data)
-    return Problem(422, f"{where}: {text}", field=where)
-
-
-def _culprit(fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """The field without which the request would be valid."""
-    for name in fields:
-        if name != "url":
-            try:
-                parse_request({key: value for key, value in fields.items() if key != name}, data)
-            except InvalidJob:
-                continue
-            return to_camel(name)
-    return "endpoint"
-
-
-@lru_cache(maxsize=8)
-def guard(allow: str) -> SsrfGuard:
-    """The SSRF guard for a list of allowed targets."""
-    return SsrfGuard(Allow.parse(allow))
-
-
-def checked_mail(data: Mapping[str, Any] | None, settings: ServiceSettings) -> Fields:
-    """The data of a mail's job, as given. If the service knows the SMTP server, it refuses a sender that the worker
-    would refuse."""
-    try:
-        request = EmailRequest.model_validate(dict(data or {}))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(["data", *(str(step) for step in first["loc"][:1])])
-        raise Problem(422, f"data: {'; '.join(explain(error))}", field=where) from None
-    smtp = smtp_settings(settings)
-    refused = None if smtp is None else why_refused(smtp, request)
-    if refused is not None:
-        raise Problem(403, refused, field="data.from")
-    return dict(data or {})
 
 
 # -- options and times ---------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from mainspring.api.dependencies import Caller
-from mainspring.api.jobs.create import Plan, check_calendars, check_plan, make_plan, refusing, timed
-from mainspring.api.jobs.data_check import check_data
-from mainspring.api.jobs.secret_checks import Known, check_secrets
+from mainspring.api.jobs.create import Plan, check_calendars, check_plan, make_plan, timed
+from mainspring.api.jobs.data_checks import Known, check_data, check_secrets, refusing
 from mainspring.api.problems import Problem
 from mainspring.api.wire.flows import BatchIn, FillIn, FlowIn, NodeIn, PartIn, ResultIn
 from mainspring.api.wire.job_requests import Creation, NodeOptions, Request

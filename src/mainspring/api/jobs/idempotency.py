@@ -68,13 +68,13 @@ class OnceOnly:
         self._request = request
         self._key = key
 
-    async def answer(self, caller: Caller, make: Make, *, print: str | None = None) -> Response:
-        """Call `make` and answer, or answer as before. `print` is the request's fingerprint, if the body is not."""
+    async def answer(self, caller: Caller, make: Make) -> Response:
+        """Call `make` and answer, or answer as before."""
         if self._key is None:
             made = await make(new_id(caller.service.now()))
             return _respond(made.status, _written(made.body))
         key = record_of(caller, self._key)
-        print = print or await self._print()
+        print = await self._print()
         turn = _turns.setdefault(key, asyncio.Lock())
         async with turn:
             return await self._answer_once(caller, make, key, print)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.api.dependencies import Caller
-from mainspring.api.jobs.create import checked_mail, checked_webhook
+from mainspring.api.jobs.data_checks import check_secrets, checked_mail, checked_webhook
 from mainspring.api.jobs.hidden_values import Webhook, recipients_of, refuse_flow_data, refuse_marks, shown_data
-from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
 from mainspring.api.wire.dead_letters import RetryIn
 from mainspring.errors import JobNotFound

@@ -1,4 +1,5 @@
-"""Jobs, schedules and attempts as answers: redacted, in the names and units of the wire.
+"""Jobs, schedules and attempts as answers: redacted, without workers, actors and jobs out of the caller's scope, and in
+the names and units of the wire.
 
 A header that is hidden as a credential is shown if it is a reference to a secret: the reference reveals no value.
 """
@@ -7,27 +8,96 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from mainspring.api.dependencies import Caller, Service
-from mainspring.api.jobs.rule_fields import cron_text, period_ms, zone_text
-from mainspring.api.jobs.visibility import shown as within_reach
-from mainspring.api.jobs.visibility import shown_schedule
 from mainspring.api.wire.base import jsonable, to_ms
 from mainspring.api.wire.compat import Execution, Resource
-from mainspring.api.wire.job_requests import ExecutionType
+from mainspring.api.wire.job_requests import ExecutionType, cron_text, period_ms, zone_text
 from mainspring.api.wire.jobs import AttemptOut, RequestOut, job_fields
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.jobtypes.http.request import WebhookRequest
+from mainspring.model.access.api_keys import KEY_ACTOR
+from mainspring.model.access.reach import job_within, relatives_of, schedule_within, with_relatives_among
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.guarantee import AT_LEAST_ONCE
 from mainspring.model.jobs.job import PENDING, RUNNING, Attempt, Job
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, cure_for
 from mainspring.model.jobs.retry import Retry, seconds
+from mainspring.model.schedules.schedule import SYSTEM
 
 _REFERENCE = re.compile(r"(?:[A-Za-z]+ )?secret://[A-Za-z0-9_-]+")
 _TYPES: Mapping[str, Literal["http", "email"]] = {HTTP: "http", EMAIL: "email"}
+
+
+class Signed(Protocol):
+    """Something that an actor has set, perhaps with a reason."""
+
+    @property
+    def actor(self) -> str | None: ...
+
+
+S = TypeVar("S", bound=Signed)
+T = TypeVar("T")
+_SIGNATURE = {"actor": None, "reason": ""}
+
+
+def shown_job(caller: Caller, job: Job) -> Job:
+    """A job as the caller may see it, apart from the jobs that it names, which `seen_jobs` checks."""
+    return job_within(caller.scope, caller.scheduler.privacy.shown(job))
+
+
+def shown_schedule(caller: Caller, schedule: Schedule) -> Schedule:
+    """A schedule as the caller may see it, apart from the actor of its pause, which `with_signed` checks."""
+    return schedule_within(caller.scope, caller.scheduler.privacy.shown(schedule))
+
+
+async def seen_jobs(caller: Caller, jobs: Iterable[Job]) -> list[Job]:
+    """Jobs as the caller may see them, each with its parent, its flow and the cause of its end only if they are within
+    reach."""
+    found = [shown_job(caller, job) for job in jobs]
+    named = {one for job in found for one in relatives_of(job)}
+    if caller.scope.everything or not named:
+        return found
+    reached = await caller.backend.jobs_within(named, caller.scope)
+    return [with_relatives_among(reached, job) for job in found]
+
+
+async def seen_job(caller: Caller, job: Job) -> Job:
+    return (await seen_jobs(caller, [job]))[0]
+
+
+async def signed(caller: Caller, things: Iterable[S]) -> list[S]:
+    """Things as the caller may see them: with actor and reason only if the actor is the caller itself, a key that it
+    reaches, or Mainspring."""
+    found = list(things)
+    if caller.scope.everything:
+        return found
+    known = {actor for actor in {one.actor for one in found} if await _knows(caller, actor)}
+    return [one if one.actor in known else _unsigned(one) for one in found]
+
+
+async def with_signed(caller: Caller, things: Iterable[T], part: str) -> list[T]:
+    """Things as the caller may see them: the part with this name, if a thing has it, is shown like `signed` does."""
+    found = list(things)
+    parts = iter(await signed(caller, [there for one in found if (there := getattr(one, part)) is not None]))
+    return [one if getattr(one, part) is None else replace(one, **{part: next(parts)}) for one in found]  # type: ignore[type-var]
+
+
+async def _knows(caller: Caller, actor: str | None) -> bool:
+    if actor in (caller.actor, SYSTEM):
+        return True
+    if actor is None or not actor.startswith(KEY_ACTOR):
+        return False
+    key = await caller.scheduler.api_keys.get(actor.removeprefix(KEY_ACTOR))
+    return key is not None and caller.scope.covers(key.scope)
+
+
+def _unsigned(thing: Any) -> Any:
+    names = {field.name for field in fields(thing)}
+    return replace(thing, **{name: blank for name, blank in _SIGNATURE.items() if name in names})
 
 
 def resource_of(caller: Caller, made: Job | Schedule) -> Resource:
@@ -36,7 +106,7 @@ def resource_of(caller: Caller, made: Job | Schedule) -> Resource:
 
 
 def _of_job(caller: Caller, job: Job) -> Resource:
-    shown = within_reach(caller, job)
+    shown = shown_job(caller, job)
     fields = job_fields(shown)
     return Resource(
         kind="job",
@@ -169,7 +239,7 @@ def is_reference(value: Any) -> bool:
 def executions_of(caller: Caller, job: Job, owner: str) -> list[Execution]:
     """The attempts of a job, the newest first, preceded by the running one. `owner` is the id of the job itself, or of
     its schedule."""
-    shown = within_reach(caller, job)
+    shown = shown_job(caller, job)
     found = [_running(shown, owner)] if job.state == RUNNING else []
     last = len(shown.attempts) - 1
     for place in range(last, -1, -1):

@@ -13,15 +13,18 @@ from mainspring.api.jobs.create import (
     ONCE,
     changed_retry,
     check_calendars,
-    checked_mail,
-    checked_webhook,
     refuse_schedule_fields,
     refuse_webhook_fields,
-    refusing,
-    request_fields,
     run_options_of,
 )
-from mainspring.api.jobs.data_check import check_data
+from mainspring.api.jobs.data_checks import (
+    check_data,
+    check_secrets,
+    checked_mail,
+    checked_webhook,
+    refusing,
+    request_fields,
+)
 from mainspring.api.jobs.flow_reach import check_firings
 from mainspring.api.jobs.hidden_values import (
     Webhook,
@@ -31,10 +34,8 @@ from mainspring.api.jobs.hidden_values import (
     restored,
     shown_data,
 )
-from mainspring.api.jobs.rule_fields import rule_field, rule_of
-from mainspring.api.jobs.secret_checks import check_secrets
 from mainspring.api.problems import Problem
-from mainspring.api.wire.job_requests import Change, Request, Work
+from mainspring.api.wire.job_requests import Change, Request, Work, rule_field, rule_of
 from mainspring.client.namespaces.schedules import Schedule
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job

@@ -10,18 +10,20 @@ and it must show no sign of a proxy or a tunnel.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
+from hashlib import sha256
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from mainspring.api.middleware.peers import is_own_process
-from mainspring.api.middleware.refused_keys import UnknownKeys
-from mainspring.api.middleware.trusted_proxies import sign_of_proxy
+from mainspring.api.middleware.proxies import is_own_process, sign_of_proxy
 from mainspring.api.problems import Problem
+from mainspring.clock import monotonic
 from mainspring.model.access.api_keys import ADMIN, EVERYTHING, ROLES, Key, Scope, actor_of, secret_hash
 from mainspring.model.access.sessions import Session, csrf_matches, csrf_token, open_session, read_session
 from mainspring.model.networks import is_loopback
@@ -36,6 +38,8 @@ _HOW = (
     "Send an API key: Authorization: Bearer ms_…; make one with: mainspring keys create NAME --role admin, "
     "on the machine that reaches the database."
 )
+# The refused keys that are remembered, and for how many seconds.
+_MOST_REFUSED, _REFUSED_FOR = 1000, 10.0
 
 
 class Lapse(Enum):
@@ -88,6 +92,33 @@ class Keys(Protocol):
     async def session_is_closed(self, session: str) -> bool: ...
 
     def now(self) -> datetime: ...
+
+
+class UnknownKeys:
+    """The last texts that were refused: the same text is refused again without a read of the database.
+
+    A secret is random and never issued twice, so that an unknown text does not become a key; a refusal expires after a
+    short time all the same, in case an operator restores a key by hand. Hashes are kept, never texts, and only of the
+    last refusals: lookups of texts that all differ are batched by group commit (`store/group_commit.py`).
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def __contains__(self, text: str) -> bool:
+        return self._until.get(_digest(text), 0.0) > self._clock()
+
+    def add(self, text: str) -> None:
+        digest = _digest(text)
+        self._until[digest] = self._clock() + _REFUSED_FOR
+        self._until.move_to_end(digest)
+        while len(self._until) > _MOST_REFUSED:
+            self._until.popitem(last=False)
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class Authenticator:

@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mainspring.api.middleware.hardening import MOST_HEADERS, PROTECTING
-from mainspring.api.middleware.request_rates import counted_as
+from mainspring.api.middleware.request_bounds import counted_as
 from mainspring.api.problems import MEDIA_TYPE, document
 from mainspring.model.networks import Network, is_in, parse_host
 

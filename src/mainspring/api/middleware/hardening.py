@@ -1,18 +1,21 @@
-"""Headers that protect browsers, and bounds on the size and form of requests.
+"""Headers that protect browsers, bounds on the size and form of requests, and the answer to unforeseen errors.
 
 Plain ASGI, so that streams pass through untouched.
 """
 
 from __future__ import annotations
 
+import logging
+import secrets
 from collections.abc import Iterable
+from traceback import extract_tb, format_list
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mainspring.api.middleware.faults import log_fault, route_of
-from mainspring.api.middleware.prefix import path_of
+from mainspring.api.middleware.proxies import path_of
 from mainspring.api.problems import Problem, answer
+from mainspring.engine.job_log import write
 
 MOST_HEADERS = 16 * 1024
 """The largest first line and headers of a request, in bytes."""
@@ -94,6 +97,22 @@ class Faults:
                 500, f"This is an internal error; the service's log has its details under the number {number}."
             )
             await answer(problem)(scope, receive, send)
+
+
+def log_fault(what: str, error: BaseException) -> str:
+    """Log an error, and return the number under which it is logged. The message of an exception may quote a request or
+    a document, so that only its type and its places in the code are logged."""
+    number = secrets.token_hex(4)
+    kind = type(error).__name__
+    places = "".join(format_list(extract_tb(error.__traceback__)))
+    write(logging.ERROR, f"{what} failed with {kind}, fault {number}", {"fault": number, "error_type": kind}, places)
+    return number
+
+
+def route_of(scope: Scope) -> str:
+    """The requested endpoint, by its path template: the path itself may contain anything."""
+    path = getattr(scope.get("route"), "path", None) or "a path that no endpoint has"
+    return f"{scope['method']} {path}"
 
 
 class CheckedHeaders:

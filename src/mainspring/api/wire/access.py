@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field
 from mainspring.api.middleware.authentication import Principal
 from mainspring.api.wire.base import In, Instant, InstantIn, Out, Span
 from mainspring.model.access.api_keys import Key, Role, Scope
-from mainspring.model.access.audit import Row
-from mainspring.model.access.audit_chain import Link, Verdict
+from mainspring.model.access.audit import Link, Row, Verdict
 from mainspring.model.fields import Fields
 
 _HINT = "The text of this key was shown once, in the answer to the first request; if it was lost, rotate the key."

@@ -1,25 +1,30 @@
 """The body that creates or changes a job, or a schedule when `schedule` (cron), `every` or `repeat` is given.
 
 The job does one of three things: call an `endpoint`, send an email (`type: "email"`), or run the handler of a `name`.
+The functions at the end turn the fields of a rule into a `Rule`, and show one as these fields.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
+from mainspring.api.problems import Problem
 from mainspring.api.wire.base import In, InstantIn, Milliseconds, Span
 from mainspring.jobtypes.http.request import METHODS
 from mainspring.model.schedules.firing_plan import Misfire, Overlap
+from mainspring.rules import AnyOf, At, Every, Except, RRule, Rule
 from mainspring.rules.any_of import MOST_RULES
+from mainspring.rules.cron import Cron
 from mainspring.rules.zones.zone import Fold, Gap
 
 ExecutionType = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE", "EXACTLY_ONCE"]
 Method = Literal["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 assert set(Method.__args__) == set(METHODS)  # type: ignore[attr-defined]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
-Cron = Annotated[str, Field(min_length=1, max_length=512, examples=["0 */5 * * * *"])]
+CronText = Annotated[str, Field(min_length=1, max_length=512, examples=["0 */5 * * * *"])]
 Status = int | str
 After = Literal["start", "end"]
 Then = Literal["skip", "next", "previous"]
@@ -47,6 +52,7 @@ Encrypt = bool | Annotated[list[Text], Field(min_length=1, max_length=50)]
 ScheduleId = Annotated[
     Text | None, Field(description="The id of a new schedule. A schedule that has it already is replaced.")
 ]
+_CHOICES = ("schedule", "every", "repeat")
 
 
 class OneRule(In):
@@ -54,7 +60,7 @@ class OneRule(In):
 
     kinds: ClassVar[tuple[str, ...]] = ("cron", "every", "rrule", "at")
 
-    cron: Cron | None = None
+    cron: CronText | None = None
     every: EveryIn | None = None
     after: After | None = Field(default=None, description=AFTER)
     anchor: InstantIn | None = Field(default=None, description="An instant of the grid of `every`.")
@@ -108,7 +114,7 @@ class Repeat(OneRule):
 class Times(In):
     """The times of a job or a schedule."""
 
-    schedule: Cron | None = None
+    schedule: CronText | None = None
     every: EveryIn | None = None
     repeat: Repeat | None = None
     timezone: Text | None = None
@@ -222,3 +228,83 @@ class Creation(Change):
     )
     encrypt: Encrypt | None = Field(default=None, description="Encrypt all data, or the values at these paths.")
     data_version: DataVersion = None
+
+
+# -- rules of schedules ----------------------------------------------------------------------------------------------
+
+
+def rule_of(times: Times, default_zone: str, before: Rule | None = None) -> Rule | None:
+    """The requested rule, or None. A time zone alone changes the zone of the rule `before`."""
+    given = [name for name in _CHOICES if getattr(times, name) is not None]
+    if len(given) > 1:
+        raise Problem(422, f"Give one of schedule, every and repeat, not {' and '.join(given)}.", field=given[1])
+    if not given:
+        return _in_zone(before, times.timezone)
+    if times.repeat is not None and times.repeat.timezone is not None and times.timezone is not None:
+        raise Problem(422, "Give the time zone once.", field="timezone")
+    zone = times.timezone or (times.repeat.timezone if times.repeat is not None else None)
+    spelled_out = times.repeat or Repeat.model_validate({"cron": times.schedule, "every": times.every})
+    usual = zone or _zone_of(before) or default_zone
+    if spelled_out.any is not None:
+        parts = AnyOf(*(_rule(one, one.timezone or usual) for one in spelled_out.any))
+        return _with_calendars(spelled_out, parts, zone)
+    if zone is not None and spelled_out.cron is None and spelled_out.rrule is None:
+        raise Problem(422, "Fixed intervals and instants have no time zone; leave it out.", field="timezone")
+    return _rule(spelled_out, usual)
+
+
+def _rule(one: OneRule, zone: str) -> Rule:
+    return _with_calendars(one, _bare(one, zone))
+
+
+def _with_calendars(one: OneRule, rule: Rule, zone: str | None = None) -> Rule:
+    """The rule without the days of calendars; in the zone whose days count, where its parts have several."""
+    return Except(rule, *one.calendars, then=one.then or "skip", timezone=zone) if one.calendars else rule
+
+
+def _bare(one: OneRule, zone: str) -> Rule:
+    gap, fold = one.gap or "after", one.fold or "first"
+    if one.cron is not None:
+        return Cron(one.cron, zone, gap=gap, fold=fold)
+    if one.rrule is not None:
+        return RRule(one.rrule, zone, start=one.start, gap=gap, fold=fold)
+    if one.every is not None:
+        period = one.every if isinstance(one.every, str) else timedelta(milliseconds=one.every)
+        return Every(period, anchor=one.anchor, after=one.after or "start")
+    return At(one.at or ())
+
+
+def rule_field(times: Times) -> str | None:
+    """The field that has the rule, for errors about it."""
+    return next((name for name in _CHOICES if getattr(times, name) is not None), None)
+
+
+def _in_zone(before: Rule | None, zone: str | None) -> Rule | None:
+    if before is None or zone is None:
+        return None
+    if isinstance(before, Cron):
+        return Cron(before.expression, zone, gap=before.gap, fold=before.fold)
+    if isinstance(before, RRule):
+        return RRule(before.text, zone, start=before.start, gap=before.gap, fold=before.fold)
+    if isinstance(before, AnyOf | Except):
+        raise Problem(422, "This rule has parts; give it again, as repeat, with its time zones.", field="timezone")
+    raise Problem(422, "A fixed interval has no time zone; leave it out.", field="timezone")
+
+
+def _zone_of(rule: Rule | None) -> str | None:
+    return rule.timezone if isinstance(rule, Cron | RRule) else None
+
+
+def cron_text(rule: Rule) -> str | None:
+    """The rule's cron expression, if it is one."""
+    return rule.expression if isinstance(rule, Cron) else None
+
+
+def period_ms(rule: Rule) -> int | None:
+    """The rule's interval in milliseconds, if it is one."""
+    return rule.period // timedelta(milliseconds=1) if isinstance(rule, Every) else None
+
+
+def zone_text(rule: Rule) -> str | None:
+    """The rule's time zone, if it has one."""
+    return _zone_of(rule)

@@ -19,7 +19,7 @@ from mainspring.engine.handler import Handler
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.engine.run.executor import Executor
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.vitals import new_worker_id
 from mainspring.jobtypes.http.addresses import Allow
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP

@@ -23,6 +23,7 @@ from mainspring.config.settings import check_name
 from mainspring.engine.handlers import Named
 from mainspring.engine.service import cancel_task
 from mainspring.errors import ConfigurationError, InvalidFlow, JobStateError, MainspringError, Unavailable
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import tolerated
 from mainspring.model.jobs.draft import Draft
 from mainspring.model.jobs.job import BLOCKED
@@ -122,7 +123,7 @@ class Batches:
         if isinstance(tolerate, bool) or not isinstance(tolerate, int | float) or tolerate < 0:
             raise InvalidFlow(f"tolerate is a number of jobs, or a fraction such as 0.01, not {tolerate!r}.")
         given: dict[str, Document] = {}
-        secret: dict[str, Any] = {}
+        secret: Fields = {}
         for key, callback in callbacks.items():
             if callback is not None:
                 given[key], draft = await self._callback(key, callback)

@@ -19,6 +19,7 @@ from mainspring.client.scheduling import Scheduling
 from mainspring.config.settings import check_name
 from mainspring.engine.handlers import Named
 from mainspring.errors import ConfigurationError, InvalidFlow, InvalidJob
+from mainspring.model.fields import Fields
 from mainspring.model.flows.graph import LARGEST_FLOW, Graph, Node
 from mainspring.model.jobs.draft import OPTIONS, Draft, check_retry
 from mainspring.model.jobs.options import FlowOptions, TemplateOptions
@@ -116,7 +117,7 @@ class FlowStarts:
 
     # -- checking --------------------------------------------------------------------------------------------------
 
-    async def _root(self, builder: FlowBuilder, options: dict[str, Any]) -> tuple[Graph, Draft]:
+    async def _root(self, builder: FlowBuilder, options: Fields) -> tuple[Graph, Draft]:
         """The checked graph of a flow, and the draft of its root."""
         declared = builder.graph
         checked = [await self.checked_node(node) for node in declared.nodes]
@@ -168,7 +169,7 @@ class FlowStarts:
         return _Checked(replace(node, options=options, secret=draft.encrypt is not None), draft)
 
 
-def stored_options(options: Mapping[str, Any], draft: Draft) -> dict[str, Any]:
+def stored_options(options: Mapping[str, Any], draft: Draft) -> Fields:
     """The options of a node's job in the form in which the root keeps them. Its queue and priority are those that its
     handler declares now, if none were given."""
     stored = _given(options)
@@ -183,7 +184,7 @@ def stored_options(options: Mapping[str, Any], draft: Draft) -> dict[str, Any]:
     return {**stored, "queue": draft.queue, "priority": draft.priority}
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _given(options: Mapping[str, Any]) -> Fields:
     return {key: value for key, value in options.items() if value is not None}
 
 
@@ -202,7 +203,7 @@ def _unknown_option(option: str) -> str:
     return f"A node has no option {option!r}.{suggestion(option, sorted(NODE_OPTIONS))}"
 
 
-def _step(place: int, step: Step) -> tuple[Named, Mapping[str, Any] | None, dict[str, Any]]:
+def _step(place: int, step: Step) -> tuple[Named, Mapping[str, Any] | None, Fields]:
     if isinstance(step, str) or callable(step):
         return step, None, {}
     if isinstance(step, tuple | list) and 1 <= len(step) <= 3:

@@ -8,8 +8,7 @@ from typing import Literal
 from mainspring.client.core import Core
 from mainspring.config.settings import check_name, check_reason
 from mainspring.errors import ConfigurationError
-from mainspring.model.access.audit import Entry, Row
-from mainspring.model.access.audit_chain import SEAL, Link, Verdict
+from mainspring.model.access.audit import SEAL, Entry, Link, Row, Verdict
 from mainspring.model.access.audit_filter import AuditPage, make_audit_filter
 from mainspring.spelling import spelled_verbs
 

@@ -31,6 +31,7 @@ from mainspring.durations import Duration
 from mainspring.engine.services.timekeeper import announce_fired
 from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.access.api_keys import EVERYTHING, Scope
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import check_job_id, make_draft
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.options import TemplateChanges
@@ -325,7 +326,7 @@ class Schedules:
         if options.get("paused") is not None:
             raise InvalidSchedule("paused is for a new schedule; use schedules.pause() and schedules.resume().")
         store = await self._core.store()
-        changed: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+        changed: Fields = {key: value for key, value in options.items() if value is not None}
         given: Any = {key: changed.pop(key) for key in changed.keys() & TemplateChanges.__annotations__.keys()}
         if data is not None:
             await self._core.live_handlers.look(store)

@@ -24,6 +24,7 @@ from mainspring.jobtypes.http.request import WebhookRequest, explain, parse_requ
 from mainspring.jobtypes.http.response import WebhookResponse
 from mainspring.jobtypes.http.templates import Facts
 from mainspring.jobtypes.mail import EmailRequest, MailFacts, MailRejected, SmtpSettings, send_mail
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.reserved_names import EMAIL, HTTP, QUEUES
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import Limit, Rate
@@ -107,11 +108,11 @@ class Webhooks:
     async def call(
         self,
         ctx: JobContext,
-        request: dict[str, Any],
-        data: dict[str, Any] | None = None,
+        request: Fields,
+        data: Fields | None = None,
         target: str = "",
         traceparent: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Fields:
         """Make one attempt. `target` is unused here: limits and breakers find the jobs of a target by it."""
         from mainspring.jobtypes.http.webhook import send
 
@@ -177,7 +178,7 @@ class Mails:
         self._scheduler = scheduler
         self._smtp = smtp
 
-    async def send(self, ctx: JobContext, **mail: Any) -> dict[str, Any]:
+    async def send(self, ctx: JobContext, **mail: Any) -> Fields:
         """Make one attempt. All attempts have the same Message-ID, by which a mailbox recognises a repeated mail."""
         facts = MailFacts(ctx.id, self._scheduler.now(), ctx.idempotency_key)
         try:
@@ -202,7 +203,7 @@ def _ending(error: WebhookError) -> Exception:
     return error
 
 
-def _details(response: WebhookResponse | None) -> dict[str, Any] | None:
+def _details(response: WebhookResponse | None) -> Fields | None:
     """The part of a failed attempt's response that is stored."""
     if response is None:
         return None
@@ -212,12 +213,12 @@ def _details(response: WebhookResponse | None) -> dict[str, Any] | None:
     return _answer(response)
 
 
-def _answer(response: WebhookResponse) -> dict[str, Any]:
+def _answer(response: WebhookResponse) -> Fields:
     kept = {"status": response.status, "body": response.body, "body_note": response.body_note}
     return {**kept, "duration_ms": response.duration_ms, "url": response.url}
 
 
-def fitted(response: WebhookResponse, room: int) -> dict[str, Any]:
+def fitted(response: WebhookResponse, room: int) -> Fields:
     """The response as a result of bounded size: if it is too large, first the headers are dropped, then the end of the
     body."""
     headers = sum(_size(name) + _size(value) + _PER_HEADER for name, value in response.headers.items())
@@ -236,15 +237,15 @@ def _size(text: str) -> int:
 
 def webhook_data(
     request: WebhookRequest, data: Mapping[str, Any] | None, target: str, traceparent: str | None = None
-) -> dict[str, Any]:
+) -> Fields:
     """The data of a webhook job: the request, the data of its templates, and its target."""
-    document: dict[str, Any] = {"request": request.to_document(), "target": target}
+    document: Fields = {"request": request.to_document(), "target": target}
     if data is not None:
         document["data"] = dict(data)
     return document if traceparent is None else {**document, "traceparent": traceparent}
 
 
-def mail_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+def mail_data(fields: Mapping[str, Any]) -> Fields:
     """The data of a mail's job, as given; checked, so that a mail that cannot be sent is refused at once."""
     data = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
     try:

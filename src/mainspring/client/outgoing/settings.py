@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.limits.limits import Rate
 from mainspring.spelling import suggestion
 
@@ -62,7 +63,7 @@ def outgoing_settings(**given: Unpack[OutgoingOptions]) -> OutgoingSettings:
         if name not in known:
             raise ConfigurationError(f"Webhooks and mail have no setting {name!r}.{suggestion(name, known)}")
     variables = {name: f"MAINSPRING_{name.upper()}" for name in known}
-    found: dict[str, Any] = {name: os.environ[one] for name, one in variables.items() if one in os.environ}
+    found: Fields = {name: os.environ[one] for name, one in variables.items() if one in os.environ}
     try:
         return OutgoingSettings.model_validate({**found, **given})
     except ValidationError as error:

@@ -21,9 +21,8 @@ from contextlib import suppress
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
 from mainspring.engine.callbacks import Callbacks
-from mainspring.engine.claim.candidates import ReadAhead, in_order
 from mainspring.engine.claim.queues import ContendedHeads, Queues
-from mainspring.engine.claim.triage import Triage
+from mainspring.engine.claim.triage import ReadAhead, Triage, in_order
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.limits.limiter import Limiter
@@ -32,7 +31,7 @@ from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimedJobs
 from mainspring.engine.run.completer import Completer
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.engine.run.slots import Slots
 from mainspring.engine.service import Service
 from mainspring.model.jobs.event_names import JOB_EVENTS

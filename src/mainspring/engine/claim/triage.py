@@ -1,4 +1,5 @@
-"""Sorts out the candidates that this worker cannot run, so that they neither block the queue nor get lost.
+"""The candidates of a claim: read ahead while another claim is under way, put in one order with those of wait lists.
+Those that this worker cannot run are sorted out, so that they neither block the queue nor get lost.
 
 A late job expires. A job that cannot be decoded fails, and its error says why. A job that no live worker can run
 (`store/jobs/requirements.py`) is held until one can. A job that another live worker can run is left to it; for a while
@@ -7,9 +8,11 @@ this worker then asks only for the rest.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from mainspring.clock import monotonic
 from mainspring.engine.callbacks import Callbacks
@@ -17,7 +20,9 @@ from mainspring.engine.handlers import Handlers
 from mainspring.engine.job_log import write
 from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
+from mainspring.engine.service import cancel_task
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
+from mainspring.model.limits.limits import FAIR
 from mainspring.model.printable import printable
 from mainspring.spelling import did_you_mean
 from mainspring.store import Store
@@ -30,6 +35,43 @@ logger = logging.getLogger("mainspring")
 
 _MIXED_FOR = 30.0
 _MANY = 1000
+_FRESH_FOR = 0.5
+
+
+@dataclass(slots=True)
+class ReadAhead:
+    """Candidates read while the claim before them was under way."""
+
+    queue: str
+    task: asyncio.Task[list[StoredJob]]
+    claiming: set[DocumentId]
+    started: float
+
+    async def take(self, queue: str) -> list[StoredJob]:
+        """The candidates read, without the jobs of the claim that was under way; none if they are stale."""
+        if queue != self.queue or monotonic() - self.started > _FRESH_FOR:
+            await self.drop()
+            return []
+        return [job for job in await self.task if job.id not in self.claiming]
+
+    async def drop(self) -> None:
+        """Cancel the read."""
+        await cancel_task(self.task)
+
+
+def in_order(ready: list[StoredJob], lined: list[StoredJob]) -> list[StoredJob]:
+    """Ready jobs and jobs from wait lists as one list: by priority and time, and mixed evenly with the jobs of keys in
+    round robin, which keep the order in which they were read."""
+    fair: list[StoredJob] = []
+    others: list[StoredJob] = []
+    known = set()
+    for job in lined:
+        known.add(job.id)
+        (fair if job.line is not None and job.line.startswith(f"{FAIR}:") else others).append(job)
+    others = [job for job in ready if job.id not in known] + others
+    others.sort(key=lambda job: (job.priority, job.run_at))
+    placed = [(job.priority, place / len(those), job) for those in (others, fair) for place, job in enumerate(those)]
+    return [job for *_, job in sorted(placed, key=lambda one: one[:2])]
 
 
 class Triage:

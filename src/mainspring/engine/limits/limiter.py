@@ -34,11 +34,6 @@ from mainspring.store.limits.gates import Taken
 
 logger = logging.getLogger("mainspring")
 
-_LINES_AT_ONCE = 50
-_FEWEST_TURNS, _MOST_TURNS = 10, 250
-_MANY = 1000
-_CROWD = 20
-
 
 @dataclass(slots=True)
 class Admitted:

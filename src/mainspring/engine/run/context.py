@@ -17,6 +17,7 @@ from mainspring.engine.handlers import Named
 from mainspring.engine.run.steps import Steps
 from mainspring.engine.run.sync_bridge import BlockingContext, Portal
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.flows.before import Before
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.retry import Seconds
@@ -37,7 +38,7 @@ class Agent(Protocol):
     @property
     def idempotency_key(self) -> str: ...
 
-    async def schedule(self, name: Named, data: Any, options: dict[str, Any]) -> Job: ...
+    async def schedule(self, name: Named, data: Any, options: Fields) -> Job: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 

@@ -15,17 +15,15 @@ from typing import Any
 
 from mainspring.clock import monotonic
 from mainspring.config.settings import Settings
-from mainspring.engine.callbacks import Callbacks
+from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.flows.predecessors import Predecessors, read_predecessors
 from mainspring.engine.handler import refuse_coroutine
-from mainspring.engine.observers import Observers
 from mainspring.engine.privacy import Privacy, conceal
 from mainspring.engine.run.claimed_jobs import ClaimedJob, StopReason
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.engine.run.context_backend import ChildScheduling, ContextBackend
 from mainspring.engine.run.error_details import HandlerTimeout, told
-from mainspring.engine.run.judge import Judge, cause_of
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Judge, Policies, cause_of
 from mainspring.engine.run.processes import Processes
 from mainspring.engine.run.stacks import HandlerPlace
 from mainspring.engine.run.sync_bridge import Portal

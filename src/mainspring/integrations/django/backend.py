@@ -25,6 +25,7 @@ from mainspring.integrations.django.interface import (
 from mainspring.integrations.django.results import job_priority, result_of, task_data, task_of
 from mainspring.integrations.django.runs import Ends, Runs
 from mainspring.integrations.django.schedulers import scheduler_of
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.sync import Scheduler
 
@@ -39,7 +40,7 @@ class MainspringBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    declared: ClassVar[dict[str, Any]] = {}
+    declared: ClassVar[Fields] = {}
     """The tasks that this process has declared, of whatever backend, by their module paths."""
 
     def validate_task(self, task: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mainspring import errors
 from mainspring.integrations.django.interface import Task, TaskError, TaskResult, TaskResultStatus
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, EXPIRED, FAILED, RUNNING, Attempt, Job, JobError
 
 _STATUSES = {
@@ -32,7 +33,7 @@ def job_priority(priority: int) -> int:
     return min(10, max(1, 5 - round(priority / 25)))
 
 
-def task_data(task: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def task_data(task: Any, args: Any, kwargs: Mapping[str, Any]) -> Fields:
     """The data of a task's job: its arguments, and the values of the task that a job keeps in another form."""
     after = task.run_after
     return {

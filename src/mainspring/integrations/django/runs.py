@@ -17,6 +17,7 @@ from django.db import close_old_connections
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.integrations.django.interface import TaskContext, normalize_json, task_finished, task_started
 from mainspring.integrations.django.results import result_of, task_of
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.event_names import EventName
 from mainspring.model.jobs.job import Job
 from mainspring.sync import Scheduler
@@ -38,7 +39,7 @@ class Runs:
         def run(
             ctx: BlockingJobContext,
             args: list[Any],
-            kwargs: dict[str, Any],
+            kwargs: Fields,
             priority: int = 0,
             run_after: str | None = None,
         ) -> Any:
@@ -52,7 +53,7 @@ class Runs:
         async def run_async(
             ctx: JobContext,
             args: list[Any],
-            kwargs: dict[str, Any],
+            kwargs: Fields,
             priority: int = 0,
             run_after: str | None = None,
         ) -> Any:

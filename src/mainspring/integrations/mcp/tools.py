@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 
 READING = (
     *("get_overview", "get_statistics", "list_queues", "get_queue", "list_workers", "list_handlers"),
@@ -50,7 +51,7 @@ class Operation:
     changing: bool
     method: str
     path: str
-    schema: dict[str, Any]
+    schema: Fields
     places: Mapping[str, str] = field(default_factory=dict)
     """The place of each parameter: path or query."""
     has_body: bool = False
@@ -111,12 +112,12 @@ def _operation(document: Document, method: str, path: str, operation: Document, 
     )
 
 
-def _described(parameter: Document) -> dict[str, Any]:
+def _described(parameter: Document) -> Fields:
     schema = dict(parameter.get("schema", {}))
     return {**schema, "description": parameter["description"]} if parameter.get("description") else schema
 
 
-def _with_definitions(schema: dict[str, Any], schemas: Document) -> dict[str, Any]:
+def _with_definitions(schema: Fields, schemas: Document) -> Fields:
     """The schema with the definitions that it refers to, directly or through others."""
     wanted, definitions = list(_references(schema)), {}
     while wanted:
@@ -124,7 +125,7 @@ def _with_definitions(schema: dict[str, Any], schemas: Document) -> dict[str, An
         if name not in definitions and name in schemas:
             definitions[name] = _moved(schemas[name])
             wanted += _references(schemas[name])
-    moved: dict[str, Any] = _moved(schema)
+    moved: Fields = _moved(schema)
     return {**moved, "$defs": definitions} if definitions else moved
 
 

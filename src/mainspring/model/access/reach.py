@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mainspring.model.access.api_keys import Scope
 from mainspring.model.explain.facts import (
@@ -20,6 +20,7 @@ from mainspring.model.explain.facts import (
     RunningJob,
     WaitingFacts,
 )
+from mainspring.model.fields import Fields
 from mainspring.model.flows.within import CAUSED, ENDED_BADLY, callbacks_within, data_within
 from mainspring.model.jobs.job import Job, JobError, WaitingFor
 from mainspring.model.jobs.reserved_names import BATCH, FLOW, FLOW_NAMES, MAP
@@ -86,7 +87,7 @@ def relatives_of(job: Job) -> set[str]:
 
 def with_relatives_among(reached: Collection[str], job: Job) -> Job:
     """A job without its parent, its flow and the cause of its end, unless the caller reaches them."""
-    gone: dict[str, Any] = {
+    gone: Fields = {
         name: None for name in ("parent_id", "flow_id", "because") if getattr(job, name) not in (None, *reached)
     }
     return replace(job, **gone) if gone else job

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job
 from mainspring.model.limits.controls import Target
 from mainspring.model.limits.limits import Gate, Limit, Rate
@@ -33,7 +34,7 @@ class Count:
         """The number with its noun and its verb: 1 job is, 2 jobs are."""
         return f"{self} {noun} is" if self.number == 1 and not self.over else f"{self} {noun}s are"
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Fields:
         return {"count": self.number, "over": self.over}
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidFlow
+from mainspring.model.fields import Fields
 from mainspring.model.flows.references import Fill, Path, path_text
 from mainspring.spelling import meant_by, suggestion
 
@@ -37,12 +38,12 @@ class MapOver:
     tolerate: int | float = 0
     fail_fast: bool = False
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Fields:
         over = {"items": list(self.items)} if self.items is not None else {"node": self.node, "path": list(self.path)}
         return {**over, "item": self.item, **self.policy}
 
     @property
-    def policy(self) -> dict[str, Any]:
+    def policy(self) -> Fields:
         """How its jobs are told apart, and how many may end badly."""
         return {"key": self.key, "tolerate": self.tolerate, "fail_fast": self.fail_fast}
 
@@ -85,8 +86,8 @@ class Node:
             needed.append((self.over.node, self.over.path))
         return needed
 
-    def to_document(self) -> dict[str, Any]:
-        document: dict[str, Any] = {"name": self.name, "job": self.job, "data": dict(self.data)}
+    def to_document(self) -> Fields:
+        document: Fields = {"name": self.name, "job": self.job, "data": dict(self.data)}
         if self.fills:
             document["fills"] = [fill.to_document() for fill in self.fills]
         if self.after:
@@ -176,7 +177,7 @@ class Graph:
                 found[before].append(node.name)
         return {name: tuple(names) for name, names in found.items()}
 
-    def to_document(self) -> list[dict[str, Any]]:
+    def to_document(self) -> list[Fields]:
         """The graph as the root job keeps it."""
         return [node.to_document() for node in self.nodes]
 

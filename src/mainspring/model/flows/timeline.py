@@ -36,15 +36,15 @@ class Timeline:
     """False where some jobs were not looked at, or some rows left out."""
 
 
-def timeline_of(bars: Sequence[TimelineRow], complete: bool, most: int = MOST_ROWS) -> Timeline:
+def timeline_of(bars: Sequence[TimelineRow], complete: bool) -> Timeline:
     """The chart of these jobs, the first to start at the top."""
-    if complete and len(bars) <= most:
+    if complete and len(bars) <= MOST_ROWS:
         return Timeline(tuple(_in_order(bars)), "job", True)
     of_node: dict[str, list[TimelineRow]] = {}
     for bar in bars:
         of_node.setdefault(bar.node, []).append(bar)
     rows = _in_order(_joined(node, found) for node, found in of_node.items())
-    return Timeline(tuple(rows[:most]), "node", complete and len(rows) <= most)
+    return Timeline(tuple(rows[:MOST_ROWS]), "node", complete and len(rows) <= MOST_ROWS)
 
 
 def _joined(node: str, bars: Sequence[TimelineRow]) -> TimelineRow:

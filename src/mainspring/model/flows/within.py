@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.model.access.api_keys import Scope
+from mainspring.model.fields import Fields
 from mainspring.model.flows.flow import FlowNode
 from mainspring.model.flows.graph import Graph, Node
 from mainspring.model.jobs.job import DEFAULT_QUEUE
@@ -40,7 +41,7 @@ def nodes_within(graph: Graph, nodes: Sequence[FlowNode], reached: Collection[st
 
 
 def _node(node: FlowNode, cut: bool, reached: Collection[str]) -> FlowNode:
-    changes: dict[str, Any] = {}
+    changes: Fields = {}
     if cut and node.holding is not None and node.state is not None:
         changes["holding"] = _WAITS
     if node.because is not None or node.skipped:
@@ -77,7 +78,7 @@ def _is_callback_within(scope: Scope, callback: Any) -> bool:
     return isinstance(queue, str) and isinstance(name, str) and scope.allows(queue, name)
 
 
-def _without_others(node: Mapping[str, Any], names: Collection[Any]) -> dict[str, Any]:
+def _without_others(node: Mapping[str, Any], names: Collection[Any]) -> Fields:
     """A node of the stored graph without the nodes that are left out."""
     kept = dict(node)
     if isinstance(kept.get("after"), list):

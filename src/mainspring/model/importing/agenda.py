@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.importing.intervals import read_interval
 from mainspring.model.importing.plan import CannotImport, Choices, LeftOut, Planned, instant, plan_job, plan_schedule
 from mainspring.rules.cron import Cron
@@ -33,7 +34,7 @@ def read_agenda(document: Mapping[str, Any], choices: Choices) -> Planned:
 
 def _read(source_id: str, name: str, document: Mapping[str, Any], choices: Choices) -> Planned:
     disabled = document.get("disabled") is True
-    options: dict[str, Any] = {"priority": _priority(document.get("priority"))}
+    options: Fields = {"priority": _priority(document.get("priority"))}
     notes = ["It runs there now: stop Agenda before you apply."] if document.get("lockedAt") is not None else []
     data = document.get("data")
     repeats = document.get("repeatInterval") or document.get("repeatAt")

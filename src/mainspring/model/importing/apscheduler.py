@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.importing.apscheduler_cron import read_cron
 from mainspring.model.importing.pickled import Recorded, plain, recorded, unpickled
 from mainspring.model.importing.plan import (
@@ -99,7 +100,7 @@ def _part(one: Any) -> Recorded:
     return recorded(reference.replace(":", "."), state)
 
 
-def _misfires(state: Mapping[str, Any]) -> dict[str, Any]:
+def _misfires(state: Mapping[str, Any]) -> Fields:
     """Firings within the grace time get their jobs; older ones none, or with no grace time one or all of them."""
     if (grace := _grace(state)) is not None:
         return {"misfire": "skip", "misfire_grace": max(1.0, grace)}

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.importing.plan import (
     CannotImport,
     Choices,
@@ -65,7 +66,7 @@ def _read(source_id: str, name: str, task: Mapping[str, Any], rows: Rows, choice
     notes = [] if _json(task, "headers", "{}", dict) == {} else ["Its headers are left out."]
     if task.get("priority") is not None:
         notes.append("Its priority is left out: its meaning depends on Celery's broker.")
-    options: dict[str, Any] = {"queue": task.get("queue") or None, "start_within": task.get("expire_seconds")}
+    options: Fields = {"queue": task.get("queue") or None, "start_within": task.get("expire_seconds")}
     enabled = task.get("enabled", True) is True
     clocked = _row(rows, "clockedschedule", task.get("clocked"))
     if clocked is not None:

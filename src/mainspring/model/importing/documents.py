@@ -11,6 +11,7 @@ from typing import Any
 
 from mainspring.config.field_map import FieldMap
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.importing.plan import CannotImport, Choices, LeftOut, Planned, instant, plan_job, plan_schedule
 from mainspring.model.jobs.job import COMPLETED, PENDING
 from mainspring.model.jobs.retry import Retry
@@ -38,7 +39,7 @@ def _read(source_id: str, name: str, document: Mapping[str, Any], choices: Choic
         return LeftOut(source_id, name, "finished", f"It is {status} there.")
     if status != "pending":
         raise CannotImport(_RUNS if status == "running" else f"Its status {status!r:.60} is not known.")
-    options: dict[str, Any] = {"priority": document.get("priority"), "retry": _retry(document.get("retry"))}
+    options: Fields = {"priority": document.get("priority"), "retry": _retry(document.get("retry"))}
     notes = []
     if document.get("concurrency") is not None:
         notes.append(

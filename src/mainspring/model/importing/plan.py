@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from mainspring.errors import ConfigurationError, InvalidSchedule
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import make_draft
 from mainspring.model.schedules.schedule import make_spec
 from mainspring.rules.rule import Rule
@@ -121,7 +122,7 @@ def plan_schedule(
     return made
 
 
-def as_data(data: Any) -> dict[str, Any]:
+def as_data(data: Any) -> Fields:
     """The data of a job: named values."""
     if data is None:
         return {}
@@ -130,7 +131,7 @@ def as_data(data: Any) -> dict[str, Any]:
     return dict(data)
 
 
-def named_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
+def named_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], choices: Choices) -> Fields:
     """Positional and named arguments as named values."""
     names = choices.arguments.get(name, ())
     if len(args) > len(names):

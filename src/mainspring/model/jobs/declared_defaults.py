@@ -12,6 +12,7 @@ from typing import Any
 
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.draft import check_priority
 from mainspring.model.jobs.guarantee import check_guarantee
 from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
@@ -27,9 +28,9 @@ class JobDefaults:
     guarantee: str | None = None
     encrypt: Encrypt | None = None
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Fields:
         """The fields that differ from the defaults of every job."""
-        document: dict[str, Any] = {}
+        document: Fields = {}
         if self.queue != DEFAULT_QUEUE:
             document["queue"] = self.queue
         if self.priority != DEFAULT_PRIORITY:

@@ -1,4 +1,8 @@
-"""A job that a caller wants to schedule, checked but not stored yet."""
+"""A job that a caller wants to schedule, checked but not stored yet.
+
+Of a burst of calls with one key, the last one counts (debounce), or the first in a window does (throttle). Both use a
+dedupe key, by default the job's name. Throttling is a dedupe window under its own name.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,13 @@ from mainspring.config.checks import is_whole
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError, InvalidJob
 from mainspring.model.access.namespaces import dedupe_key_in
-from mainspring.model.jobs.debounce import Debounce, choose_key, make_debounce
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.guarantee import check_guarantee, check_one_attempt
 from mainspring.model.jobs.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, FIRST_PRIORITY, LAST_PRIORITY
 from mainspring.model.jobs.options import JobOptions
 from mainspring.model.jobs.payload_versions import FIRST_VERSION, check_version
 from mainspring.model.jobs.retry import Retry, Seconds, seconds
-from mainspring.model.limits.limits import Gate
+from mainspring.model.limits.limits import Gate, window
 from mainspring.model.privacy.encrypted_values import AsStored, Encrypt, check_encrypt
 
 _ID = re.compile(r"[0-9a-f]{24}")
@@ -37,7 +41,7 @@ class Draft:
     expires_at: datetime | None = None
     start_within: float | None = None
     timeout: float | None = None
-    retry: dict[str, Any] | None = None
+    retry: Fields | None = None
     guarantee: str | None = None
     """The guarantee that was chosen for it; None for its handler's."""
     tags: list[str] | None = None
@@ -65,12 +69,12 @@ class Draft:
 
 def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
     """Check the options of a job; the error names the first invalid one and its cure."""
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    given: Fields = {key: value for key, value in options.items() if value is not None}
     if "run_at" in given and "delay" in given:
         raise InvalidJob("Give run_at or delay, not both.")
     if "debounce" in given and ("run_at" in given or "delay" in given):
         raise InvalidJob("debounce says when the job runs; leave run_at and delay out.")
-    key, window = choose_key(name, *map(given.get, ("dedupe_key", "dedupe_window", "debounce", "throttle")))
+    key, span = choose_key(name, *map(given.get, ("dedupe_key", "dedupe_window", "debounce", "throttle")))
     if "dedupe_namespace" in given and key is None:
         raise InvalidJob("dedupe_namespace needs a dedupe_key.")
     draft = Draft(check_name(name, "a job's name"), data, parent_id=given.get("parent_id"))
@@ -84,7 +88,7 @@ def make_draft(name: str, data: Any, **options: Unpack[JobOptions]) -> Draft:
         draft.data_v = int(given["version"])
     if key is not None:
         draft.dedupe_key = dedupe_key_in(given.get("dedupe_namespace"), check_name(key, "dedupe_key"))
-        draft.dedupe_window = None if window is None else seconds(window, "dedupe_window")
+        draft.dedupe_window = None if span is None else seconds(span, "dedupe_window")
     if "debounce" in given or "debounce_max" in given:
         changed = {option: given.get(option) for option in _DEBOUNCED}
         draft.debounce = make_debounce(given.get("debounce"), given.get("debounce_max"), changed)
@@ -198,3 +202,46 @@ _DEBOUNCED = (
     "parent_id",
 )
 """The options of a debounced job that a further call changes."""
+
+
+# -- bursts of calls -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """The last call of a burst runs `delay` seconds after it, and not later than `most` seconds after the first."""
+
+    delay: float
+    most: float | None = None
+    given: frozenset[str] = frozenset()
+    """The options that this call gives beside its data: they are changed too, and the others stay as they are."""
+
+
+def make_debounce(delay: Seconds | None, most: Seconds | None, options: Mapping[str, object]) -> Debounce:
+    """Check the options of a debounced job; `options` are those that a later call of a burst may change."""
+    if delay is None:
+        raise InvalidJob("debounce_max needs debounce.")
+    pause = window(delay, "debounce")
+    longest = None if most is None else seconds(most, "debounce_max")
+    if longest is not None and longest < pause:
+        raise InvalidJob(f"debounce_max ({longest:g} s) must not be shorter than debounce ({pause:g} s).")
+    return Debounce(pause, longest, frozenset(key for key, value in options.items() if value is not None))
+
+
+def choose_key(
+    name: str,
+    key: str | None,
+    dedupe_window: Seconds | None,
+    debounce: Seconds | None,
+    throttle: Seconds | None,
+) -> tuple[str | None, Seconds | None]:
+    """The dedupe key and window, by `dedupe_window`, `debounce` or `throttle`."""
+    if dedupe_window is not None and key is None:
+        raise InvalidJob("dedupe_window needs a dedupe_key.")
+    if throttle is not None and dedupe_window is not None:
+        raise InvalidJob("Give throttle or dedupe_window, not both: throttle is a dedupe_window under its own name.")
+    if debounce is not None and (throttle is not None or dedupe_window is not None):
+        raise InvalidJob("Give debounce (the last of a burst runs) or throttle (the first in a window does), not both.")
+    if debounce is None and throttle is None:
+        return key, dedupe_window
+    return name if key is None else key, None if throttle is None else window(throttle, "throttle")

@@ -40,5 +40,3 @@ EventName = Literal[
 ]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 JOB_EVENTS: tuple[EventName, ...] = tuple(name for name in EVENTS if name.startswith("job:"))
-SCHEDULE_EVENTS: tuple[EventName, ...] = tuple(name for name in EVENTS if name.startswith("schedule:"))
-BREAKER_EVENTS: tuple[EventName, ...] = tuple(name for name in EVENTS if name.startswith("breaker:"))

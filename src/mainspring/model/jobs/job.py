@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, Unpack
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.flows.waits import Waits
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Retry, Seconds
@@ -308,7 +309,7 @@ class Job:
         """Delete it, where it is not running."""
         await self._face().delete(self.id)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Fields:
         return {key: value for key, value in self.__dict__.items() if key != "_verbs"}
 
     def __repr__(self) -> str:

@@ -12,11 +12,12 @@ from copy import deepcopy
 from typing import Any
 
 from mainspring.errors import HandlerError, InvalidJob, Signal
+from mainspring.model.fields import Fields
 
 FIRST_VERSION = 1
 LAST_VERSION = 2**31 - 1
 
-Upgrade = Callable[[dict[str, Any]], Mapping[str, Any]]
+Upgrade = Callable[[Fields], Mapping[str, Any]]
 """Takes data of one version and returns data of the next."""
 
 
@@ -82,9 +83,7 @@ def _check_upgrade(name: str, older: int, function: object) -> None:
         )
 
 
-def upgraded(
-    name: str, data: Mapping[str, Any], version: int, to: int, upgrades: Mapping[int, Upgrade]
-) -> dict[str, Any]:
+def upgraded(name: str, data: Mapping[str, Any], version: int, to: int, upgrades: Mapping[int, Upgrade]) -> Fields:
     """Data of an older version, upgraded to the handler's. The given data is not changed."""
     current: Mapping[str, Any] = data
     for older in range(version, to):
@@ -92,7 +91,7 @@ def upgraded(
     return dict(current)
 
 
-def _upgrade_once(name: str, older: int, data: dict[str, Any], function: Upgrade) -> Mapping[str, Any]:
+def _upgrade_once(name: str, older: int, data: Fields, function: Upgrade) -> Mapping[str, Any]:
     what = f"The upgrade of {name!r} from version {older} to {older + 1}"
     try:
         result = function(data)

@@ -13,6 +13,7 @@ from typing import Any
 
 from mainspring.config.settings import check_name
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import Job, WaitingFor
 from mainspring.model.limits.breaker import HALF_OPEN, BreakerStatus
 from mainspring.model.limits.breaker import OPEN as BREAKER_OPEN
@@ -49,9 +50,9 @@ class Target:
         return whole if self.key is None else f"{whole} with {self.key} {value_text(self.value)!r}"
 
     @property
-    def where(self) -> dict[str, Any]:
+    def where(self) -> Fields:
         """The fields that the documents of its jobs share."""
-        fields: dict[str, Any] = {self.scope: self.target} | ({} if self.queue is None else {"queue": self.queue})
+        fields: Fields = {self.scope: self.target} | ({} if self.queue is None else {"queue": self.queue})
         return fields if self.key is None else {**fields, f"data.{self.key}": self.value}
 
     def applies(self, queue: str, data: Mapping[str, Any]) -> bool:

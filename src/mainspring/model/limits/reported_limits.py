@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mainspring.errors import ConfigurationError
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import Breaker
 from mainspring.model.limits.limits import JobLimits, Limit, Rate, Sequence
 from mainspring.model.workers import Place, WorkerStatus
@@ -64,7 +65,7 @@ def _wider(one: JobLimits, other: JobLimits) -> JobLimits:
     )
 
 
-def limits_document(scope: str, target: str, allowance: JobLimits) -> dict[str, Any]:
+def limits_document(scope: str, target: str, allowance: JobLimits) -> Fields:
     """A worker's report of the limits of a name or queue."""
     sequence = allowance.sequence
     told = {

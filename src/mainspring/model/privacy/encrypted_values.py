@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainspring.errors import ConfigurationError, InvalidJob
+from mainspring.model.fields import Fields
 
 MARK, FORM = "__sealed__", 1
 ALL = "*"
@@ -37,7 +38,7 @@ class EncryptedValue:
     def __repr__(self) -> str:
         return f"EncryptedValue({self.key_id!r})"
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Fields:
         document = {MARK: FORM, "kid": self.key_id, "n": self.nonce, "c": self.text}
         return {**document, "of": self.of} if self.of else document
 
@@ -103,15 +104,15 @@ def refuse_keys(encrypt: Encrypt | None, keys: Sequence[str], whose: str) -> Non
             )
 
 
-def encrypted_at(data: Mapping[str, Any], encrypt: Encrypt, change: Callable[[Place, Any], Any]) -> dict[str, Any]:
+def encrypted_at(data: Mapping[str, Any], encrypt: Encrypt, change: Callable[[Place, Any], Any]) -> Fields:
     """The data with `change` applied to the values at the paths. All data is one value, at no place."""
     if encrypt.all:
-        sealed: dict[str, Any] = change((), dict(data))
+        sealed: Fields = change((), dict(data))
         return sealed
     for place, _ in _marked(data, ()):
         raise InvalidJob(f"data has a field {MARK!r} in {_said(place)}, which marks encrypted values; rename it.")
     routes = [path.split(".") for path in encrypt.paths]
-    replaced: dict[str, Any] = _replaced(data, routes, (), change)
+    replaced: Fields = _replaced(data, routes, (), change)
     return replaced
 
 
@@ -159,7 +160,7 @@ def opened(value: Any, open_: Callable[[Place, EncryptedValue], Any], place: Pla
     if sealed is not None:
         return open_(place, sealed)
     if isinstance(value, Mapping):
-        items: dict[str, Any] = {key: opened(one, open_, (*place, key)) for key, one in value.items()}
+        items: Fields = {key: opened(one, open_, (*place, key)) for key, one in value.items()}
         return items if any(items[key] is not one for key, one in value.items()) else value
     if isinstance(value, list | tuple):
         entries = [opened(one, open_, (*place, at)) for at, one in enumerate(value)]

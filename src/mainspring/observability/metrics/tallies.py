@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mainspring.client.core import Core
-from mainspring.engine.observers import Observer, Storing
+from mainspring.engine.callbacks import Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.jobs.job import CANCELLED, FAILED, Job
 from mainspring.model.jobs.outcome import Lost, Outcome

@@ -4,7 +4,7 @@ A process that appends reads the end of the chain and inserts the next number; o
 duplicate `_id`, reads again and goes on behind the other. So the order is total without a transaction, on a standalone
 server too. The collections are `jobs.audit`, where nothing but inserts is needed, and `jobs.audit.head`: one document
 with the last number and hash, updated after the rows. It shows when the end of the log was cut off, which the chain
-alone cannot. With keys, rows and head are signed (`model/access/audit_chain.py`).
+alone cannot. With keys, rows and head are signed (`model/access/audit.py`).
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from mainspring import clock as clocks
 from mainspring.clock import EPOCH, truncate
 from mainspring.errors import Unavailable
-from mainspring.model.access.audit import Entry, Redact, Row, to_fields
-from mainspring.model.access.audit_chain import (
+from mainspring.model.access.audit import (
     End,
+    Entry,
     Head,
     Keys,
     Link,
+    Redact,
+    Row,
     Verdict,
     Walk,
     find_end,
     is_signed,
     sign_head,
+    to_fields,
     write_rows,
 )
 from mainspring.model.access.audit_filter import EVERY_ROW, AuditFilter, AuditPage
 from mainspring.store.access.audit_pages import AuditPages
 from mainspring.store.access.ticket_line import TicketLine
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.fitting import read
 from mainspring.store.group_commit import GroupCommit
 from mainspring.store.privacy.keyring import Keyring

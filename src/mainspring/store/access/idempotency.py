@@ -17,9 +17,9 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from mainspring.clock import truncate
 from mainspring.errors import Unavailable
 from mainspring.model.access.idempotency import Reply
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.compare_and_set import compare_and_set
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.schema import BY_ID
 
 

@@ -44,13 +44,13 @@ class Trees:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def cancel_below(self, job: Document, reason: str, because: str | None = None) -> CancelledTree:
+    async def cancel_below(self, job: Document, reason: str) -> CancelledTree:
         """Cancel the live jobs below a job: those that wait at once, those that run by a request."""
         tree = CancelledTree()
         if isinstance(job.get("flow"), str):
-            await self._cancel_levels([str(job["_id"])], reason, because, tree)
+            await self._cancel_levels([str(job["_id"])], reason, None, tree)
         else:
-            await self._cancel_found(live_members(str(job["_id"])), FLOW, reason, because, tree)
+            await self._cancel_found(live_members(str(job["_id"])), FLOW, reason, None, tree)
         return tree
 
     async def carry_on(self, job: Document) -> CancelledTree:

@@ -13,8 +13,8 @@ from pymongo.uri_parser import parse_uri
 
 from mainspring.errors import ConfigurationError
 from mainspring.store.codec import document_id
+from mainspring.store.collection import deadline
 from mainspring.store.connection import CODEC, Connection, Document
-from mainspring.store.deadlines import deadline
 from mainspring.store.schema import BY_ID
 
 _BATCH = 500

@@ -22,8 +22,7 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
 from mainspring.errors import Unavailable
-from mainspring.model.jobs.debounce import Debounce
-from mainspring.model.jobs.draft import Draft
+from mainspring.model.jobs.draft import Debounce, Draft
 from mainspring.model.jobs.job import PENDING, Job
 from mainspring.store.codec import DocumentId, new_job
 from mainspring.store.compare_and_set import compare_and_set

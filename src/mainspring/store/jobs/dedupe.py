@@ -25,9 +25,9 @@ from mainspring.clock import truncate
 from mainspring.errors import Unavailable
 from mainspring.model.jobs.job import FINISHED, PENDING
 from mainspring.store.codec import DocumentId
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.compare_and_set import compare_and_set
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.schema import BY_ID
 
 # An insert takes its operation's deadline at most; a key whose job is still missing after this is abandoned.

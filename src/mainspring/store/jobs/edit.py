@@ -73,7 +73,6 @@ _DUE = {"$cond": [_ENDED_IT, {"$mergeObjects": [{"run_at": "$run_at"}, "$$one"]}
 _ATTEMPTS = {
     "$cond": [{"$isArray": "$attempts"}, {"$map": {"input": "$attempts", "as": "one", "in": _DUE}}, "$attempts"]
 }
-_BATCH = 200
 CHILDREN_OF_DATA = (
     "Job {} has made children of its data, and waits for them; cancel it and schedule another job with the new data."
 )

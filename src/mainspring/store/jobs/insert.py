@@ -30,8 +30,8 @@ from mainspring.model.jobs.reserved_names import FLOW_NAMES, ROOT_NAMES
 from mainspring.model.privacy.encrypted_values import AsStored
 from mainspring.store.bounded_values import encode_data
 from mainspring.store.codec import DocumentId, add_options, fields_of_root, new_job
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.group_commit import GroupCommit
 from mainspring.store.jobs.admission import Admission, Item, OpenAdmission
 from mainspring.store.jobs.debounce import Debounces

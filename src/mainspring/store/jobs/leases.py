@@ -19,8 +19,8 @@ from mainspring.model.jobs.guarantee import may_have_run
 from mainspring.model.jobs.job import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, JobError
 from mainspring.store.bounded_values import encode_error
 from mainspring.store.codec import DocumentId, cancel_reason, document_id, fingerprint_of, undecodable
+from mainspring.store.collection import deadline
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import deadline
 from mainspring.store.foreign.mapped import Mapped
 from mainspring.store.jobs.end_fields import (
     CLAIM_FIELDS,

@@ -36,22 +36,22 @@ class Controls(Breakers):
         """All controls, without the detailed counts of breakers."""
         return await self._connection.controls.find_all({}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID)
 
-    async def find_pauses(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+    async def find_pauses(self) -> list[Document]:
         """The pauses, the first ones by their ids."""
-        return await self._of_kind(PAUSE, most)
+        return await self._of_kind(PAUSE)
 
-    async def find_limits(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+    async def find_limits(self) -> list[Document]:
         """The limits that were set at run time, the first ones by their ids."""
-        return await self._of_kind(LIMIT, most)
+        return await self._of_kind(LIMIT)
 
-    async def find_breakers(self, most: int = _CONTROLS_SHOWN) -> list[Document]:
+    async def find_breakers(self) -> list[Document]:
         """The stored breakers, the first ones by their ids: there may be one for each value of a key."""
-        return await self._of_kind(BREAKER, most)
+        return await self._of_kind(BREAKER)
 
-    async def _of_kind(self, kind: str, most: int) -> list[Document]:
+    async def _of_kind(self, kind: str) -> list[Document]:
         """The controls of a kind, whose ids begin with it."""
         return await self._connection.controls.find_all(
-            {"_id": beginning(f"{kind}:")}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID, limit=most
+            {"_id": beginning(f"{kind}:")}, {"counts": 0}, sort=[("_id", 1)], hint=BY_ID, limit=_CONTROLS_SHOWN
         )
 
     async def find_in_force(self) -> list[Document]:

@@ -27,8 +27,8 @@ from mainspring.errors import Unavailable
 from mainspring.model.jobs.job import RUNNING
 from mainspring.model.limits.limits import Limit
 from mainspring.store.codec import DocumentId
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.connection import Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.limits.semaphore import (
     Want,
     granted,

@@ -105,9 +105,9 @@ def find_keys(keys: object = None, environment: Mapping[str, str] = os.environ) 
     return _find(keys, environment, KEYS_VARIABLE, FILE_VARIABLE)
 
 
-def find_audit_keys(keys: object = None, environment: Mapping[str, str] = os.environ) -> Keyring:
+def find_audit_keys(keys: object = None) -> Keyring:
     """The keys for the audit log: the given ones, or else those of the environment."""
-    return _find(keys, environment, AUDIT_KEYS_VARIABLE, AUDIT_FILE_VARIABLE)
+    return _find(keys, os.environ, AUDIT_KEYS_VARIABLE, AUDIT_FILE_VARIABLE)
 
 
 def kept_keys(file: Path) -> Keyring:

@@ -30,8 +30,8 @@ from mainspring.model.jobs.job import FINISHED
 from mainspring.model.schedules.firing_plan import Make, late_row
 from mainspring.model.schedules.ledger import Row
 from mainspring.rules.calendars.calendar import Calendar
+from mainspring.store.collection import DUPLICATE
 from mainspring.store.connection import Connection, Document
-from mainspring.store.deadlines import DUPLICATE
 from mainspring.store.jobs.edit import Jobs
 from mainspring.store.jobs.insert import Inserts
 from mainspring.store.jobs.upkeep import Upkeep

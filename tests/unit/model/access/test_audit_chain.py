@@ -12,19 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.errors import AuditKeyMissing
-from mainspring.model.access.audit import LONGEST_VALUE, Entry, Row, to_fields
-from mainspring.model.access.audit_chain import (
+from mainspring.model.access.audit import (
     BEGINNING,
+    LONGEST_VALUE,
     SEAL,
+    Entry,
     Head,
     Keys,
     Link,
+    Row,
     Verdict,
     Walk,
     find_end,
     hash_of,
     is_signed,
     sign_head,
+    to_fields,
     write_rows,
 )
 from mainspring.model.privacy.credentials import mask_credentials

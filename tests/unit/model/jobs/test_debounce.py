@@ -10,8 +10,7 @@ import pytest
 
 from harness.inside import inside
 from mainspring import ConfigurationError, InvalidJob, QueueFull, Scheduler
-from mainspring.model.jobs.debounce import Debounce
-from mainspring.model.jobs.draft import check_in_transaction, make_draft
+from mainspring.model.jobs.draft import Debounce, check_in_transaction, make_draft
 from mainspring.model.limits.queue_bound import Bound, check_bound
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

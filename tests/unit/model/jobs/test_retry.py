@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mainspring import ConfigurationError, Retry
 from mainspring.engine.handler import Handler
 from mainspring.engine.handlers import Handlers
-from mainspring.engine.run.policy import Policies
+from mainspring.engine.run.judge import Policies
 from mainspring.model.jobs.retry import Backoff, seconds
 from mainspring.store.jobs.stored_job import StoredJob
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from mainspring.api.dependencies import Admin, Caller
 from mainspring.api.jobs.idempotency import Made, Once
-from mainspring.api.jobs.visibility import signed
+from mainspring.api.jobs.resources import signed
 from mainspring.api.middleware.authentication import unknown
 from mainspring.api.problems import Problem
 from mainspring.api.wire.access import KeyCreation, KeyFacts, KeyRotation, NewKeyFacts

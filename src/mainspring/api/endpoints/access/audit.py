@@ -10,7 +10,7 @@ from mainspring.api.dependencies import Admin
 from mainspring.api.problems import Problem
 from mainspring.api.wire.access import AuditRow, AuditVerdict
 from mainspring.api.wire.base import Answer, InstantIn, ListAnswer
-from mainspring.model.access.audit_chain import EPOCH, Link
+from mainspring.model.access.audit import EPOCH, Link
 
 router = APIRouter(tags=["audit"])
 

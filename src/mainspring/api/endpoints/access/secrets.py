@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from mainspring.api.dependencies import Admin, Caller
-from mainspring.api.jobs.create import refusing
+from mainspring.api.jobs.data_checks import refusing
 from mainspring.api.wire.base import Answer, ListAnswer
 from mainspring.api.wire.secrets import SecretIn, SecretOut, SecretPut
 from mainspring.errors import SecretNotFound

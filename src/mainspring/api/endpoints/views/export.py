@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from mainspring.api.dependencies import Caller, Viewer
 from mainspring.api.endpoints.views.search import InData, filter_of, is_answerable
 from mainspring.api.jobs import csv_rows
-from mainspring.api.jobs.visibility import seen_jobs
+from mainspring.api.jobs.resources import seen_jobs
 from mainspring.api.wire.filters import ExportQuery
 from mainspring.api.wire.jobs import JobOut
 from mainspring.errors import MainspringError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from mainspring.api.dependencies import Viewer
-from mainspring.api.jobs.visibility import signed
+from mainspring.api.jobs.resources import signed
 from mainspring.api.wire.base import Answer
 from mainspring.api.wire.views.overview import OverviewOut
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from mainspring.api.dependencies import Caller, Viewer
-from mainspring.api.jobs.visibility import seen_jobs
-from mainspring.api.middleware.parameters import Prefixed
+from mainspring.api.dependencies import Caller, Prefixed, Viewer
+from mainspring.api.jobs.resources import seen_jobs
 from mainspring.api.problems import Problem
 from mainspring.api.wire.filters import (
     CountsAnswer,

@@ -7,7 +7,7 @@ import logging
 
 from mainspring.clock import monotonic
 from mainspring.engine.chores.chore import Chore, ChoreContext
-from mainspring.model.access.audit_chain import AUDIT_LOG, HEAD_EVERY, describe_head
+from mainspring.model.access.audit import AUDIT_LOG, HEAD_EVERY, describe_head
 
 logger = logging.getLogger(AUDIT_LOG)
 

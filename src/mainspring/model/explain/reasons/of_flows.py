@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mainspring.model.explain.explanation import DEPENDENCY, ExplainedGate, sentence, span
 from mainspring.model.explain.facts import ExplainFacts, WaitFacts, WaitingFacts
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import BLOCKED
 from mainspring.rules.instants import instant_text
 
@@ -50,7 +50,7 @@ def _told(one: WaitFacts, facts: ExplainFacts) -> str:
     return f"{one.name}: {', '.join(told)}"
 
 
-def _data(waits: Sequence[WaitFacts], facts: ExplainFacts) -> dict[str, Any]:
+def _data(waits: Sequence[WaitFacts], facts: ExplainFacts) -> Fields:
     assert facts.waits is not None
     return {
         "waits": [

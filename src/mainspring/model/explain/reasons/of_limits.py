@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from math import floor
-from typing import Any
 
 from mainspring.model.explain.explanation import (
     BREAKER,
@@ -27,6 +26,7 @@ from mainspring.model.explain.explanation import (
     span,
 )
 from mainspring.model.explain.facts import ExplainFacts, GateState, KnownLimit, RunningJob
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import HALF_OPEN, OPEN
 from mainspring.model.limits.controls import BREAKER as BREAKER_CONTROL
 from mainspring.model.limits.controls import PAUSE, breaker_gate
@@ -65,9 +65,9 @@ def whom(limit: KnownLimit, facts: ExplainFacts) -> str:
     return jobs if key is None else f"{jobs} with {key}={value_text(value_at(facts.job.data, key))}"
 
 
-def _about(limit: KnownLimit, facts: ExplainFacts) -> dict[str, Any]:
+def _about(limit: KnownLimit, facts: ExplainFacts) -> Fields:
     """The facts of a limit, and their source."""
-    data: dict[str, Any] = {
+    data: Fields = {
         "gate": limit.gate.name,
         "scope": limit.scope,
         "target": limit.target,
@@ -155,7 +155,7 @@ def _gate_of(running: RunningJob, limit: KnownLimit) -> str | None:
     return gate_name(limit.gate.name[0], limit.scope, limit.target, limit.rule, running.queue, running.data)
 
 
-def _holder(running: RunningJob, facts: ExplainFacts) -> dict[str, Any]:
+def _holder(running: RunningJob, facts: ExplainFacts) -> Fields:
     seconds = None if running.since is None else (facts.now - running.since).total_seconds()
     return {
         "job": running.id,
@@ -166,7 +166,7 @@ def _holder(running: RunningJob, facts: ExplainFacts) -> dict[str, Any]:
     }
 
 
-def _takers(facts: ExplainFacts, state: GateState, holders: list[RunningJob]) -> list[dict[str, Any]]:
+def _takers(facts: ExplainFacts, state: GateState, holders: list[RunningJob]) -> list[Fields]:
     used, live = Counter(holder.worker for holder in holders), {worker.id for worker in facts.workers}
     return [
         {"worker": worker, "slots": slots, "jobs": used[worker], "alive": worker in live}
@@ -225,7 +225,7 @@ def _tokens(facts: ExplainFacts, rule: Rate, state: GateState) -> float:
 
 def _line(facts: ExplainFacts, name: str, jobs: str) -> ExplainedGate:
     before, inside = facts.place(name), facts.line == name
-    data: dict[str, Any] = {"gate": name, "before": before.to_document(), "in_line": inside}
+    data: Fields = {"gate": name, "before": before.to_document(), "in_line": inside}
     if inside and facts.job.waiting_for is not None:
         data["since"] = facts.job.waiting_for.since
     text = f"{before.of('job')} before it" if before else "No job is before it"
@@ -291,7 +291,7 @@ def position_gate(facts: ExplainFacts, *, alone: bool) -> ExplainedGate:
     its wait.
     """
     queue, before, drain = facts.job.queue, facts.before, facts.drain
-    data: dict[str, Any] = {"queue": queue, "before": before.to_document()}
+    data: Fields = {"queue": queue, "before": before.to_document()}
     if not before:
         return ExplainedGate(POSITION, True, f"No job that could run is before it in the queue {queue!r}.", data)
     text = f"{before.of('job')} before it in the queue {queue!r} and could run"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.model.explain.explanation import FAIRNESS, SEQUENCE, ExplainedGate, brief, sentence, span
 from mainspring.model.explain.facts import Before, ExplainFacts
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import FAILED, PENDING, RUNNING
 
 
@@ -43,7 +42,7 @@ def sequence_gate(facts: ExplainFacts) -> ExplainedGate | None:
     if sequence is None:
         return None
     first = sequence.first
-    data: dict[str, Any] = {
+    data: Fields = {
         "sequence": sequence.name,
         "source": sequence.source,
         "blocks": sequence.blocks,
@@ -72,7 +71,7 @@ def _how(first: Before, facts: ExplainFacts) -> str:
     return f"it is {first.state}"
 
 
-def _about(first: Before) -> dict[str, Any]:
+def _about(first: Before) -> Fields:
     return {
         "job": first.id,
         "state": first.state,

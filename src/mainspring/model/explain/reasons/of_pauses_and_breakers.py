@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from mainspring.model.explain.explanation import BREAKER, PAUSED, QUEUE_PAUSED, ExplainedGate, brief, sentence, span
 from mainspring.model.explain.facts import Control, ExplainFacts
+from mainspring.model.fields import Fields
 from mainspring.model.limits.breaker import HALF_OPEN, OPEN
 from mainspring.model.limits.controls import BREAKER as BREAKERS
 from mainspring.model.limits.controls import PAUSE, breaker_gate
@@ -81,7 +81,7 @@ def _is_open(whose: str, breaker: Control, until: datetime | None, now: datetime
     return sentence(f"{text}: {brief(breaker.reason)}" if breaker.reason else text)
 
 
-def _is_half_open(facts: ExplainFacts, whose: str, breaker: Control, data: dict[str, Any]) -> ExplainedGate:
+def _is_half_open(facts: ExplainFacts, whose: str, breaker: Control, data: Fields) -> ExplainedGate:
     """The gate of a half-open breaker, which lets one job at a time through as a probe."""
     name = breaker_gate(breaker.aim)
     probing, before = facts.gate(name).taken, facts.place(name)
@@ -106,7 +106,7 @@ def _jobs(control: Control, *, begins: bool = True) -> str:
     return f"{'J' if begins else 'j'}{whose}"
 
 
-def about(control: Control) -> dict[str, Any]:
+def about(control: Control) -> Fields:
     """The facts of a control, as data."""
     key, queue = control.document.get("key"), control.document.get("queue")
     return {

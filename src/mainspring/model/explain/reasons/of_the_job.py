@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from mainspring.model.explain.explanation import (
     OVERLAP,
@@ -18,6 +17,7 @@ from mainspring.model.explain.explanation import (
     span,
 )
 from mainspring.model.explain.facts import ExplainFacts
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import BLOCKED, CANCELLED, COMPLETED, EXPIRED, FAILED, RUNNING, Job
 from mainspring.rules.instants import instant_text
 
@@ -28,7 +28,7 @@ _SPOKEN_OF = (_BY_OVERLAP, "handler", "version", "key")
 
 def state_gate(job: Job, now: datetime, *, adopted: bool = True, ahead: bool = False) -> ExplainedGate:
     """Whether the job waits at all: it may be running, or have ended."""
-    data: dict[str, Any] = {"state": job.state}
+    data: Fields = {"state": job.state}
     if job.state == RUNNING:
         return _running(job, now, ahead, data)
     if job.finished:
@@ -39,7 +39,7 @@ def state_gate(job: Job, now: datetime, *, adopted: bool = True, ahead: bool = F
     return ExplainedGate(STATE, True, f"It is {job.state}.", data)
 
 
-def _running(job: Job, now: datetime, ahead: bool, data: dict[str, Any]) -> ExplainedGate:
+def _running(job: Job, now: datetime, ahead: bool, data: Fields) -> ExplainedGate:
     data |= {
         "worker": job.worker,
         "since": job.started_at,
@@ -69,7 +69,7 @@ def _lease(until: datetime | None, now: datetime) -> str:
     return f"its lease lasts for another {span(until - now)}"
 
 
-def _ended(job: Job, now: datetime, data: dict[str, Any]) -> ExplainedGate:
+def _ended(job: Job, now: datetime, data: Fields) -> ExplainedGate:
     data |= {"finished_at": job.finished_at, "error": None if job.error is None else str(job.error)}
     text = f"It {_ENDED[job.state]}"
     if job.finished_at is not None:
@@ -106,7 +106,7 @@ def time_gate(facts: ExplainFacts) -> ExplainedGate:
     """Whether the job is due, and not too late."""
     job, now = facts.job, facts.now
     run_at: datetime | None = job.run_at  # a raw insert may lack it
-    data: dict[str, Any] = {"run_at": run_at, "start_by": facts.start_by}
+    data: Fields = {"run_at": run_at, "start_by": facts.start_by}
     if job.tries:
         data["retry"] = {"number": job.tries, "error": None if job.error is None else str(job.error)}
     if facts.start_by is not None and facts.start_by < now:

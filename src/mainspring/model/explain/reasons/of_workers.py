@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mainspring.model.explain.explanation import (
     HANDLER,
@@ -19,6 +18,7 @@ from mainspring.model.explain.explanation import (
     span,
 )
 from mainspring.model.explain.facts import ExplainFacts
+from mainspring.model.fields import Fields
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
 from mainspring.model.jobs.reserved_names import cure_for
 from mainspring.model.workers import WorkerStatus
@@ -72,7 +72,7 @@ def version_gate(facts: ExplainFacts) -> ExplainedGate | None:
         return None
     having = [worker for worker in facts.workers if worker.serves(job.queue) and worker.handles(job.name)]
     fit = [worker for worker in having if worker.takes(job.name, job.data_version)]
-    data: dict[str, Any] = {
+    data: Fields = {
         "name": job.name,
         "version": job.data_version,
         "workers": [
@@ -101,7 +101,7 @@ def _versions(name: str, version: int, having: list[WorkerStatus], fit: list[Wor
     return f"{needed}, and {who} version {listed([str(one) for one in has])} of the handler for {name!r}."
 
 
-def _held_for_handler(facts: ExplainFacts, able: list[WorkerStatus], data: dict[str, Any]) -> ExplainedGate:
+def _held_for_handler(facts: ExplainFacts, able: list[WorkerStatus], data: Fields) -> ExplainedGate:
     """The gate of a job that was held for want of a handler; a worker that has one now releases it."""
     held = facts.job.waiting_for
     assert held is not None
@@ -147,7 +147,7 @@ def key_gate(facts: ExplainFacts) -> ExplainedGate | None:
         return None
     having = [worker for worker in facts.workers if worker.serves(job.queue) and worker.handles(job.name)]
     fit = [worker for worker in having if worker.keys and worker.keys.issuperset(job.key_ids)]
-    data: dict[str, Any] = {
+    data: Fields = {
         "keys": list(job.key_ids),
         "workers": [{"worker": one.id, "keys": sorted(one.keys)} for one in having[:_SHOWN]],
     }
@@ -201,7 +201,7 @@ def slots_gate(facts: ExplainFacts) -> ExplainedGate | None:
     return ExplainedGate(SLOTS, True, text, data)
 
 
-def _about(worker: WorkerStatus) -> dict[str, Any]:
+def _about(worker: WorkerStatus) -> Fields:
     return {
         "worker": worker.id,
         "version": worker.version or "",

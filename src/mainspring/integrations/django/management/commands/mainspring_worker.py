@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mainspring.errors import MainspringError
 from mainspring.integrations.django.discovery import open_backend
+from mainspring.model.fields import Fields
 from mainspring.sync import Scheduler
 
 
@@ -32,7 +33,7 @@ class Command(BaseCommand):
         except MainspringError as error:
             raise CommandError(str(error)) from error
 
-    def _open(self, options: dict[str, Any]) -> Scheduler:
+    def _open(self, options: Fields) -> Scheduler:
         scheduler: Scheduler = open_backend(options["backend"]).worker()
         given = {"queues": options["queue_name"], "concurrency": options["concurrency"]}
         changes = {name: value for name, value in given.items() if value is not None}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.api.middleware.refused_keys import UnknownKeys
-from mainspring.api.middleware.request_rates import Window, counted_as
+from mainspring.api.middleware.authentication import UnknownKeys
+from mainspring.api.middleware.request_bounds import Window, counted_as
 
 
 class Time:

@@ -1,20 +1,34 @@
-"""The client's address and scheme, taken from the headers of trusted proxies.
+"""The client of a request: its address and scheme behind trusted proxies, the prefix that it used, signs of a proxy
+that is not trusted, and whether the same user of this machine has sent it.
 
 For a request from a trusted address, the client is the rightmost address in X-Forwarded-For that is not a trusted
 proxy, since the client itself may have written everything left of it; the scheme comes from X-Forwarded-Proto. The
 request is marked as forwarded, so that it is never taken for one of this machine. Other requests keep their own
 address. uvicorn's own middleware would accept words that are not addresses, and ignore networks that it cannot read.
+
+A mounted application finds its prefix in `root_path`, and the whole path in `path`. A proxy may pass the prefix on or
+remove it; the setting MAINSPRING_PREFIX names it, and both ways are recognised.
+
+Every user of this machine can connect over loopback: without a check of the user, a service without a key would answer
+each of them, and each request that a proxy under its own account forwards without a trace. The diagnostics of the Linux
+kernel know the owner of both ends of a connection (`ss` uses them, too). On other systems, and with a kernel without
+diagnostics, every client on loopback is accepted.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import struct
+import sys
+from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host
+from mainspring.model.networks import Address, Network, is_in, list_entries, parse_host, unmapped
 
 FORWARDED = "mainspring.forwarded"
 """The key in the ASGI scope that marks a request of a trusted proxy."""
@@ -41,6 +55,17 @@ _NAMES = {
     *("x-cloud-trace-context", "disguised-host", "front-end-https", "x-scheme", "x-url-scheme", "x-rewrite-url"),
     *("x-request-start", "early-data", "x-script-name", "x-host"),
 }
+# The numbers and structures of the kernel's socket diagnostics.
+_SOCK_DIAG = 4
+_BY_FAMILY, _REQUEST, _ERROR = 20, 1, 2
+_ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, 0xFFFFFFFF
+_HEADER = struct.Struct("=IHHII")
+_ASKED = struct.Struct("=BBBxI")
+_PORTS = struct.Struct("!HH")
+_REST = struct.Struct("=III")
+_FOUND = struct.Struct("=4x48x4x4x4xII")
+"""The user and the inode of the socket, in an answer of the kernel."""
+_ROOT = 0
 
 
 def sign_of_proxy(request: HTTPConnection) -> str | None:
@@ -110,3 +135,73 @@ def _without_port(hop: str) -> str:
         host, closed, _ = hop[1:].partition("]")
         return host if closed else ""
     return hop.partition(":")[0] if hop.count(":") == 1 else hop
+
+
+# -- the prefix ------------------------------------------------------------------------------------------------------
+
+
+def path_of(scope: Scope) -> str:
+    """The path of a request within the service."""
+    path, root = str(scope["path"]), prefix_of(scope)
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path[len(root) :] or "/"
+    return path
+
+
+def prefix_of(scope: Scope) -> str:
+    """The prefix of a request, without a slash at its end."""
+    return str(scope.get("root_path", "")).rstrip("/")
+
+
+class Prefix:
+    """Puts the prefix of a proxy into the scope of each request, as a mounted application has it."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._prefix:
+            path, root = str(scope["path"]), self._prefix
+            kept = path == root or path.startswith(f"{root}/")
+            scope = {**scope, "root_path": root, "path": path if kept else root + path}
+        await self._app(scope, receive, send)
+
+
+# -- the user of a client on this machine ----------------------------------------------------------------------------
+
+
+def is_own_process(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Whether a process of this user, or of root, which has all rights anyway, has made a connection. False, too, if
+    the process has closed its end: then the owner is unknown."""
+    if sys.platform != "linux":
+        return True
+    try:
+        owner = _owner(client, server)
+    except (OSError, struct.error):
+        return True  # a kernel without socket diagnostics
+    return owner in (os.geteuid(), _ROOT)
+
+
+def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    """The user that owns the client's end of a connection; None if that end is gone or has no owner."""
+    family, source, target = _packed(client[0], server[0])
+    asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE)
+    ends = _PORTS.pack(client[1], server[1]) + source + target + _REST.pack(0, _NO_COOKIE, _NO_COOKIE)
+    length = _HEADER.size + len(asked) + len(ends)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
+        kernel.send(_HEADER.pack(length, _BY_FAMILY, _REQUEST, 1, 0) + asked + ends)
+        answer = kernel.recv(8192)
+    if _HEADER.unpack_from(answer)[1] == _ERROR:
+        return None
+    user, inode = _FOUND.unpack_from(answer, _HEADER.size)
+    # The kernel reports root as the owner of a socket that its process has closed, with no inode.
+    return int(user) if inode else None
+
+
+def _packed(*hosts: str) -> tuple[int, bytes, bytes]:
+    """The family of two addresses, and each as the kernel reads it."""
+    plain = [unmapped(ip_address(host)) for host in hosts]
+    family = socket.AF_INET if plain[0].version == 4 else socket.AF_INET6
+    source, target = (one.packed.ljust(16, b"\0") for one in plain)
+    return family, source, target

@@ -1,21 +1,23 @@
-"""Rate limits on the requests of a key, and on the refused requests from an address. The answer to a client beyond them
-says when to try again.
+"""Bounds on requests: how many a key may send in a minute, how many from an address are refused in a minute, and how
+many requests and streams are open at the same time. The answer to a client beyond a bound says when to try again.
 
 Only refused requests are counted by address, so that other clients with the same address, as behind a proxy, cannot
-lock out a request with a valid key. Each process counts in its own memory; several processes allow several times as
-much.
+lock out a request with a valid key. Without the bounds on open ones, one caller could take every stream, or every
+connection, of a process. Each process counts in its own memory; several processes allow several times as much.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from ipaddress import IPv6Address, IPv6Network
 from math import ceil
 
 from starlette.requests import HTTPConnection
 
 from mainspring.api.problems import Problem
+from mainspring.api.settings import ServiceSettings
 from mainspring.clock import monotonic
 from mainspring.model.networks import parse_host
 
@@ -24,6 +26,8 @@ _ADDRESS_FACTOR = 2
 _WRONG_KEYS = 30
 _IPV6_SITE = 64
 _MINUTE = 60.0
+_COME_BACK = {"Retry-After": "5"}
+_ALL = ""
 
 
 class Window:
@@ -106,3 +110,68 @@ def counted_as(host: str) -> str:
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address), _IPV6_SITE), strict=False))
     return host if address is None else str(address)
+
+
+# -- requests at the same time ---------------------------------------------------------------------------------------
+
+
+class Places:
+    """A number of places for each key; `what` and `cure` are for the answer to a request that gets none."""
+
+    def __init__(self, most: int, what: str, cure: str) -> None:
+        self._most = most
+        self._what = what
+        self._cure = cure
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, by: str) -> Iterator[None]:
+        """Take a place for the length of the block, or raise a Problem of 429 if all are taken."""
+        if self._taken[by] >= self._most:
+            detail = f"{self._most:,} {self._what} in this process already; {self._cure}."
+            raise Problem(429, detail, headers=_COME_BACK)
+        self._taken[by] += 1
+        try:
+            yield
+        finally:
+            self._taken[by] -= 1
+            if not self._taken[by]:
+                del self._taken[by]
+
+
+class Crowd:
+    """The open requests of a process."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        fewer = "close some, or let several readers share one"
+        self._requests = Places(
+            settings.requests_at_once,
+            "requests of this key are under way",
+            "wait for some to end. MAINSPRING_REQUESTS_AT_ONCE sets the limit",
+        )
+        self._of_key = Places(
+            settings.streams_per_key,
+            "streams of this key are open",
+            f"{fewer}. MAINSPRING_STREAMS_PER_KEY sets the limit",
+        )
+        self._of_address = Places(
+            settings.streams_per_address,
+            "streams from this address are open",
+            f"{fewer}. MAINSPRING_STREAMS_PER_ADDRESS sets the limit",
+        )
+        self._streams = Places(
+            settings.streams,
+            "streams are open",
+            "come back later, or to another one. MAINSPRING_STREAMS sets the limit",
+        )
+
+    @contextmanager
+    def place(self, actor: str, address: str, stream: bool) -> Iterator[None]:
+        """Take a place for a request of a caller while it is answered, or raise a Problem of 429."""
+        with ExitStack() as places:
+            places.enter_context(self._requests.taken(actor))
+            if stream:
+                places.enter_context(self._of_key.taken(actor))
+                places.enter_context(self._of_address.taken(address))
+                places.enter_context(self._streams.taken(_ALL))
+            yield
