@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.per_store import PerStore
@@ -21,7 +21,9 @@ from mainspring.model.jobs.job import PENDING, Job, bind
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
-from mainspring.spelling import suggestion
+from mainspring.model.operations.operations import Verb
+from mainspring.model.views.search import JobFilter
+from mainspring.spelling import suggestion, taken_elsewhere
 from mainspring.store import Store
 from mainspring.store.bounded_values import encode_data, encode_step
 from mainspring.store.codec import document_id
@@ -29,6 +31,14 @@ from mainspring.store.connection import Document
 from mainspring.store.flows.tree import WITH_PARENT
 from mainspring.store.limits.controls import pauses_in
 from mainspring.store.limits.wait_lists import BY_LIMIT
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _on_many(verb: Verb) -> Callable[[F], F]:
+    """Mark a verb for one job: a call with a filter is refused with the verb for many jobs."""
+    cure = f" It is about one job; for many: scheduler.operations.create({verb!r}, {{'{{word}}': …}})."
+    return taken_elsewhere(JobFilter.__annotations__, cure)
 
 
 class Jobs:
@@ -71,6 +81,7 @@ class Jobs:
             why = await waiting.why(job_id)
             raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s. {why}".rstrip()) from None
 
+    @_on_many("cancel")
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Cancel a pending job at once, or ask a running one to stop: its worker learns of it within two seconds.
 
@@ -96,6 +107,7 @@ class Jobs:
         else:
             await store.checks.check(waits)
 
+    @_on_many("retry")
     async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
         """Run a failed, cancelled or completed job again, as a new round of attempts. A second call with the same
         `request_id`, a text of your choice, begins no further round and returns the job as it is."""
@@ -119,6 +131,7 @@ class Jobs:
         self._core.worker.look()
         return job
 
+    @_on_many("run")
     async def run_now(self, job_id: str) -> Job:
         """Make a pending job due at once."""
         return await self._again((await self._core.store()).jobs.run_now(document_id(job_id)))
@@ -146,6 +159,7 @@ class Jobs:
             return await self.get_job(job_id)
         return await self._again(store.jobs.edit(document_id(job_id), changed))
 
+    @_on_many("delete")
     async def delete(self, job_id: str) -> None:
         """Delete a job that is not running."""
         store = await self._core.store()
