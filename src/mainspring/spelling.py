@@ -8,7 +8,7 @@ unexpected.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
@@ -79,6 +79,7 @@ _FORMS = {
     ("retry_delay", "retry"): "retry=Retry(delay=…)",
     ("rrule", "repeat"): 'repeat=RRule("…")',
 }
+_ELSEWHERE = "__taken_elsewhere__"
 
 
 def meant_by(word: str, known: Iterable[str]) -> str | None:
@@ -109,13 +110,24 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close and word not in names else ""
 
 
+def taken_elsewhere(words: Iterable[str], cure: str) -> Callable[[F], F]:
+    """Mark a method: a call with one of these arguments is refused with the cure, in which `{word}` is the argument."""
+
+    def mark(function: F) -> F:
+        function.__dict__[_ELSEWHERE] = dict.fromkeys(words, cure)
+        return function
+
+    return mark
+
+
 def spelled(function: F, what: str | None = None) -> F:
     """The function; a call with an unknown argument raises an error that names the known ones."""
     called = what or f"{function.__name__}()"
     signature = inspect.signature(function)
+    cures: dict[str, str] = function.__dict__.get(_ELSEWHERE, {})
 
     def raise_refusal(args: Sequence[Any], kwargs: Iterable[str]) -> None:
-        refusal = _refusal(called, signature, args, kwargs)
+        refusal = _refusal(called, signature, args, kwargs, cures)
         if refusal is not None:
             raise refusal from None
 
@@ -159,7 +171,7 @@ def spelled_verbs(cls: C) -> C:
 
 
 def _refusal(
-    what: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Iterable[str]
+    what: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Iterable[str], cures: Mapping[str, str]
 ) -> ConfigurationError | None:
     """The error for a call with too many or unknown arguments; None for any other call."""
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
@@ -167,7 +179,8 @@ def _refusal(
     named = [one.name for one in parameters if one.kind in by_name]
     unknown = next((name for name in kwargs if name not in named), None)
     if unknown is not None and not any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return ConfigurationError(f"{what} has no argument {unknown!r}.{suggestion(unknown, named)}")
+        cure = cures[unknown].replace("{word}", unknown) if unknown in cures else suggestion(unknown, named)
+        return ConfigurationError(f"{what} has no argument {unknown!r}.{cure}")
     places = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     given = len(args) - ("self" in signature.parameters)
     if given > len(places) and not any(one.kind is one.VAR_POSITIONAL for one in parameters):

@@ -54,6 +54,7 @@ async def test_the_first_start_stores_an_admin_key_for_its_user_and_keeps_it_out
     command = f"mainspring keys show --uri {shlex.quote(uri)}"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     await eventually(lambda: f"stored    {path}; {command} prints it\n" in serve.output)
+    assert "  first key made, since there was none (admin)\n" in serve.output
     assert "access    with an API key\n" in serve.output and not KEY.search(serve.output)
     key = path.read_text().strip()
     assert ask(f"{url}/api/session")[0] == 401
@@ -147,3 +148,14 @@ async def test_serve_is_open_only_if_asked_to_and_on_loopback(start: Start, uri:
     assert "access    without a key, from this machine and user only" in serve.output
     await client.api_keys.create("ops")
     assert ask(f"{url}/api/session")[0] == 401
+
+
+async def test_a_service_for_other_machines_makes_the_first_key_before_it_answers(
+    start: Start, uri: str, config: Path
+) -> None:
+    serve = start("serve", "--uri", uri, "--host", "0.0.0.0", "--port", "0")
+    port = (await answering(serve)).rpartition(":")[2]
+    (path,) = stored(config)
+    assert ask(f"http://127.0.0.1:{port}/api/session")[0] == 401
+    assert ask(f"http://127.0.0.1:{port}/api/session", path.read_text().strip())[1]["data"]["role"] == "admin"
+    await eventually(lambda: "  first key made, since there was none (admin)\n" in serve.output)

@@ -118,13 +118,14 @@ async def test_top_shows_a_new_job_without_being_asked_again_and_ends_with_an_in
     await client.cancel(job.id)
 
 
+@pytest.mark.parametrize("command", [["worker", "steady:scheduler"], ["up", "steady:scheduler", "--no-api"]])
 async def test_a_worker_traces_its_jobs_where_the_environment_asks_for_it(
-    start: Start, client: Scheduler, uri: str
+    start: Start, client: Scheduler, uri: str, command: list[str]
 ) -> None:
     pytest.importorskip("opentelemetry.sdk")
     exporters = {"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop"}
-    worker = start("worker", "steady:scheduler", MAINSPRING_URI=uri, MAINSPRING_OTEL="1", **exporters)
-    await eventually(lambda: " is up " in worker.output)
+    worker = start(*command, MAINSPRING_URI=uri, MAINSPRING_OTEL="1", **exporters)
+    await eventually(lambda: " is up" in worker.output)
     await client.wait((await client.schedule("work")).id, timeout=30)
     worker.signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait) == 0
@@ -132,16 +133,17 @@ async def test_a_worker_traces_its_jobs_where_the_environment_asks_for_it(
 
 
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    ("command", "environment", "sentence"),
     [
-        ({"MAINSPRING_OTEL": "maybe"}, "MAINSPRING_OTEL must be one of 1, 0, same-trace, not 'maybe'."),
-        ({"MAINSPRING_OTEL": "1", "OTEL_TRACES_EXPORTER": "carrier"}, "No package has the exporter 'carrier'"),
-        ({"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
+        ("worker", {"MAINSPRING_OTEL": "maybe"}, "MAINSPRING_OTEL must be one of 1, 0, same-trace, not 'maybe'."),
+        ("serve", {"MAINSPRING_OTEL": "1", "OTEL_TRACES_EXPORTER": "carrier"}, "No package has the exporter 'carrier'"),
+        ("worker", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
+        ("up", {"MAINSPRING_SENTRY": "1"}, "MAINSPRING_SENTRY needs SENTRY_DSN"),
     ],
 )
-async def test_a_wrong_switch_ends_the_worker_with_a_sentence(
-    start: Start, uri: str, environment: dict[str, str], sentence: str
+async def test_a_wrong_switch_ends_the_command_with_a_sentence(
+    start: Start, uri: str, command: str, environment: dict[str, str], sentence: str
 ) -> None:
-    worker = start("worker", "steady:scheduler", MAINSPRING_URI=uri, **environment)
+    worker = start(command, "steady:scheduler", MAINSPRING_URI=uri, **environment)
     assert await asyncio.to_thread(worker.wait, 60) == 2
     assert sentence in worker.output and "Traceback" not in worker.output

@@ -67,8 +67,8 @@ async def test_verbs_that_wait_say_it_too() -> None:
     scheduler = Scheduler(NOWHERE)
     with pytest.raises(ConfigurationError, match=r"set\(\) takes its arguments by name: name=…, queue=…"):
         await scheduler.limits.set("emails")  # type: ignore[call-arg]
-    with pytest.raises(ConfigurationError, match=r"cancel\(\) has no argument 'name'"):
-        await scheduler.cancel(name="x")  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match=r"cancel\(\) has no argument 'why'. Known are: job_id, reason."):
+        await scheduler.cancel("x", why="y")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         await scheduler.cancel()  # type: ignore[call-arg]
 
@@ -148,3 +148,15 @@ async def test_a_filter_that_does_not_exist_is_refused_with_the_one_that_does() 
     with pytest.raises(ConfigurationError, match=r"Jobs have no filter 'status'. Did you mean 'state'\?"):
         async for _ in Scheduler(NOWHERE).jobs(status="failed"):  # type: ignore[call-arg]
             pass
+
+
+@pytest.mark.parametrize(
+    ("verb", "operation"), [("cancel", "cancel"), ("retry", "retry"), ("delete", "delete"), ("run_now", "run")]
+)
+async def test_a_verb_for_one_job_with_a_filter_names_the_verb_for_many(verb: str, operation: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        await getattr(Scheduler(NOWHERE), verb)(queue="mail")
+    assert str(refused.value) == (
+        f"{verb}() has no argument 'queue'. It is about one job; for many: "
+        f"scheduler.operations.create({operation!r}, {{'queue': …}})."
+    )

@@ -125,7 +125,7 @@ COMMANDS = {
     "operations": Entry("operate.operations", "operations", "Operations: one verb on many jobs."),
     "workers": Entry("operate.workers", "workers", "Worker processes."),
     "alerts": Entry(
-        "alerts",
+        "operate.alerts",
         "alerts",
         "Alert rules: messages about dead letters, missed firings, late queues, missing workers, open breakers.",
     ),

@@ -52,8 +52,8 @@ def serve(
 ) -> None:
     """Serve the HTTP API, without running jobs. Ctrl-C or SIGTERM stops.
 
-    If there is no API key yet, it creates the first one, prints it at a terminal, and stores it for this user;
-    `mainspring keys show` prints it again.
+    Every request needs an API key, at any --host. If there is none yet, it creates the first one, prints it at a
+    terminal, and stores it for this user; `mainspring keys show` prints it again.
     """
     chosen_place = place(data, uri)
     settings = read_settings(host=host, port=port)

@@ -34,6 +34,7 @@ from mainspring.cli.support.service_options import (
     prepare,
     title,
 )
+from mainspring.cli.support.telemetry import switch_on
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import EMBEDDED, without_password
 from mainspring.engine.service import cancel_task
@@ -75,6 +76,7 @@ def up(
     face = _face(target, playing)
     prepare(face, named, settings, concurrency)
     set_up_logs("error")
+    switch_on(face.inner)
     server = None if settings is None else make_server(face, settings, keyless=True)
     face.run_to_end(_Up(face, server, playing).run(seconds))
 

@@ -12,7 +12,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.per_store import PerStore
@@ -36,8 +36,10 @@ from mainspring.model.jobs.job import PENDING, RUNNING, Job, bind
 from mainspring.model.jobs.options import JobChanges
 from mainspring.model.jobs.retry import Seconds, seconds
 from mainspring.model.limits.controls import held_by_pause
+from mainspring.model.operations.operations import Verb
 from mainspring.model.printable import printable
-from mainspring.spelling import suggestion
+from mainspring.model.views.search import JobFilter
+from mainspring.spelling import suggestion, taken_elsewhere
 from mainspring.store import Store
 from mainspring.store.bounded_values import encode_data, encode_step
 from mainspring.store.codec import DocumentId, document_id
@@ -55,6 +57,14 @@ PATIENCE = 5.0
 _ASKING = 5.0
 # Gates that do not open by themselves as time passes or other jobs end.
 _ALARMING = (WORKER, HANDLER, VERSION, KEY)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _on_many(verb: Verb) -> Callable[[F], F]:
+    """Mark a verb for one job: a call with a filter is refused with the verb for many jobs."""
+    cure = f" It is about one job; for many: scheduler.operations.create({verb!r}, {{'{{word}}': …}})."
+    return taken_elsewhere(JobFilter.__annotations__, cure)
 
 
 class Jobs:
@@ -97,6 +107,7 @@ class Jobs:
             why = await waiting.why(job_id)
             raise WaitTimeout(f"Job {job_id} has not ended within {limit:g} s. {why}".rstrip()) from None
 
+    @_on_many("cancel")
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Cancel a pending job at once, or ask a running one to stop: its worker learns of it within two seconds.
 
@@ -122,6 +133,7 @@ class Jobs:
         else:
             await store.checks.check(waits)
 
+    @_on_many("retry")
     async def retry(self, job_id: str, *, request_id: str | None = None) -> Job:
         """Run a failed, cancelled or completed job again, as a new round of attempts. A second call with the same
         `request_id`, a text of your choice, begins no further round and returns the job as it is."""
@@ -145,6 +157,7 @@ class Jobs:
         self._core.worker.look()
         return job
 
+    @_on_many("run")
     async def run_now(self, job_id: str) -> Job:
         """Make a pending job due at once."""
         return await self._again((await self._core.store()).jobs.run_now(document_id(job_id)))
@@ -172,6 +185,7 @@ class Jobs:
             return await self.get_job(job_id)
         return await self._again(store.jobs.edit(document_id(job_id), changed))
 
+    @_on_many("delete")
     async def delete(self, job_id: str) -> None:
         """Delete a job that is not running."""
         store = await self._core.store()

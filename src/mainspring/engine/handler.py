@@ -197,10 +197,11 @@ class Handler:
         try:
             return parameter.adapter.validate_python(value)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
+            first = error.errors(include_url=False, include_context=False)[0]
             where = "".join(f"[{step!r}]" for step in first["loc"])
             raise BadArguments(
-                f"The argument {parameter.name + where!r} of {self.name!r} is of the wrong type: {first['msg']}."
+                f"The argument {parameter.name + where!r} of {self.name!r} is of the wrong type: {first['msg']}"
+                f"{_given(first)}."
             ) from None
 
     def _check_missing(self, arguments: Mapping[str, Any]) -> None:
@@ -210,6 +211,15 @@ class Handler:
 
     def _takes(self) -> str:
         return ", ".join(repr(parameter.name) for parameter in self.parameters) or "none"
+
+
+def _given(error: Any) -> str:
+    """The type of the value that pydantic refuses. The value itself may be a secret, and the text is stored and logged;
+    of a missing field, the value is that of what surrounds it."""
+    if error["type"] == "missing":
+        return ""
+    value = error["input"]
+    return "; None was given" if value is None else f"; a value of type {type(value).__name__} was given"
 
 
 def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -155,7 +155,7 @@ class Store:
         self.queues = Queues(connection, self.claims, self.workers, self.statistics)
         self.health = Progress(connection, self.claims)
         self.problems = ProblemReads(connection)
-        self.alert_facts = AlertFacts(connection, self.problems)
+        self.alert_facts = AlertFacts(connection, self.problems, self.health)
         self.doctor_server = ServerReads(connection)
         self.doctor_schedules = ScheduleReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,7 +13,6 @@ from api.conftest import Api, serving
 from harness.sinks import Sink
 from harness.waiting import eventually
 from mainspring import Every, Scheduler
-from mainspring.cli.app import app
 
 Make = Callable[..., Scheduler]
 CHAT = {"type": "chat", "url": "https://hooks.slack.com/services/T0/B0/canary"}
@@ -119,55 +117,3 @@ async def test_a_key_with_a_scope_has_a_bounded_number_of_rules(make_scheduler: 
     async with serving(scheduler) as service:
         answer = await service.with_key(tenant.text).post("/api/alerts", {**RULE, "queue": "billing"})
     assert answer.status == 409 and "at most 20 alert rules" in answer.text
-
-
-async def test_the_command_line_sends_a_test_message_where_no_worker_lives(
-    uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MAINSPRING_HTTP_ALLOW", "127.0.0.1")
-    async with Sink() as sink:
-
-        def call(*words: str) -> Any:
-            return app(["alerts", *words, "--uri", uri], standalone_mode=False)
-
-        await asyncio.to_thread(call, "add", "Late", "queue_late", "--webhook", f"{sink.url}/hook")
-        capsys.readouterr()
-        await asyncio.to_thread(call, "test", "Late", "--json")
-        told = json.loads(capsys.readouterr().out)
-        assert told["arrived"] and told["state"] == "completed", told
-        assert [json.loads(one.body)["status"] for one in sink.received] == ["test"]
-
-
-@pytest.mark.slow
-async def test_the_command_line_adds_shows_silences_tests_and_deletes_a_rule(
-    uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told: list[str] = []
-
-    async def run(*words: str) -> tuple[int, str]:
-        def call() -> int:
-            try:
-                app(["alerts", *words, "--uri", uri], standalone_mode=False)
-            except SystemExit as end:
-                return int(end.code or 0)
-            return 0
-
-        code = await asyncio.to_thread(call)
-        shown = capsys.readouterr()
-        told.append(shown.err)
-        return code, shown.out
-
-    _, added = await run("add", "Late", "queue_late", "--chat", str(CHAT["url"]), "--after", "10m", "--json")
-    rule = json.loads(added)
-    assert (rule["kind"], rule["after"], rule["status"]) == ("queue_late", "10m", "ok") and "canary" not in added
-    _, edited = await run("edit", "Late", "--email", "ops@example.com", "--disable", "--json")
-    assert json.loads(edited)["to"] == [{"type": "email", "to": ["ops@example.com"]}]
-    _, shown = await run("silence", rule["id"], "--for", "2h", "--reason", "night\x1b[31m")
-    assert "Silenced until" in shown and "\x1b" not in shown
-    _, listed = await run("list")
-    assert "Late" in listed and "disabled" in listed and "ops@example.com" in listed
-    _, tested = await run("test", "Late", "--timeout", "0.1")
-    assert "pending" in tested and told[-1].startswith("mainspring: A message is pending"), told
-    assert "Late" in (await run("show", "Late"))[1]
-    await run("delete", "Late")
-    assert "Late" not in (await run("list"))[1]

@@ -14,6 +14,7 @@ from harness.inside import inside
 from harness.looking import Database
 from mainspring import ConfigurationError, Every, Scheduler
 from mainspring.clock import ManualClock
+from mainspring.store.codec import document_id
 
 FIRING, RESOLVED = "[Mainspring] FIRING: ops", "[Mainspring] RESOLVED: ops"
 
@@ -21,6 +22,13 @@ FIRING, RESOLVED = "[Mainspring] FIRING: ops", "[Mainspring] RESOLVED: ops"
 async def worker(db: Database, clock: ManualClock, **fields: Any) -> None:
     """A live worker of another process."""
     await db["jobs.workers"].insert_one({"_id": "w", "beat_at": clock.now(), "queues": None, **fields})
+
+
+async def fill(scheduler: Scheduler, number: int) -> list[str]:
+    """A due job in each of so many queues; returns their names."""
+    queues = [f"a{one:03}" for one in range(number)]
+    await scheduler.schedule_bulk([{"name": "report", "queue": queue} for queue in queues])
+    return queues
 
 
 # -- within the scope of a rule ----------------------------------------------------------------------------------------
@@ -81,6 +89,59 @@ async def test_a_rule_without_a_scope_tells_the_reason_of_an_open_breaker(timed:
     await timed.limits.open_breaker(queue="billing", reason="the supplier is down")
     await look(timed)
     assert "The breaker of the queue 'billing' is open: the supplier is down" in (await texts(db))[0]
+
+
+async def test_every_queue_is_looked_at_however_many_there_are(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await rule_of(timed, "queue_late")
+    await rule_of(timed, "no_worker", after=0)
+    await timed.schedule("report", queue="z", priority=9)
+    clock.advance(timedelta(minutes=4))
+    served = await fill(timed, 120)
+    await timed.schedule("report", queue="z", priority=1)
+    clock.advance(timedelta(minutes=1))
+    await worker(db, clock, queues=served)
+    await look(timed)
+    late, unserved = sorted(await texts(db), key=lambda text: "No live worker" in text)
+    assert "The oldest due job of the queue 'z' has waited for 5 minutes." in late and "'a0" not in late
+    assert "No live worker serves the queue 'z'" in unserved and "'a0" not in unserved
+
+
+async def test_a_rule_by_names_sees_a_late_job_of_any_queue(timed: Scheduler, clock: ManualClock, db: Database) -> None:
+    await rule_of(timed, "queue_late", prefixes=["invoice."])
+    await fill(timed, 40)
+    clock.advance(60)
+    await timed.schedule("invoice.send", queue="z")
+    clock.advance(300)
+    await look(timed)
+    assert ["'z'" in text and "'a0" not in text for text in await texts(db)] == [True]
+
+
+async def test_no_paused_queue_is_late_however_many_are_paused(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await rule_of(timed, "queue_late")
+    for number in range(101):
+        await timed.queues.pause(f"q{number:03}")
+    await timed.schedule("report", queue="q100")
+    clock.advance(600)
+    await look(timed)
+    assert await messages(db) == []
+
+
+async def test_a_name_without_a_handler_is_told_while_its_jobs_are_held(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await rule_of(timed, "no_worker", after=0)
+    await worker(db, clock, handlers=["other"])
+    store = await inside(timed).store()
+    for number in range(12):
+        job = await timed.schedule(f"report-{number:02}")
+        assert await store.upkeep.hold([document_id(job.id)], "handler", "No worker has a handler.") == 1
+    await look(timed)
+    (text,) = await texts(db)
+    assert "No live worker has a handler for 'report-11'; 1 job waits for one." in text
 
 
 # -- what does not count -----------------------------------------------------------------------------------------------

@@ -106,6 +106,23 @@ def test_a_refusal_says_where_inside_the_argument_the_fault_is() -> None:
         bind(handler, {"users": [{"name": "a"}, {"age": 1}]})
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "told"),
+    [
+        (str, 5, "'a' of 'x' is of the wrong type: Input should be a valid string; a value of type int was given."),
+        (list[str], ["b", None], "'a[1]' of 'x' is of the wrong type: Input should be a valid string; None was given."),
+        (User, {"age": 5}, "Field required."),
+    ],
+)
+def test_a_refusal_names_the_expected_and_the_given_type(annotation: Any, value: Any, told: str) -> None:
+    def handler(a: Any) -> None: ...
+
+    handler.__annotations__["a"] = annotation
+    with pytest.raises(InvalidJob) as refused:
+        bind(handler, {"a": value})
+    assert str(refused.value).endswith(told)
+
+
 def test_a_refusal_does_not_show_the_value() -> None:
     def handler(password: int) -> None: ...
 

@@ -24,10 +24,12 @@ _MAKE_KEY = "`mainspring keys create NAME` makes one, on the machine that reache
 class Api:
     """The HTTP API behind a door. Paths begin with /api; their parts are quoted with `path`."""
 
-    def __init__(self, door: Door, options: Collection[str] = ()) -> None:
-        """`options` are those of the command: a refused field is named as its option."""
+    def __init__(self, door: Door, options: Collection[str] = (), named: Mapping[str, str] | None = None) -> None:
+        """`options` are those of the command: a refused field is named as its option. `named` are the options whose
+        fields have other names."""
         self._door = door
         self._options = options
+        self._named = named or {}
 
     @property
     def place(self) -> str:
@@ -44,6 +46,9 @@ class Api:
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._call("PUT", path, {}, body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._call("PATCH", path, {}, body)
 
     def delete(self, path: str, **query: Any) -> Any:
         return self._call("DELETE", path, query)
@@ -124,8 +129,8 @@ class Api:
         """The sentence of a refused field, under the name of the option that has given it."""
         first = (problem.get("errors") or [{}])[0]
         field = str(first.get("field") or "").rpartition(".")[2]
-        option = f"--{_CAPITAL.sub(lambda found: f'-{found[1].lower()}', field)}"
-        if not field or option not in self._options:
+        option = self._named.get(field) or f"--{_CAPITAL.sub(lambda found: f'-{found[1].lower()}', field)}"
+        if not field or (option not in self._options and field not in self._named):
             return detail
         return f"{option}: {first.get('detail') or detail}"
 

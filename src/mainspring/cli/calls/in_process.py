@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, MutableMapping
-from functools import cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote
@@ -40,7 +39,8 @@ class InProcess:
         self._scheduler = Scheduler(uri)
         self._scheduler.configure(**worker_settings())
         add_builtins(Face(self._scheduler), settings)
-        self._app_of = cache(lambda subject: make_app(self._scheduler, settings, actor=actor(), subject=subject))
+        self._make_app = lambda subject: make_app(self._scheduler, settings, actor=actor(), subject=subject)
+        self._apps: dict[str, Any] = {}
         self._runner = asyncio.Runner()
         self._audit_checked = False
         self.place = without_password(self._scheduler.uri or "")
@@ -82,7 +82,10 @@ class InProcess:
     def _exchange(self, method: str, target: str, body: bytes | None, once: str | None = None) -> _Exchange:
         from mainspring.api.endpoints import subject_of
 
-        return _Exchange(self._app_of(subject_of(target)), method, target, body, once)
+        subject = subject_of(target)
+        if subject not in self._apps:
+            self._apps[subject] = self._make_app(subject)
+        return _Exchange(self._apps[subject], method, target, body, once)
 
     def _parts(self, exchange: _Exchange) -> Iterator[bytes]:
         """The lines of a stream."""
@@ -100,6 +103,8 @@ class InProcess:
 
     def _close(self) -> None:
         try:
+            for app in self._apps.values():
+                self._run(app.state.service.alerts.close())
             self._run(self._scheduler.stop())
         finally:
             self._runner.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
 from functools import cached_property, wraps
 from pathlib import Path
@@ -25,16 +25,19 @@ class Call:
     """One call of a command: the API, and how to print. The door is opened at the first use of the API, so that wrong
     arguments are refused before."""
 
-    def __init__(self, door: Callable[[], Door], options: Collection[str], as_json: bool) -> None:
+    def __init__(
+        self, door: Callable[[], Door], options: Collection[str], named: Mapping[str, str] | None, as_json: bool
+    ) -> None:
         self._door = door
         self._options = options
+        self._named = named
         self._opened = ExitStack()
         self.as_json = as_json
 
     @cached_property
     def api(self) -> Api:
         """The HTTP API of the service or the database."""
-        return Api(self._opened.enter_context(self._door()), self._options)
+        return Api(self._opened.enter_context(self._door()), self._options, self._named)
 
     def close(self) -> None:
         """Close the door, if it was opened."""
@@ -62,10 +65,13 @@ class Call:
             say(sentence)
 
 
-def operating(command: Callable[..., None] | None = None, *, creates: bool = False) -> Callable[..., Any]:
-    """Make a command of a function that takes a Call. With `creates`, it may start a new embedded database."""
+def operating(
+    command: Callable[..., None] | None = None, *, creates: bool = False, named: Mapping[str, str] | None = None
+) -> Callable[..., Any]:
+    """Make a command of a function that takes a Call. With `creates`, it may start a new embedded database. `named` are
+    the options whose fields in the API have other names."""
     if command is None:
-        return lambda function: operating(function, creates=creates)
+        return lambda function: operating(function, creates=creates, named=named)
 
     @wraps(command)
     def run(
@@ -79,7 +85,7 @@ def operating(command: Callable[..., None] | None = None, *, creates: bool = Fal
     ) -> None:
         set_up_logs("warning")
         place = Place(url, key, uri, folder)
-        with closing(Call(lambda: place.door(creates=creates), options, as_json)) as call:
+        with closing(Call(lambda: place.door(creates=creates), options, named, as_json)) as call:
             command(call, **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]

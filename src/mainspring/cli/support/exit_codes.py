@@ -30,7 +30,7 @@ EXIT_CODES = {
     RUNTIME_FAILURE: "a failure at run time: the server cannot be reached, the job is in another state, the "
     "installation is unhealthy, the job that was waited for did not complete",
     TO_BE_CHANGED: "something to be changed: an argument, a setting, the API key, the MongoDB server; nothing was done",
-    NOT_FOUND: "there is no such job, schedule, queue, worker, flow, key, secret or operation",
+    NOT_FOUND: "there is no such job, schedule, queue, worker, flow, key, secret, alert rule or operation",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 """The exit codes of all commands, with their meanings."""

@@ -1,4 +1,4 @@
-"""OpenTelemetry and Sentry for `mainspring worker` and `mainspring serve`, switched on by the environment.
+"""OpenTelemetry and Sentry for `mainspring worker`, `serve` and `up`, switched on by the environment.
 
 `MAINSPRING_OTEL` and `MAINSPRING_SENTRY` switch; everything else is in the standard variables of their SDKs, `OTEL_…`
 and `SENTRY_…`. An SDK that the user's module has set up stays as it is, and a Scheduler that the module has

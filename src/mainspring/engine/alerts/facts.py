@@ -48,14 +48,25 @@ class FactsOfPass:
             found["firing"] = await self._once("firing", scope, reads.overdue)
         elif rule.kind == BREAKER_OPEN:
             found["breakers"] = await self._once("breakers", scope, reads.breakers)
-        elif rule.kind == QUEUE_LATE or scope.queues is None:
-            found["due"] = await self._once("due", scope, self._oldest_due)
-        if rule.kind == NO_WORKER:
+        elif rule.kind == QUEUE_LATE:
+            found["due"] = await self._due(scope, rule.after)
+            if found["due"]:
+                found["pauses"] = await self._once("pauses", scope, reads.pauses)
+        elif rule.kind == NO_WORKER:
             found["workers"] = await self._once("workers", scope, self._workers)
-        elif found.get("due"):
-            found["pauses"] = await self._once("pauses", scope, self._store.problems.pauses)
+            if scope.queues is None:
+                found["due"] = await self._due(scope)
+                found["held"] = await self._once("held", scope, reads.without_handler)
         facts: Fields = {"workers": (), **{name: tuple(ones) for name, ones in found.items()}}
         return ProblemFacts(at=self._at, everything=scope.everything, **facts)
+
+    async def _due(self, scope: Scope, seconds: float = 0.0) -> Any:
+        """The oldest due job of each queue, where it has been due for so long."""
+        key = ("due", scope, seconds)
+        if key not in self._read:
+            since = self._at - timedelta(seconds=seconds)
+            self._read[key] = await self._store.alert_facts.due_since(since, scope)
+        return self._read[key]
 
     async def _causes(self, rule: AlertRule) -> Any:
         key, since = ("dead", rule.scope, rule.within), self._at - timedelta(seconds=rule.within)
@@ -70,6 +81,3 @@ class FactsOfPass:
 
     async def _workers(self, scope: Scope) -> tuple[WorkerStatus, ...]:
         return await live_workers(self._store, scope)
-
-    async def _oldest_due(self, scope: Scope) -> tuple[Due, ...]:
-        return await oldest_due(self._store, scope)

@@ -14,7 +14,7 @@ from mainspring.model.alerts.rule import BREAKER_OPEN, DEAD_LETTERS, NO_WORKER, 
 from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import breaker_gate, breaker_target
 from mainspring.model.limits.limits import QUEUE
-from mainspring.model.views.judging import duration_of, make_report
+from mainspring.model.views.judging import duration_of, find_unserved
 from mainspring.model.views.problems import ProblemFacts
 
 
@@ -62,9 +62,8 @@ def _unserved(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:
             if not any(worker.serves(queue) for worker in facts.workers):
                 yield Finding(f"queue:{queue}", f"No live worker serves the queue {queue!r}.")
         return
-    for problem in make_report(facts).problems:
-        if problem.kind == "unserved":
-            yield Finding(f"{problem.target.kind}:{problem.target.id}", problem.text)
+    for problem in find_unserved(facts):
+        yield Finding(f"{problem.target.kind}:{problem.target.id}", problem.text)
 
 
 def _open_breakers(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:

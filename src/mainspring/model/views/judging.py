@@ -43,7 +43,7 @@ _NEXT = 10
 
 def make_report(facts: ProblemFacts) -> OverviewReport:
     """The problems that follow from the facts, the worst first."""
-    finders = (_unserved, _stuck, _failing, _broken, _late, _schedules, _limited, _paused, _versions)
+    finders = (find_unserved, _stuck, _failing, _broken, _late, _schedules, _limited, _paused, _versions)
     problems = [problem for find in finders for problem in list(find(facts))[:_SHOWN_PER_KIND]]
     problems.sort(key=lambda one: (SEVERITIES.index(one.severity), KINDS.index(one.kind), -(one.count or 0)))
     coming = (one for one in facts.firing if one.at is not None and one.due is not None)
@@ -54,7 +54,8 @@ def make_report(facts: ProblemFacts) -> OverviewReport:
 # -- no worker ---------------------------------------------------------------------------------------------------------
 
 
-def _unserved(facts: ProblemFacts) -> Iterator[Problem]:
+def find_unserved(facts: ProblemFacts) -> Iterator[Problem]:
+    """That no worker is alive; or the queues without a worker and the names without a handler."""
     if not facts.workers and facts.everything:
         worst: Severity = "critical" if facts.due or facts.held else "warning"
         yield Problem(

@@ -1,4 +1,5 @@
-"""Reading what alert rules are judged by: causes of dead letters, overdue schedules and open breakers, within a scope.
+"""Reading what alert rules are judged by: causes of dead letters, overdue schedules, late queues, names without a
+handler and open breakers, within a scope.
 
 The database applies the scope of a rule to the first `LOOKED_AT` entries of an index, and answers with the subjects.
 The reads of the overview (`store/views/problem_facts.py`) look at fifty to 150 entries of all jobs and leave those out
@@ -14,12 +15,14 @@ from mainspring.model.access.api_keys import Scope
 from mainspring.model.alerts.episode import MOST_SUBJECTS
 from mainspring.model.jobs.job import FAILED
 from mainspring.model.limits.breaker import BreakerStatus
-from mainspring.model.views.problems import FailureCause, ScheduleFact
+from mainspring.model.limits.controls import Paused
+from mainspring.model.views.problems import Due, FailureCause, Held, ScheduleFact
 from mainspring.store.connection import Connection, Document
 from mainspring.store.fitting import fit
 from mainspring.store.limits.wait_lists import beginning
 from mainspring.store.schema import DEAD, DUE
 from mainspring.store.shapes import JOB, SCHEDULE
+from mainspring.store.views.health import Progress
 from mainspring.store.views.problem_facts import ProblemReads, schedule_fact
 
 LOOKED_AT = 5000
@@ -31,9 +34,10 @@ _SAMPLE = {"name": "$name", "queue": "$queue", "error": {"type": "$error.type", 
 class AlertFacts:
     """The store's verbs for the facts of alert rules."""
 
-    def __init__(self, connection: Connection, overview: ProblemReads) -> None:
+    def __init__(self, connection: Connection, overview: ProblemReads, progress: Progress) -> None:
         self._connection = connection
         self._overview = overview
+        self._progress = progress
 
     async def causes(self, since: datetime, scope: Scope) -> list[FailureCause]:
         """The causes of the dead letters since an instant, the latest first. Jobs that notify of others are left out:
@@ -79,6 +83,20 @@ class AlertFacts:
     async def breakers(self, scope: Scope) -> list[BreakerStatus]:
         """The breakers that are open or half open."""
         return await self._overview.breakers(scope, LOOKED_AT)
+
+    async def pauses(self, scope: Scope) -> list[Paused]:
+        """The pauses of queues and names."""
+        return await self._overview.pauses(scope, LOOKED_AT)
+
+    async def due_since(self, instant: datetime, scope: Scope) -> list[Due]:
+        """The oldest due job of every queue, if it is due since this instant or before; the oldest first. A scope by
+        names sees one only where the oldest job of a queue has such a name."""
+        found = await self._progress.due_since(instant, scope.queues)
+        return [one for one in found if scope.prefixes is None or scope.allows_name(one.name)]
+
+    async def without_handler(self, scope: Scope) -> list[Held]:
+        """The names whose jobs wait for a handler."""
+        return await self._overview.without_handler(scope, MOST_SUBJECTS)
 
 
 def _within(scope: Scope, queue: str, name: str) -> Document:

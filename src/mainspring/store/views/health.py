@@ -1,6 +1,6 @@
 """Signs of progress: the job that has been due for longest, the lease that ends first, the schedule that fires late.
 
-Each is one seek in an index, whatever is stored.
+Each is one seek in an index, whatever is stored; those of queues are some seeks for each queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mainspring.clock import EPOCH, truncate
 from mainspring.model.jobs.job import RUNNING
 from mainspring.model.views.problems import Due
 from mainspring.store.connection import Connection, Document
-from mainspring.store.jobs.claim import PRIORITIES, Claims
+from mainspring.store.jobs.claim import PRIORITIES, QUEUES_PER_PEEK, Claims
 from mainspring.store.schema import CLAIM, DUE, LEASE
 
 _QUEUES_LOOKED_AT = 100
@@ -49,6 +49,20 @@ class Progress:
             Due(queue, at, None) for at, queue in heads[_QUEUES_LOOKED_INTO:]
         ]
         return sorted(due, key=lambda one: one.since)
+
+    async def due_since(self, instant: datetime, queues: Sequence[str] | None = None) -> list[Due]:
+        """The job of each queue that has been due for longest, if that is since this instant or before; the longest
+        first. All queues are walked, a page at a time: one command finds that no job of a page is due for so long,
+        and otherwise each queue of the page is read."""
+        names = sorted(await self._claims.queues() if queues is None else queues)
+        found: list[Due] = []
+        for start in range(0, len(names), QUEUES_PER_PEEK):
+            page = names[start : start + QUEUES_PER_PEEK]
+            first = await self._claims.next_run_at(page)
+            if first is not None and first[0] <= instant:
+                oldest = [await self._oldest_of(queue) for queue in page]
+                found += [one for one in oldest if one is not None and one.since <= instant]
+        return sorted(found, key=lambda one: one.since)
 
     async def _oldest_of(self, queue: str) -> Due | None:
         now = truncate(self._connection.clock.now())

@@ -101,10 +101,10 @@ class ProblemReads:
 
     # -- controls --------------------------------------------------------------------------------------------------
 
-    async def pauses(self, scope: Scope) -> list[Paused]:
-        """The pauses of queues and names; the first hundred are read."""
+    async def pauses(self, scope: Scope, most: int = _PAUSES_READ) -> list[Paused]:
+        """The pauses of queues and names; the first hundred are read, or `most`."""
         found = await self._connection.controls.find_all(
-            {"_id": beginning(f"{PAUSE}:")}, sort=[("_id", 1)], hint=BY_ID, limit=_PAUSES_READ
+            {"_id": beginning(f"{PAUSE}:")}, sort=[("_id", 1)], hint=BY_ID, limit=most
         )
         return [one for one in pauses_in(found) if _reaches(scope, one.scope, one.target)]
 
@@ -136,12 +136,17 @@ class ProblemReads:
                 found += await self._held_of(by, name)
         return found
 
-    async def _names_waiting(self, by: str, scope: Scope) -> list[str]:
+    async def without_handler(self, scope: Scope, most: int) -> list[Held]:
+        """The first names whose jobs wait for a handler, in any queue."""
+        names = await self._names_waiting(NO_HANDLER, scope, most)
+        return [one for name in names for one in await self._held_of(NO_HANDLER, name)]
+
+    async def _names_waiting(self, by: str, scope: Scope, most: int = _NAMES_COUNTED) -> list[str]:
         """The first names with jobs that wait for one kind of gate: one seek in the index for each."""
         names: list[str] = []
         for prefix in scope.prefixes if scope.prefixes is not None else ("",):
             after: Document = {"$gte": prefix}
-            while len(names) < _NAMES_COUNTED:
+            while len(names) < most:
                 first = await self._connection.jobs.find_one(
                     {"waiting_for.by": by, "name": after},
                     {"_id": 0, "name": 1},
