@@ -70,7 +70,7 @@ function Details({ queue }: { queue: Detail }) {
           <Fact name="Waiting">{upTo(queue.waiting, queue.counted)}</Fact>
           <Fact name="Scheduled">{upTo(queue.scheduled, queue.counted)}</Fact>
           <Fact name="Running">{count(queue.running)}</Fact>
-          <Fact name="Oldest due">
+          <Fact name="Oldest waiting">
             <Oldest queue={queue} />
           </Fact>
           <Fact name="Time to drain">{drainWords(queue)}</Fact>
