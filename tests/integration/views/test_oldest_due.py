@@ -49,7 +49,6 @@ async def serve(db: Database, timed: Scheduler) -> None:
         ("r:name:charge", ", at a rate"),
         ("s:orders", ", for its turn in a sequence"),
         ("f:bank:acme", ", for the turn of its key"),
-        ("b:name:charge", ", behind a breaker"),
     ],
 )
 async def test_a_queue_whose_jobs_all_wait_at_a_gate_is_late(
@@ -77,11 +76,12 @@ async def test_jobs_at_a_gate_without_a_worker_for_their_queue_are_unserved(
     assert problem.text == "No live worker serves the queue 'bank'; its oldest job has been due for 1 minute."
 
 
-async def test_jobs_behind_a_pause_wait_but_do_not_make_their_queue_late(
-    timed: Scheduler, clock: ManualClock, db: Database
+@pytest.mark.parametrize("gate", ["p:name:charge", "b:name:charge"])
+async def test_jobs_behind_a_pause_or_a_breaker_wait_but_do_not_make_their_queue_late(
+    timed: Scheduler, clock: ManualClock, db: Database, gate: str
 ) -> None:
     due = clock.now()
-    await wait_at(timed, db, "p:name:charge")
+    await wait_at(timed, db, gate)
     clock.advance(5 * MINUTE)
     await serve(db, timed)
     assert (await status(timed)).oldest_due == due

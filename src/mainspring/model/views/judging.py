@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from mainspring.durations import duration_words
 from mainspring.model.limits.breaker import HALF_OPEN
-from mainspring.model.limits.controls import BROKEN, Target, breaker_gate, breaker_target, pause_gate
+from mainspring.model.limits.controls import Target, breaker_gate, breaker_target, pause_gate
 from mainspring.model.limits.limits import CONCURRENCY, FAIR, QUEUE, RATE, SEQUENCE
 from mainspring.model.schedules.schedule import SYSTEM
 from mainspring.model.views.health import LATE, UNRENEWED
@@ -299,7 +299,6 @@ _AT_GATES = {
     RATE: "at a rate",
     SEQUENCE: "for its turn in a sequence",
     FAIR: "for the turn of its key",
-    BROKEN: "behind a breaker",
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.clock import EPOCH, truncate
-from mainspring.model.limits.controls import PAUSED
+from mainspring.model.limits.controls import BROKEN, PAUSED
 from mainspring.model.views.problems import Due
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.claim import PRIORITIES, Claims
@@ -23,8 +23,9 @@ from mainspring.store.schema import CLAIM, WAITING_BY_QUEUE
 _QUEUES_LOOKED_AT = 100
 _QUEUES_LOOKED_INTO = 30
 _WAITING_QUEUES = 40
-# Jobs behind a pause are passed over; as many of the oldest waiting jobs of a queue are read to find another one.
-_READ_BEHIND_PAUSES = 10
+# Jobs behind these gates are passed over; as many of the oldest waiting jobs of a queue are read to find another one.
+_CLOSED = (f"{PAUSED}:", f"{BROKEN}:")
+_READ_AT_GATES = 10
 _REASONS = [BY_LIMIT, NO_HANDLER, TOO_NEW, NO_KEY, OVERLAP]
 # Other programs may have stored anything: an array matches by one of its elements.
 _ONE_TEXT = {"$not": {"$type": "array"}}
@@ -41,8 +42,8 @@ class OldestDue:
     async def by_queue(self, queues: Sequence[str] | None = None, *, held: bool = False) -> list[Due]:
         """The job of each queue that has been due for longest, the longest first.
 
-        Jobs behind a pause, and those for which a handler, a version or a key is missing, count only with `held`: an
-        operator holds the former back, and the latter have a problem of their own. The first hundred queues with ready
+        Jobs behind a pause or a breaker, and those for which a handler, a version or a key is missing, count only with
+        `held`: each has a problem of its own. The first hundred queues with ready
         jobs are looked at, and the first forty with waiting jobs. Of the ready jobs of each queue, the one that is
         claimed next is read, and of the thirty queues whose next job has waited longest also the oldest of every
         priority.
@@ -96,16 +97,16 @@ class OldestDue:
         return None if first is None else _due(queue, first)
 
     async def _at_a_gate(self, queue: str) -> Due | None:
-        """The oldest job of a queue on a wait list that is not that of a pause."""
+        """The oldest job of a queue on a wait list that is not that of a pause or a breaker."""
         found = await self._connection.jobs.find_all(
             {"queue": queue, "waiting_for.by": BY_LIMIT, **self._past()},
             _FIELDS,
             sort=[("run_at", 1)],
             hint=WAITING_BY_QUEUE,
-            limit=_READ_BEHIND_PAUSES,
+            limit=_READ_AT_GATES,
         )
         due = (_due(queue, one) for one in found)
-        return next((one for one in due if not (one.gate or "").startswith(f"{PAUSED}:")), None)
+        return next((one for one in due if not (one.gate or "").startswith(_CLOSED)), None)
 
     def _past(self) -> Document:
         return {"run_at": {"$lte": truncate(self._connection.clock.now())}}
