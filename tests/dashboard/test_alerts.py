@@ -48,7 +48,7 @@ async def test_a_rule_is_made_tested_silenced_and_deleted(browser: Browser, make
         await actions.click()
         await page.get_by_role("menuitem", name="Silence").click()
         await dialog.get_by_label("Reason").fill("a move")
-        await dialog.get_by_role("button", name="Confirm").click()
+        await dialog.get_by_role("button", name="Silence the rule").click()
         await expect(row).to_contain_text("silenced")
 
         await actions.click()

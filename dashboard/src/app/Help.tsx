@@ -1,6 +1,7 @@
 import { prefix } from "../api/client";
 import { Dialog } from "../ui/Dialog";
 import { offeredShortcuts } from "./keys";
+import "../ui/Table.css";
 
 /** The shortcuts that are offered now, and where to read more. */
 export function Help({ onClose }: { onClose: () => void }) {

@@ -1,6 +1,7 @@
 // The palette: go to a page, or to what an id or a name leads to.
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
+import { useRole } from "../api/session";
 import { Dialog } from "../ui/Dialog";
 import { chooseTheme } from "./theme";
 import { usePages } from "./Shell";
@@ -12,16 +13,22 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   const navigate = useNavigate();
   const pages = usePages();
+  const { can } = useRole();
   const go = (to: string, search?: Record<string, string>) => () => void navigate({ to, search } as never);
   const fixed: Place[] = [
     ...pages.map((page) => ({ title: page.title, hint: `g ${page.key}`, run: go(page.path) })),
-    { title: "New job", hint: "", run: go("/jobs/new") },
-    { title: "New schedule", hint: "", run: go("/schedules/new") },
+    ...(can("operator")
+      ? [
+          { title: "New job", hint: "", run: go("/jobs/new") },
+          { title: "New schedule", hint: "", run: go("/schedules/new") },
+        ]
+      : []),
     { title: "Calendar of coming firings", hint: "", run: go("/schedules/calendar") },
     { title: "Failed jobs", hint: "", run: go("/jobs", { state: "failed" }) },
     { title: "Running jobs", hint: "", run: go("/jobs", { state: "running" }) },
     { title: "Dark theme", hint: "", run: () => chooseTheme("dark") },
     { title: "Light theme", hint: "", run: () => chooseTheme("light") },
+    { title: "Theme of the system", hint: "", run: () => chooseTheme("system") },
   ];
   const typed = text.trim();
   const leads: Place[] = typed

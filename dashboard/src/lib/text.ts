@@ -12,6 +12,11 @@ export function plural(value: number, one: string, many = `${one}s`, capped = fa
   return `${count(value, capped)} ${value === 1 && !capped ? one : many}`;
 }
 
+/** A text that people typed, as a sentence: with one full stop. */
+export function sentence(text: string): string {
+  return /[.!?…]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`;
+}
+
 /** Bytes as text. */
 export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
@@ -23,6 +28,11 @@ export function bytes(value: number | null | undefined): string {
     unit += 1;
   }
   return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
+}
+
+/** The name of a handler; those of Mainspring itself have words. */
+export function shownName(name: string): string {
+  return { "mainspring:http": "Webhook", "mainspring:email": "Email" }[name] ?? (name || "(no name)");
 }
 
 /** The last part of an id, enough to recognise it. */

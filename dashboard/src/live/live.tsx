@@ -1,6 +1,7 @@
 // Live pages: a digest makes the queries that it concerns read again, once a second at most, unless the viewer paused.
 import { type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { serverNow } from "../lib/time";
 import { concerns, type Filter } from "./digest";
 import { currentStatus, listen, startLive, type Status, watchStatus } from "./stream";
 
@@ -10,7 +11,11 @@ const Context = createContext<Live>({ paused: false, setPaused: () => undefined,
 export function LiveProvider({ children }: { children: ReactNode }) {
   const [pausedAt, setPausedAt] = useState<number | null>(null);
   useEffect(() => startLive(), []);
-  const live = { paused: pausedAt !== null, pausedAt, setPaused: (on: boolean) => setPausedAt(on ? Date.now() : null) };
+  const live = {
+    paused: pausedAt !== null,
+    pausedAt,
+    setPaused: (on: boolean) => setPausedAt(on ? serverNow() : null),
+  };
   return <Context value={live}>{children}</Context>;
 }
 

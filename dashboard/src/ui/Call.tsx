@@ -13,6 +13,8 @@ export type Call = {
   /** The path with its query, from /api on. */
   path: string;
   body?: unknown;
+  /** In place of a body: a file whose text is sent. */
+  file?: { name: string; type: string };
   /** The same with the Python library, with `scheduler` as the Scheduler. */
   python?: string;
 };

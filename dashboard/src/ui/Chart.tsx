@@ -1,6 +1,7 @@
 // Time series by uPlot: one x-axis for all charts of a page, a shared cursor, and a range chosen by dragging.
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
+import { absolute } from "../lib/time";
 import "uplot/dist/uPlot.min.css";
 import "./Chart.css";
 
@@ -31,8 +32,10 @@ type Props = {
 export function Chart({ title, at, lines, format, height = 150, sync, marks = [], onRange }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const latest = useRef({ onRange, format, marks });
-  latest.current = { onRange, format, marks };
+  // The place under the cursor, of this chart or of one that shares it; null without one.
+  const [under, setUnder] = useState<number | null>(null);
+  const latest = useRef({ onRange, format, marks, onCursor: setUnder });
+  latest.current = { onRange, format, marks, onCursor: setUnder };
   const shape = lines.map((line) => `${line.label}|${line.colour}|${line.bars}|${line.dashed}`).join(";");
   const data = useMemo(() => stacked(at, lines), [at, lines]);
 
@@ -61,15 +64,19 @@ export function Chart({ title, at, lines, format, height = 150, sync, marks = []
     plot.current?.setData(data);
   }, [data]);
 
+  const shown = under !== null && under < at.length ? under : null;
   return (
     <figure className="chart">
       <figcaption>
         <h3>{title}</h3>
         <span className="chart-legend">
+          <span className="chart-at">
+            {shown === null ? "latest" : absolute((at[shown] ?? 0) * 1000, undefined, false)}
+          </span>
           {lines.map((line) => (
             <span key={line.label}>
               <i style={{ background: `var(${line.colour})` }} aria-hidden="true" /> {line.label}{" "}
-              <b>{summary(line, format)}</b>
+              <b>{shown === null ? summary(line, format) : valueAt(line, shown, format)}</b>
             </span>
           ))}
         </span>
@@ -87,6 +94,11 @@ export function Chart({ title, at, lines, format, height = 150, sync, marks = []
 function summary(line: Line, format: (value: number) => string): string {
   const last = line.values.findLast((value) => value !== null && value !== undefined);
   return last === undefined || last === null ? "–" : format(last);
+}
+
+function valueAt(line: Line, index: number, format: (value: number) => string): string {
+  const value = line.values[index];
+  return value === undefined || value === null ? "–" : format(value);
 }
 
 function css(name: string): string {
@@ -111,6 +123,7 @@ type Latest = {
     onRange?: (start: number, end: number) => void;
     format: (value: number) => string;
     marks: { at: number; label: string }[];
+    onCursor: (index: number | null) => void;
   };
 };
 
@@ -163,6 +176,7 @@ function options(
           latest.current.onRange?.(start, end);
         },
       ],
+      setCursor: [(plot) => latest.current.onCursor(plot.cursor.idx ?? null)],
       draw: [(plot) => drawMarks(plot, latest.current.marks)],
     },
   };

@@ -1,6 +1,6 @@
 // Requests as commands for a shell.
 
-type Request = { method?: string; path: string; body?: unknown };
+type Request = { method?: string; path: string; body?: unknown; file?: { name: string; type: string } };
 
 /** A word for a POSIX shell. */
 export function quoted(text: string): string {
@@ -8,10 +8,11 @@ export function quoted(text: string): string {
 }
 
 /** A request as a curl command; the key comes from the environment and is never written out. */
-export function curl(origin: string, { method = "GET", path, body }: Request): string {
+export function curl(origin: string, { method = "GET", path, body, file }: Request): string {
   const parts = [`curl ${method === "GET" ? "" : `-X ${method} `}${quoted(origin + path)}`];
   parts.push('-H "Authorization: Bearer $MAINSPRING_API_KEY"');
   if (body !== undefined) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
+  if (file) parts.push(`-H ${quoted(`Content-Type: ${file.type}`)}`, `--data-binary @${quoted(file.name)}`);
   return parts.join(" \\\n  ");
 }
 

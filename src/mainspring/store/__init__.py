@@ -69,6 +69,7 @@ from mainspring.store.views.created import Created
 from mainspring.store.views.explain import Explaining
 from mainspring.store.views.failure_counts import Failures
 from mainspring.store.views.health import Progress
+from mainspring.store.views.oldest_due import OldestDue
 from mainspring.store.views.problem_facts import ProblemReads
 from mainspring.store.views.queues import Queues
 from mainspring.store.views.related import Related
@@ -152,10 +153,11 @@ class Store:
         self.failure_counts = Failures(connection)
         self.dead_letter_groups = Groups(connection, self.failure_counts)
         self.gate_uses = GateUses(connection)
-        self.queues = Queues(connection, self.claims, self.workers, self.statistics)
+        self.oldest_due = OldestDue(connection, self.claims)
+        self.queues = Queues(connection, self.oldest_due, self.workers, self.statistics)
         self.health = Progress(connection, self.claims)
         self.problems = ProblemReads(connection)
-        self.alert_facts = AlertFacts(connection, self.problems, self.health)
+        self.alert_facts = AlertFacts(connection, self.problems, self.oldest_due)
         self.doctor_server = ServerReads(connection)
         self.doctor_schedules = ScheduleReads(connection)
         self.audit = Audit(connection, mask_credentials, audit_keys or Keyring())

@@ -80,7 +80,7 @@ JOB_INDEXES = [
     _partial(START_BY, {"state": PENDING, "start_by": {"$type": "date"}}, "start_by"),
     _partial(CANCEL, {"state": RUNNING, "cancel": {"$exists": True}}, "worker"),
     _partial(WAITING_FOR, {"waiting_for.by": {"$exists": True}}, "waiting_for.by", "name", "line"),
-    _partial(WAITING_BY_QUEUE, {"waiting_for.by": {"$exists": True}}, "queue", "waiting_for.by"),
+    _partial(WAITING_BY_QUEUE, {"waiting_for.by": {"$exists": True}}, "queue", "waiting_for.by", "run_at"),
     _partial(SCHEDULE, {"schedule_id": {"$exists": True}}, "schedule_id", "scheduled_for"),
     _partial(LINE, {"line": {"$exists": True}}, "line", "priority", "run_at", "_id"),
     # A job that waits for others keeps its place in its sequence.
@@ -112,6 +112,8 @@ SIGNAL_INDEXES = [
 EARLIER_FILTERS: dict[str, list[dict[str, object]]] = {
     SEQ: [{"seq": {"$exists": True}, "state": {"$in": [*LIVE, FAILED]}}]
 }
+# The keys of indexes that were made without the last of those that they have now. Such an index is replaced.
+EARLIER_KEYS: dict[str, list[str]] = {WAITING_BY_QUEUE: ["queue", "waiting_for.by"]}
 # The indexes that only workers of schema version 1 need, of jobs and of gates: a migration drops them at its end.
 EARLIER_INDEXES = {"": ("held", "waiting", "raw"), "gates": ("open",)}
 REDRIVE_INDEXES = [

@@ -23,7 +23,7 @@ from pymongo.operations import IndexModel
 from mainspring.clock import monotonic
 from mainspring.errors import ConfigurationError, MainspringError, Unavailable
 from mainspring.store.collection import NO_SUCH_INDEX, Collection, deadline
-from mainspring.store.index_definitions import EARLIER_FILTERS
+from mainspring.store.index_definitions import EARLIER_FILTERS, EARLIER_KEYS
 from mainspring.store.locks import Locks
 from mainspring.store.schema import Document
 
@@ -204,12 +204,17 @@ def _is_same(index: IndexModel, present: Mapping[str, Mapping[str, Any]]) -> boo
 
 
 async def _drop_earlier(collection: Collection, indexes: Sequence[IndexModel]) -> None:
-    """Drop an index that an earlier version of Mainspring has made under the same name, with another filter."""
+    """Drop an index that an earlier version of Mainspring has made under the same name, with another shape."""
     present = await _present(collection)
     for name in [index.document["name"] for index in indexes]:
-        if name in present and present[name].get("partialFilterExpression") in EARLIER_FILTERS.get(name, ()):
+        if name in present and _is_earlier(name, present[name]):
             logger.info("Replacing the index %s.%s of an earlier version", collection.name, name)
             await collection.raw.drop_index(name)
+
+
+def _is_earlier(name: str, found: Mapping[str, Any]) -> bool:
+    same_filter = found.get("partialFilterExpression") in EARLIER_FILTERS.get(name, ())
+    return same_filter or list(found["key"]) == EARLIER_KEYS.get(name)
 
 
 def _names(wanted: Wanted) -> tuple[str, ...]:

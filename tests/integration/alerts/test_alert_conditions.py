@@ -164,6 +164,19 @@ async def test_a_paused_queue_is_not_late_and_a_paused_schedule_is_not_missed(
     assert await messages(db) == [FIRING]
 
 
+async def test_a_queue_whose_jobs_wait_at_a_limit_is_late_and_one_whose_jobs_are_paused_is_not(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await rule_of(timed, "queue_late")
+    waiting = {"waiting_for": {"by": "limit", "note": "", "since": clock.now()}}
+    for line in ("p:name:report", "c:name:report"):
+        await timed.schedule("report", queue="slow")
+        await db.jobs.update_one({"ready": True}, {"$set": waiting | {"line": line}, "$unset": {"ready": ""}})
+        clock.advance(timedelta(hours=1))
+        await look(timed)
+        assert await messages(db) == ([] if line.startswith("p") else [FIRING])
+
+
 @pytest.mark.parametrize(
     ("kind", "after"), [("schedule_missed", 120), ("queue_late", 300), ("breaker_open", 90), ("no_worker", 60)]
 )

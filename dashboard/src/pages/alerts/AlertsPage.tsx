@@ -7,6 +7,7 @@ import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { PageHead } from "../../app/PageHead";
 import { Badge } from "../../ui/Badge";
+import { pythonLiteral } from "../../ui/commands";
 import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
 import type { Column } from "../../ui/Table";
@@ -17,7 +18,8 @@ import { destinationWords } from "./destinations";
 import { RuleDialog } from "./RuleDialog";
 import { SilenceDialog } from "./SilenceDialog";
 import { TestDialog } from "./TestDialog";
-import { ALERTS, kindWords, type Rule, statusWords } from "./words";
+import "./alerts.css";
+import { ALERTS, kindWords, type Rule, rulePath, statusWords } from "./words";
 
 type Open = { what: "put"; rule?: Rule } | { what: "silence" | "test" | "delete"; rule: Rule } | null;
 
@@ -77,15 +79,20 @@ export default function AlertsPage() {
 function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
   return [
     { key: "status", title: "Status", cell: (rule) => <Status rule={rule} /> },
-    { key: "name", title: "Name", cell: (rule) => <span className="wrap">{rule.name}</span> },
-    { key: "kind", title: "Problem", cell: (rule) => <span className="wrap">{kindWords(rule.kind)}</span> },
+    { key: "name", title: "Name", cell: (rule) => <span className="alert-words">{rule.name}</span> },
+    { key: "kind", title: "Problem", cell: (rule) => <span className="alert-words">{kindWords(rule.kind)}</span> },
     { key: "subjects", title: "Now", cell: (rule) => <Subjects rule={rule} /> },
     {
       key: "to",
       title: "Tells",
       cell: (rule) => <span className="wrap">{rule.to.map(destinationWords).join("; ")}</span>,
     },
-    { key: "scope", title: "About", cell: (rule) => <span className="wrap">{scopeWords(rule)}</span>, minor: true },
+    {
+      key: "scope",
+      title: "About",
+      cell: (rule) => <span className="alert-words">{scopeWords(rule)}</span>,
+      minor: true,
+    },
     { key: "told", title: "Last message", cell: (rule) => <LastMessage rule={rule} />, minor: true },
     {
       key: "actions",
@@ -124,7 +131,7 @@ function Subjects({ rule }: { rule: Rule }) {
   if (rule.subjects.length === 0) return <span className="muted">nothing</span>;
   const more = rule.subjects.length - 3;
   return (
-    <ul className="wrap">
+    <ul className="wrap alert-subjects">
       {rule.subjects.slice(0, 3).map((one) => (
         <li key={one.key}>{one.text}</li>
       ))}
@@ -149,7 +156,18 @@ function DeleteDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) 
     { touches: [ALERTS], onDone: onClose, done: () => `The rule ${rule.name} is deleted.`, quiet: true },
   );
   return (
-    <RemoveDialog title={`Delete ${rule.name}?`} verb="Delete the rule" act={act} onClose={onClose}>
+    <RemoveDialog
+      title={`Delete ${rule.name}?`}
+      verb="Delete the rule"
+      act={act}
+      call={{
+        title: "Delete it",
+        method: "DELETE",
+        path: rulePath(rule),
+        python: `await scheduler.alerts.delete(${pythonLiteral(rule.id)})`,
+      }}
+      onClose={onClose}
+    >
       <p>The rule tells of this problem no more. Messages that are on their way are sent still.</p>
     </RemoveDialog>
   );

@@ -7,7 +7,7 @@ import { NameField, ScopeFields, useScope } from "../settings/fields";
 import { FormDialog } from "../settings/Shelf";
 import { DestinationFields } from "./DestinationFields";
 import { BLANK, destinationOf, misfitsOf, typedOf } from "./destinations";
-import { ALERTS, type Kind, KINDS, type Rule } from "./words";
+import { ALERTS, type Kind, KINDS, type Rule, rulePath } from "./words";
 
 const DEAD: Kind = "dead_letters";
 const MOST_COUNTED = 150;
@@ -25,19 +25,19 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
   const [queue, setQueue] = useState(rule?.queue ?? "");
   const [resolved, setResolved] = useState(rule?.sendResolved ?? true);
   const [enabled, setEnabled] = useState(rule?.enabled ?? true);
+  const body = {
+    name: name.trim(),
+    to: to.map(destinationOf),
+    ...scope.body,
+    ...(kind === DEAD ? { threshold: Number(threshold), within: within.trim() } : { after: after.trim() || null }),
+    groupWindow: window.trim() || "0s",
+    repeatEvery: repeat.trim() || null,
+    queue: queue.trim() || null,
+    sendResolved: resolved,
+    enabled,
+  };
   const act = useAct(
     async () => {
-      const body = {
-        name: name.trim(),
-        to: to.map(destinationOf),
-        ...scope.body,
-        ...(kind === DEAD ? { threshold: Number(threshold), within: within.trim() } : { after: after.trim() || null }),
-        groupWindow: window.trim() || "0s",
-        repeatEvery: repeat.trim() || null,
-        queue: queue.trim() || null,
-        sendResolved: resolved,
-        enabled,
-      };
       if (!rule) return (await unwrap(api.POST("/api/alerts", { body: { ...body, kind } }))).data;
       const params = { path: { rule_id: rule.id } };
       return (await unwrap(api.PATCH("/api/alerts/{rule_id}", { params, body }))).data;
@@ -53,6 +53,11 @@ export function RuleDialog({ of: rule, onClose }: { of?: Rule; onClose: () => vo
       verb="Store the rule"
       act={act}
       disabled={!name.trim() || bad}
+      call={
+        rule
+          ? { title: "Change the rule", method: "PATCH", path: rulePath(rule), body }
+          : { title: "Create the rule", method: "POST", path: "/api/alerts", body: { ...body, kind } }
+      }
       onClose={onClose}
     >
       <NameField value={name} onChange={setName} error={problem?.about("name")} />

@@ -2,9 +2,11 @@
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
+import type { Call } from "../../ui/Call";
+import { pythonLiteral } from "../../ui/commands";
 import { Select, TextField } from "../../ui/Field";
 import { FormDialog } from "../settings/Shelf";
-import { ALERTS, type Rule } from "./words";
+import { ALERTS, type Rule, rulePath } from "./words";
 
 const TIMES: [string, string][] = [
   ["1h", "for an hour"],
@@ -32,7 +34,13 @@ export function SilenceDialog({ of: rule, onClose }: { of: Rule; onClose: () => 
     },
   );
   return (
-    <FormDialog title={`Silence ${rule.name}`} verb="Confirm" act={act} onClose={onClose}>
+    <FormDialog
+      title={`Silence ${rule.name}`}
+      verb={duration ? "Silence the rule" : "End the silence"}
+      act={act}
+      call={duration ? silenceCall(rule, duration, reason.trim() || "…") : unsilenceCall(rule)}
+      onClose={onClose}
+    >
       <Select label="Silent" value={duration} options={TIMES} onChange={(event) => setDuration(event.target.value)} />
       {duration && (
         <TextField label="Reason" value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
@@ -40,4 +48,23 @@ export function SilenceDialog({ of: rule, onClose }: { of: Rule; onClose: () => 
       <p className="muted">Nothing is sent meanwhile. At its end the rule tells what is true then.</p>
     </FormDialog>
   );
+}
+
+function silenceCall(rule: Rule, duration: string, reason: string): Call {
+  return {
+    title: "Silence it",
+    method: "POST",
+    path: `${rulePath(rule)}/silence`,
+    body: { duration, reason },
+    python: `await scheduler.alerts.silence(${pythonLiteral(rule.id)}, ${pythonLiteral(duration)}, reason=${pythonLiteral(reason)})`,
+  };
+}
+
+function unsilenceCall(rule: Rule): Call {
+  return {
+    title: "End the silence",
+    method: "POST",
+    path: `${rulePath(rule)}/unsilence`,
+    python: `await scheduler.alerts.unsilence(${pythonLiteral(rule.id)})`,
+  };
 }

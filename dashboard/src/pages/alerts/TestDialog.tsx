@@ -2,9 +2,10 @@
 import { Link } from "@tanstack/react-router";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
+import { pythonLiteral } from "../../ui/commands";
 import { FormDialog } from "../settings/Shelf";
 import { destinationWords } from "./destinations";
-import { ALERTS, type Rule } from "./words";
+import { ALERTS, type Rule, rulePath } from "./words";
 
 export function TestDialog({ of: rule, onClose }: { of: Rule; onClose: () => void }) {
   const act = useAct(
@@ -15,7 +16,18 @@ export function TestDialog({ of: rule, onClose }: { of: Rule; onClose: () => voi
     { touches: [ALERTS], quiet: true },
   );
   return (
-    <FormDialog title={`Test ${rule.name}`} verb="Send a test message" act={act} onClose={onClose}>
+    <FormDialog
+      title={`Test ${rule.name}`}
+      verb="Send a test message"
+      act={act}
+      call={{
+        title: "Test it",
+        method: "POST",
+        path: `${rulePath(rule)}/test`,
+        python: `await scheduler.alerts.test(${pythonLiteral(rule.id)})`,
+      }}
+      onClose={onClose}
+    >
       <p>Each destination gets one message that is marked as a test.</p>
       {act.data && (
         <ul role="status">

@@ -13,6 +13,10 @@ export const KINDS: [Kind, string][] = [
   ["breaker_open", "A breaker is open"],
 ];
 
+export function rulePath(rule: Pick<Rule, "id">): string {
+  return `/api/alerts/${encodeURIComponent(rule.id)}`;
+}
+
 /** The kind of a rule in words. */
 export function kindWords(kind: Kind): string {
   return KINDS.find(([one]) => one === kind)?.[1] ?? kind;

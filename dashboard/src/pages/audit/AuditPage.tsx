@@ -31,8 +31,10 @@ const SPANS: [string, number][] = [
 ];
 const GROUPS = [
   "job",
+  "flow",
   "schedule",
   "operation",
+  "dead_letters",
   "redrive",
   "pause",
   "limit",
@@ -41,10 +43,13 @@ const GROUPS = [
   "key",
   "secret",
   "session",
+  "alert",
+  "worker",
+  "audit",
 ];
 const ACTIONS = GROUPS.map((group) => `${group}.*`);
 /** Actions whose target has no page, or none any more. */
-const WITHOUT_PAGE = ["job.delete", "job.bulk", "schedule.delete"];
+const WITHOUT_PAGE = ["job.delete", "job.bulk", "job.export", "schedule.delete", "flow.batch"];
 const LIMIT = 50;
 const FEW = 20;
 const MOST_PAGES = 10;
@@ -201,6 +206,25 @@ function Target({ row }: { row: Row }) {
   if (kind === "schedule")
     return (
       <Link to="/schedules/$id" params={{ id: row.target }}>
+        {words}
+      </Link>
+    );
+  if (kind === "flow")
+    return (
+      <Link to="/flows/$id" params={{ id: row.target }}>
+        {words}
+      </Link>
+    );
+  if (kind === "alert" && row.action !== "alert.delete") return <Link to="/alerts">{words}</Link>;
+  if (kind === "pause" && row.target.startsWith("queue:"))
+    return (
+      <Link to="/queues/$queue" params={{ queue: row.target.slice("queue:".length) }}>
+        {words}
+      </Link>
+    );
+  if (kind === "limit" || kind === "breaker")
+    return (
+      <Link to="/queues" search={{ tab: `${kind}s`, target: row.target.split(":").slice(1).join(":") } as never}>
         {words}
       </Link>
     );

@@ -1,10 +1,11 @@
 // Dead letters by their cause: how many, since when, how it goes on, and what to do about them.
+import { useRole } from "../../api/session";
 import { useParameters } from "../../app/search";
 import { PageHead } from "../../app/PageHead";
 import { count } from "../../lib/text";
 import { useLive } from "../../live/live";
 import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
+import { type Call, CallButton } from "../../ui/Call";
 import { TextField } from "../../ui/Field";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Sparkline } from "../../ui/Sparkline";
@@ -16,7 +17,15 @@ import { Redrives } from "./Redrives";
 import { filterOf, trendWords } from "./words";
 import "./dead-letters.css";
 
+const CANCEL: Call = {
+  title: "Cancel a redrive",
+  method: "POST",
+  path: "/api/redrives/REDRIVE-ID/cancel",
+  python: 'await scheduler.dead_letters.cancel_redrive("REDRIVE-ID")',
+};
+
 export default function DeadLettersPage() {
+  const { can } = useRole();
   const [search, change] = useParameters();
   const filter = filterOf(search);
   const query = useGroups(filter);
@@ -28,12 +37,20 @@ export default function DeadLettersPage() {
     <div className="stack">
       <PageHead title="Dead letters">
         <CallButton
-          calls={{
-            path: `/api/dead-letters/groups${asked ? `?${asked}` : ""}`,
-            python: `groups = await scheduler.dead_letters.groups(${Object.entries(filter)
-              .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
-              .join(", ")})`,
-          }}
+          calls={[
+            {
+              path: `/api/dead-letters/groups${asked ? `?${asked}` : ""}`,
+              python: `groups = await scheduler.dead_letters.groups(${Object.entries(filter)
+                .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+                .join(", ")})`,
+            },
+            {
+              title: "The latest redrives",
+              path: "/api/redrives",
+              python: "redrives = await scheduler.dead_letters.redrives()",
+            },
+            ...(can("operator") ? [CANCEL] : []),
+          ]}
         />
       </PageHead>
       <Filters key={asked} filter={filter} change={change} />

@@ -4,7 +4,9 @@ import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
-import { ReasonDialog } from "../../ui/Dialog";
+import type { Call } from "../../ui/Call";
+import { pythonLiteral } from "../../ui/commands";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import type { Group, Redrive } from "./data";
 
 const VERBS = {
@@ -47,6 +49,7 @@ export function GroupActions({ group }: { group: Group }) {
           reason={asking === "discard" ? "required" : "optional"}
           busy={act.isPending}
           onClose={() => setAsking(null)}
+          call={(reason) => redriveCall(asking, group.fingerprint, reason)}
           onConfirm={(reason) => act.mutate(reason)}
         >
           <p className="wrap">
@@ -58,6 +61,18 @@ export function GroupActions({ group }: { group: Group }) {
       )}
     </>
   );
+}
+
+/** Running a group again, or discarding it, as a call. */
+export function redriveCall(verb: "retry" | "discard", fingerprint: string, reason = "…"): Call {
+  const given = `fingerprint=${pythonLiteral(fingerprint)}, reason=${pythonLiteral(reason)}`;
+  return {
+    title: VERBS[verb].verb,
+    method: "POST",
+    path: `/api/dead-letters/${verb}`,
+    body: { filter: { fingerprint }, reason },
+    python: `redrive = await scheduler.dead_letters.${verb}(${given})\nawait redrive.wait()`,
+  };
 }
 
 /** A redrive in a sentence. */

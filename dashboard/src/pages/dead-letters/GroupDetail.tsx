@@ -11,27 +11,20 @@ import { Loaded, Panel } from "../../ui/Panel";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { type Group, useGroupJobs, useSample } from "./data";
-import { GroupActions } from "./GroupActions";
+import { GroupActions, redriveCall } from "./GroupActions";
 
 type Job = Schemas["JobOut"];
 
 export function GroupDetail({ group, onClose }: { group: Group; onClose: () => void }) {
   const { can } = useRole();
   const print = pythonLiteral(group.fingerprint);
-  const body = { filter: { fingerprint: group.fingerprint }, reason: "…" };
   const calls = [
     {
       title: "Its jobs",
       path: `/api/dead-letters?fingerprint=${encodeURIComponent(group.fingerprint)}`,
       python: `jobs = [job async for job in scheduler.dead_letters.find(fingerprint=${print})]`,
     },
-    {
-      title: "Run them again",
-      method: "POST" as const,
-      path: "/api/dead-letters/retry",
-      body,
-      python: `redrive = await scheduler.dead_letters.retry(fingerprint=${print}, reason="…")\nawait redrive.wait()`,
-    },
+    ...(can("operator") ? [redriveCall("retry", group.fingerprint), redriveCall("discard", group.fingerprint)] : []),
   ];
   const actions = (
     <>
@@ -84,15 +77,15 @@ const COLUMNS: Column<Job>[] = [
     key: "id",
     title: "Job",
     cell: (job) => (
-      <Link to="/jobs/$id" params={{ id: job.id }} className="mono">
+      <Link to="/jobs/$id" params={{ id: job.id }} className="mono nowrap">
         {shortId(job.id)}
       </Link>
     ),
   },
-  { key: "queue", title: "Queue", cell: (job) => job.queue },
+  { key: "queue", title: "Queue", cell: (job) => <span className="nowrap">{job.queue}</span> },
   { key: "message", title: "Message", cell: (job) => <span className="dead-line">{job.error?.message ?? "–"}</span> },
   { key: "tries", title: "Attempts", align: "right", minor: true, cell: (job) => job.tries },
-  { key: "at", title: "Failed", align: "right", cell: (job) => <Time at={job.finishedAt} /> },
+  { key: "at", title: "Failed", align: "right", width: "120px", cell: (job) => <Time at={job.finishedAt} /> },
 ];
 
 function Jobs({ group }: { group: Group }) {

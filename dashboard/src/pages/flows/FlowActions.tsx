@@ -7,7 +7,7 @@ import { plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
 import { type Call, CallButton } from "../../ui/Call";
 import { pythonLiteral } from "../../ui/commands";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { flowPath, FLOWS_KEY } from "./flows";
 import { canRetry, type Flow, LIVE, retryWords } from "./graph";
 
@@ -51,6 +51,7 @@ export function FlowActions({ flow }: { flow: Flow }) {
           busy={cancel.isPending}
           error={cancel.error?.message}
           onClose={close}
+          call={(reason) => cancelCall(flow.id, reason)}
           onConfirm={(reason) => cancel.mutate(reason)}
         >
           <p className="wrap">
@@ -67,6 +68,7 @@ export function FlowActions({ flow }: { flow: Flow }) {
           busy={retry.isPending}
           error={retry.error?.message}
           onClose={close}
+          call={() => retryCall(flow.id)}
           onConfirm={() => retry.mutate()}
         >
           <p className="wrap">
@@ -86,21 +88,27 @@ function calls(flow: Flow): Call[] {
     { title: "This page", path, python: `flow = await scheduler.flows.get(${id})` },
     { title: "Over time", path: `${path}/timeline` },
   ];
-  if (LIVE.includes(flow.state))
-    all.push({
-      title: "Cancel",
-      method: "POST",
-      path: `${path}/cancel`,
-      body: { reason: "" },
-      python: `await scheduler.flows.cancel(${id}, "why")`,
-    });
-  if (canRetry(flow))
-    all.push({
-      title: "Retry",
-      method: "POST",
-      path: `${path}/retry`,
-      body: {},
-      python: `await scheduler.flows.retry(${id})`,
-    });
+  if (LIVE.includes(flow.state)) all.push(cancelCall(flow.id));
+  if (canRetry(flow)) all.push(retryCall(flow.id));
   return all;
+}
+
+function cancelCall(id: string, reason = "…"): Call {
+  return {
+    title: "Cancel",
+    method: "POST",
+    path: `${flowPath(id)}/cancel`,
+    body: { reason },
+    python: `await scheduler.flows.cancel(${pythonLiteral(id)}, ${pythonLiteral(reason)})`,
+  };
+}
+
+function retryCall(id: string): Call {
+  return {
+    title: "Retry",
+    method: "POST",
+    path: `${flowPath(id)}/retry`,
+    body: {},
+    python: `await scheduler.flows.retry(${pythonLiteral(id)})`,
+  };
 }

@@ -4,9 +4,10 @@ import { useState } from "react";
 import { api, unwrap } from "../../api/client";
 import { useAct } from "../../api/act";
 import { useRole } from "../../api/session";
+import { plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
 import { CallButton, type Call } from "../../ui/Call";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Menu } from "../../ui/Menu";
 import { pythonLiteral } from "../../ui/commands";
 import { CopyJob, EditJob } from "./EditJob";
@@ -80,7 +81,7 @@ export function Actions({ job }: { job: Detail }) {
           )}
         </>
       )}
-      <CallButton calls={calls(job)} />
+      <CallButton calls={calls(job, role.can("operator"))} />
       {open === "cancel" && (
         <ReasonDialog
           title="Cancel this job?"
@@ -88,6 +89,7 @@ export function Actions({ job }: { job: Detail }) {
           danger
           busy={cancel.isPending}
           onClose={close}
+          call={(reason) => cancelCall(job.id, reason)}
           onConfirm={(reason) => cancel.mutate(reason)}
         >
           <p className="wrap">
@@ -106,10 +108,12 @@ export function Actions({ job }: { job: Detail }) {
           reason="none"
           busy={remove.isPending}
           onClose={close}
+          call={() => deleteCall(job.id)}
           onConfirm={() => remove.mutate()}
         >
           <p className="wrap">
-            <strong>{job.name}</strong> and its history, {job.attempts.length} attempts, are gone for good.
+            <strong>{job.name}</strong> and its history, {plural(job.attempts.length + job.attemptsCut, "attempt")}, are
+            gone for good.
           </p>
         </ReasonDialog>
       )}
@@ -119,7 +123,27 @@ export function Actions({ job }: { job: Detail }) {
   );
 }
 
-function calls(job: Detail): Call[] {
+function cancelCall(id: string, reason = "…"): Call {
+  return {
+    title: "Cancel",
+    method: "POST",
+    path: `${jobPath(id)}/cancel`,
+    body: { reason },
+    python: `await scheduler.cancel(${pythonLiteral(id)}, ${pythonLiteral(reason)})`,
+  };
+}
+
+function deleteCall(id: string): Call {
+  return {
+    title: "Delete",
+    method: "DELETE",
+    path: jobPath(id),
+    python: `await scheduler.delete(${pythonLiteral(id)})`,
+  };
+}
+
+/** The page and what its buttons do; the verbs are for operators. */
+function calls(job: Detail, operator: boolean): Call[] {
   const id = pythonLiteral(job.id);
   const path = jobPath(job.id);
   const all: Call[] = [
@@ -127,6 +151,7 @@ function calls(job: Detail): Call[] {
     { title: "Why it does not run", path: `${path}/explain`, python: `print(await scheduler.explain(${id}))` },
     { title: "Beside the last success", path: `${path}/compare` },
   ];
+  if (!operator) return all;
   if (ENDED.includes(job.state))
     all.push({
       title: "Retry",
@@ -151,5 +176,7 @@ function calls(job: Detail): Call[] {
       body: {},
       python: `await scheduler.workers.ask_stack(${id})`,
     });
+  all.push({ title: "Run again as a new job", method: "POST", path: `${path}/copy`, body: {} });
+  all.push(job.state === "pending" || job.state === "running" ? cancelCall(job.id) : deleteCall(job.id));
   return all;
 }

@@ -1,5 +1,6 @@
 // Every attempt, the latest first: how it ended, its error and stack, its log, its worker, and a webhook's exchange.
 import { useState } from "react";
+import { plural } from "../../lib/text";
 import { duration } from "../../lib/time";
 import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -41,11 +42,15 @@ export function Attempts({ job }: { job: Detail }) {
       {latest.length > shown.length && (
         <li>
           <Button small onClick={() => setAll(true)}>
-            {latest.length - shown.length} earlier attempts
+            {plural(latest.length - shown.length, "earlier attempt")}
           </Button>
         </li>
       )}
-      {job.attemptsCut > 0 && <li className="muted">{job.attemptsCut} older attempts were not kept.</li>}
+      {job.attemptsCut > 0 && (
+        <li className="muted">
+          {plural(job.attemptsCut, "older attempt")} {job.attemptsCut === 1 ? "was" : "were"} not kept.
+        </li>
+      )}
     </ol>
   );
 }
@@ -116,7 +121,7 @@ export function Log({ lines, title }: { lines: readonly string[]; title: string 
   return (
     <div>
       <h3>
-        {title} <span className="muted">({lines.length} lines)</span>
+        {title} <span className="muted">({plural(lines.length, "line")})</span>
       </h3>
       <Text text={lines.join("\n")} name="log" />
     </div>

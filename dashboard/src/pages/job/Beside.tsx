@@ -8,6 +8,7 @@ import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Loaded, Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
+import "../../ui/Table.css";
 import { diffLines } from "./diff";
 import { type Comparison, type Detail, useComparison, useRelated } from "./job";
 

@@ -4,8 +4,9 @@ import { useState } from "react";
 import { api, Problem, unwrap } from "../../api/client";
 import { useAct } from "../../api/act";
 import { Button } from "../../ui/Button";
+import { CallButton } from "../../ui/Call";
 import { Dialog } from "../../ui/Dialog";
-import { type Detail, jobKey } from "./job";
+import { type Detail, jobKey, jobPath } from "./job";
 import { localOf, NO_OPTIONS, optionErrors, type Options, optionsBody, tagsOf } from "./options";
 import { OptionFields } from "./OptionFields";
 import { useWork } from "./work";
@@ -27,14 +28,12 @@ export function EditJob({ job, onClose }: Props) {
     tags: job.tags.join(", "),
   };
   const [options, setOptions] = useState(first);
+  const { dedupeKey: _, ...given } = optionsBody(options);
+  const body: Record<string, unknown> = { ...given, tags: tagsOf(options.tags), ...work.body };
+  if (options.when === "at" && options.at === first.at) delete body["runAt"];
+  if (options.when === "now") body["delay"] = "0s";
   const save = useAct(
-    () => {
-      const { dedupeKey: _, ...given } = optionsBody(options);
-      const body: Record<string, unknown> = { ...given, tags: tagsOf(options.tags), ...work.body };
-      if (options.when === "at" && options.at === first.at) delete body["runAt"];
-      if (options.when === "now") body["delay"] = "0s";
-      return unwrap(api.PUT("/api/jobs/{id}", { params: { path: { id: job.id } }, body: body as never }));
-    },
+    () => unwrap(api.PUT("/api/jobs/{id}", { params: { path: { id: job.id } }, body: body as never })),
     { quiet: true, touches: [jobKey(job.id), ["jobs"]], done: () => "The job is changed.", onDone: onClose },
   );
   const bad = work.bad || Object.keys(optionErrors(options)).length > 0;
@@ -46,6 +45,7 @@ export function EditJob({ job, onClose }: Props) {
       onSubmit={() => !bad && save.mutate()}
       footer={
         <>
+          <CallButton calls={{ method: "PUT", path: jobPath(job.id), body }} />
           <Button onClick={onClose}>Keep as it is</Button>
           <Button look="primary" type="submit" busy={save.isPending} disabled={bad}>
             Save
@@ -67,11 +67,9 @@ export function CopyJob({ job, onClose }: Props) {
   const work = useWork(job, true);
   const edited = Object.keys(work.body).length > 0;
   const [options, setOptions] = useState(NO_OPTIONS);
+  const body: Record<string, unknown> = { ...optionsBody(options), ...work.body };
   const copy = useAct(
-    () => {
-      const body: Record<string, unknown> = { ...optionsBody(options), ...work.body };
-      return unwrap(api.POST("/api/jobs/{job_id}/copy", { params: { path: { job_id: job.id } }, body: body as never }));
-    },
+    () => unwrap(api.POST("/api/jobs/{job_id}/copy", { params: { path: { job_id: job.id } }, body: body as never })),
     {
       quiet: true,
       touches: [["jobs"]],
@@ -91,6 +89,7 @@ export function CopyJob({ job, onClose }: Props) {
       onSubmit={() => !bad && copy.mutate()}
       footer={
         <>
+          <CallButton calls={{ method: "POST", path: `${jobPath(job.id)}/copy`, body }} />
           <Button onClick={onClose}>Keep as it is</Button>
           <Button look="primary" type="submit" busy={copy.isPending} disabled={bad}>
             {edited ? "Run with this data" : "Run with the same data"}

@@ -11,7 +11,8 @@ import { Moment, Time } from "../../ui/Time";
 import { Actions } from "./Actions";
 import { Attempts } from "./Attempts";
 import { Compare, Related } from "./Beside";
-import { type Detail, EMAIL, jobKey, RESERVED, useJob, WEBHOOK } from "./job";
+import { shownName } from "../../lib/text";
+import { type Detail, jobKey, RESERVED, useJob } from "./job";
 import { Life } from "./Life";
 import { SignalForm } from "./Signals";
 import { StackPanel } from "./Stack";
@@ -91,11 +92,6 @@ function Whole({ job }: { job: Detail }) {
       </div>
     </>
   );
-}
-
-function shownName(name: string): string {
-  if (name === WEBHOOK) return "Webhook";
-  return name === EMAIL ? "Email" : name || "(no name)";
 }
 
 function Result({ job }: { job: Detail }) {

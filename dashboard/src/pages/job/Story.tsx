@@ -138,7 +138,7 @@ function Running({ job }: { job: Detail }) {
     <>
       <p className="wrap">
         Attempt {job.tries}
-        {of} runs since <Duration since={job.startedAt} />
+        {of} has been running for <Duration since={job.startedAt} />
         {job.worker && (
           <>
             {" "}

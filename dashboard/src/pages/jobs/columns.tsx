@@ -1,6 +1,6 @@
 // The columns of the table of jobs.
 import { Link } from "@tanstack/react-router";
-import { shortId } from "../../lib/text";
+import { shortId, shownName } from "../../lib/text";
 import { StateBadge } from "../../ui/Badge";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -29,7 +29,7 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
     cell: ({ job }) => (
       <>
         <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name">
-          {job.label || job.name}
+          {job.label || shownName(job.name)}
         </Link>
         {job.label && <span className="muted"> {job.name}</span>}
       </>
@@ -37,18 +37,32 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   },
   id: {
     cell: ({ job }) => (
-      <span className="mono muted" title={job.id}>
+      <span className="mono muted jobs-whole" title={job.id}>
         {shortId(job.id)}
       </span>
     ),
     minor: true,
   },
-  queue: { cell: ({ job }) => job.queue, minor: true },
+  queue: {
+    cell: ({ job }) => (
+      <span className="jobs-short" title={job.queue}>
+        {job.queue}
+      </span>
+    ),
+    minor: true,
+  },
   priority: { cell: ({ job }) => job.priority, align: "right", minor: true },
   when: { cell: ({ job }) => <When job={job} /> },
   created: { cell: ({ job }) => <Time at={job.createdAt} />, minor: true },
   tries: { cell: ({ job }) => job.tries, align: "right", minor: true },
-  worker: { cell: ({ job }) => <span className="mono">{job.worker ?? ""}</span>, minor: true },
+  worker: {
+    cell: ({ job }) => (
+      <span className="mono jobs-short" title={job.worker ?? undefined}>
+        {job.worker ?? ""}
+      </span>
+    ),
+    minor: true,
+  },
   detail: { cell: ({ job, gone }) => <Detail job={job} gone={gone} />, minor: true },
   tags: { cell: ({ job }) => job.tags.join(" "), minor: true },
 };

@@ -26,10 +26,22 @@ export default function OperationPage() {
             <OperationBadge state={operation.state} />
             <CancelButton operation={operation} />
             <CallButton
-              calls={{
-                path: `/api/operations/${encodeURIComponent(id)}`,
-                python: `await scheduler.operations.get(${JSON.stringify(id)})`,
-              }}
+              calls={[
+                {
+                  path: `/api/operations/${encodeURIComponent(id)}`,
+                  python: `await scheduler.operations.get(${JSON.stringify(id)})`,
+                },
+                ...(ended(operation)
+                  ? []
+                  : [
+                      {
+                        title: operation.state === "waiting" ? "Undo it" : "Cancel the rest",
+                        method: "POST" as const,
+                        path: `/api/operations/${encodeURIComponent(id)}/cancel`,
+                        python: `await scheduler.operations.cancel(${JSON.stringify(id)})`,
+                      },
+                    ]),
+              ]}
             />
           </PageHead>
           <Panel title="Progress">

@@ -4,6 +4,7 @@ import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { PageHead } from "../../app/PageHead";
 import { useParameters } from "../../app/search";
+import { serverNow } from "../../lib/time";
 import { CallButton } from "../../ui/Call";
 import { Segments, Select } from "../../ui/Field";
 import { Loaded, Panel } from "../../ui/Panel";
@@ -15,7 +16,7 @@ import { Names } from "./Names";
 import { Problems } from "./Problems";
 import { countsOf } from "./problems";
 import { Queues, useQueues } from "./Queues";
-import { RANGES, readView, spanOf } from "./view";
+import { callsOf, RANGES, readView } from "./view";
 import { Workers } from "./Workers";
 import "./overview.css";
 
@@ -31,25 +32,10 @@ export default function OverviewPage() {
   useCalmLive([["overview"], ["queues"], ...(everything ? [["workers"]] : [])]);
   const names = (queues.data ?? []).map((queue) => queue.name);
   const options = view.queue && !names.includes(view.queue) ? [view.queue, ...names] : names;
-  const { start } = view.part ?? spanOf(view.range, Date.now());
   return (
     <>
       <PageHead title="Overview">
-        <CallButton
-          calls={[
-            { title: "Problems", path: "/api/overview", python: "await scheduler.monitor.overview()" },
-            {
-              title: "Statistics",
-              path: `/api/stats?start=${start}`,
-              python: `await scheduler.monitor.statistics(datetime.fromisoformat("${start}"))`,
-            },
-            {
-              title: "Names against last week",
-              path: `/api/stats/names?order=failing&start=${start}`,
-              python: `await scheduler.monitor.name_statistics(datetime.fromisoformat("${start}"), order="failing")`,
-            },
-          ]}
-        />
+        <CallButton calls={callsOf(view, serverNow(), everything)} />
       </PageHead>
       <div className="stack">
         <Panel

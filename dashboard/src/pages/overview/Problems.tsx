@@ -5,14 +5,15 @@ import { useAct } from "../../api/act";
 import { api, Problem as Refused, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
 import { CopyButton } from "../../ui/Copy";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Boundary } from "../../ui/Panel";
 import { Duration } from "../../ui/Time";
 import { callOf, type Cure, lookOf, placeOf, type Problem, sentenceOf, wordOf } from "./problems";
 
 const SHOWN = 8;
+/** The kinds whose sentences tell a time themselves. */
+const SAID = ["failing", "late", "unserved", "stuck"];
 
 export function Problems({ problems, checks }: { problems: readonly Problem[]; checks: readonly string[] }) {
   const [all, setAll] = useState(false);
@@ -73,7 +74,7 @@ function Item({ problem }: { problem: Problem }) {
           <span className="problem-why">
             {problem.reason && <q>{problem.reason}</q>}
             {problem.actor && <span>by {problem.actor}</span>}
-            {problem.since && problem.kind !== "failing" && (
+            {problem.since && !SAID.includes(problem.kind) && (
               <span>
                 for <Duration since={problem.since} />
               </span>
@@ -117,11 +118,11 @@ function CureView({ cure, allowed }: { cure: Cure; allowed: boolean }) {
           busy={act.isPending}
           error={act.error instanceof Refused ? act.error.message : act.error ? String(act.error) : undefined}
           reason={cure.verb === "resume" ? "none" : "optional"}
+          call={(reason) => callOf(cure, cure.verb === "resume" ? "" : reason)}
           onClose={() => setAsked(false)}
           onConfirm={(reason) => act.mutate(reason)}
         >
           <p className="wrap">{sentenceOf(cure)}</p>
-          <CallButton calls={callOf(cure)} />
         </ReasonDialog>
       )}
     </>

@@ -63,7 +63,7 @@ const columns: Column<Queue>[] = [
   { key: "running", title: "Running", align: "right", cell: (queue) => count(queue.running) },
   {
     key: "oldest",
-    title: "Oldest due",
+    title: "Oldest waiting",
     align: "right",
     minor: true,
     cell: (queue) => <Time at={queue.oldestDueAt} />,

@@ -20,8 +20,17 @@ describe("the link of a problem", () => {
     expect(placeOf({ kind: "limited", target: target("limit", "mail", { scope: "queue" }) }).params).toEqual({
       queue: "mail",
     });
-    expect(placeOf({ kind: "broken", target: target("breaker", "charge", { scope: "name" }) }).search).toEqual({
-      name: "charge",
+    expect(placeOf({ kind: "limited", target: target("limit", "charge", { scope: "name" }) }).search).toEqual({
+      tab: "limits",
+      target: "charge",
+    });
+    expect(placeOf({ kind: "broken", target: target("breaker", "charge", { scope: "name" }) })).toEqual({
+      to: "/queues",
+      search: { tab: "breakers", target: "charge" },
+    });
+    expect(placeOf({ kind: "failing", target: target("error", "4f2a") })).toEqual({
+      to: "/dead-letters",
+      search: { group: "4f2a" },
     });
   });
 });

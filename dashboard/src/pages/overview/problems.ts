@@ -21,11 +21,12 @@ export function placeOf(problem: Pick<Problem, "kind" | "target">): Place {
     case "workers":
       return { to: "/workers" };
     case "error":
-      return { to: "/dead-letters", search: { fingerprint: target.id } };
+      return { to: "/dead-letters", search: { group: target.id } };
     case "limit":
-    case "breaker":
       if (target.scope === "queue") return { to: "/queues/$queue", params: { queue: target.id } };
-      return { to: "/queues", search: { name: target.id } };
+      return { to: "/queues", search: { tab: "limits", target: target.id } };
+    case "breaker":
+      return { to: "/queues", search: { tab: "breakers", target: target.id } };
     default:
       return { to: "/jobs", search: { name: target.id, ...(kind === "failing" ? { state: "failed" } : {}) } };
   }

@@ -33,15 +33,15 @@ export function chartsOf(series: Series): Charts {
       line("completed", "--completed", (point) => point.completed, bars),
     ],
     waits: [
-      line("p50", "--scheduled", (point) => point.waitP50Ms),
-      line("p95", "--running", (point) => point.waitP95Ms),
-      line("p99", "--cancelled", (point) => point.waitP99Ms),
+      line("p50", "--p50", (point) => point.waitP50Ms),
+      line("p95", "--p95", (point) => point.waitP95Ms),
+      line("p99", "--p99", (point) => point.waitP99Ms),
       line("oldest waiting", "--retrying", (point) => point.oldestWaitingMs, { dashed: true }),
     ],
     runs: [
-      line("p50", "--scheduled", (point) => point.p50Ms),
-      line("p95", "--running", (point) => point.p95Ms),
-      line("p99", "--cancelled", (point) => point.p99Ms),
+      line("p50", "--p50", (point) => point.p50Ms),
+      line("p95", "--p95", (point) => point.p95Ms),
+      line("p99", "--p99", (point) => point.p99Ms),
     ],
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { partOf, readView, spanOf } from "./view";
+import { callsOf, partOf, readView, spanOf } from "./view";
 
 describe("the address of the overview", () => {
   it("shows an hour unless it says otherwise", () => {
@@ -29,5 +29,14 @@ describe("the address of the overview", () => {
       start: "2030-01-01T09:45:00.000Z",
       end: "2030-01-01T10:00:00.000Z",
     });
+  });
+
+  it("has the calls of the time and the queue that it shows", () => {
+    const [from, to] = ["2030-01-01T10:00:00.000Z", "2030-01-01T11:00:00.000Z"];
+    const view = readView({ from, to, queue: "a b", zoom: "1" });
+    const [, charts, failing] = callsOf(view, Date.parse(to), false);
+    expect(charts?.path).toBe(`/api/stats?${new URLSearchParams({ start: from, end: to, queue: "a b" }).toString()}`);
+    expect(failing?.python).toContain('    order="failing",\n    queue="a b",\n)');
+    expect(callsOf(view, 0, true)).toHaveLength(6);
   });
 });

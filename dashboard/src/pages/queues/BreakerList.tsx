@@ -4,14 +4,15 @@ import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
-import { count } from "../../lib/text";
+import { count, sentence } from "../../lib/text";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
+import { breakerCall } from "./calls";
 import { type Breaker, useBreakers } from "./data";
-import { breakerState, ruleWords } from "./words";
+import { breakerState, ruleWords, targetFirst } from "./words";
 
 const TONES = { closed: "good", open: "bad", half_open: "warn" } as const;
 const ORDER = { open: 0, half_open: 1, closed: 2 } as const;
@@ -20,7 +21,8 @@ export function breakerKey(breaker: Breaker): string {
   return [breaker.scope, breaker.target, breaker.queue, breaker.key, JSON.stringify(breaker.value)].join("\u001f");
 }
 
-export function BreakerList() {
+/** All breakers, open ones first, and before them those of one target where it is named. */
+export function BreakerList({ target }: { target?: string }) {
   const query = useBreakers();
   return (
     <Loaded query={query} rows={5}>
@@ -36,11 +38,12 @@ export function BreakerList() {
           </Panel>
         ) : (
           <div className="stack">
-            {[...breakers]
-              .sort((one, other) => ORDER[one.state] - ORDER[other.state])
-              .map((breaker) => (
-                <BreakerPanel key={breakerKey(breaker)} breaker={breaker} />
-              ))}
+            {targetFirst(
+              breakers.toSorted((one, other) => ORDER[one.state] - ORDER[other.state]),
+              target,
+            ).map((breaker) => (
+              <BreakerPanel key={breakerKey(breaker)} breaker={breaker} />
+            ))}
           </div>
         )
       }
@@ -81,7 +84,7 @@ function Now({ breaker }: { breaker: Breaker }) {
     attempts > 0 ? ` ${count(breaker.bad)} of the last ${count(attempts)} attempts that it counted failed.` : "";
   if (breaker.state === "closed") return <>Its jobs run.{counted}</>;
   const by = breaker.actor ? ` by ${breaker.actor}` : "";
-  const why = breaker.reason ? ` ${breaker.reason}${breaker.reason.endsWith(".") ? "" : "."}` : "";
+  const why = breaker.reason ? ` ${sentence(breaker.reason)}` : "";
   if (breaker.state === "half_open")
     return (
       <>
@@ -120,7 +123,7 @@ function LastFailure({ breaker }: { breaker: Breaker }) {
 
 function Story({ breaker }: { breaker: Breaker }) {
   return (
-    <details className="breaker-story">
+    <details className="breaker-story" open={breaker.state !== "closed"}>
       <summary>Its story</summary>
       <ol>
         {breaker.story.map((step) => (
@@ -170,6 +173,7 @@ function BreakerActions({ breaker }: { breaker: Breaker }) {
           danger={opens}
           busy={open.isPending || close.isPending}
           onClose={() => setAsking(false)}
+          call={(reason) => breakerCall(opens ? "open" : "close", path, which, reason)}
           onConfirm={(reason) => (opens ? open : close).mutate(reason)}
         >
           {opens

@@ -3,8 +3,10 @@ import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, Problem, unwrap } from "../../api/client";
 import { Button } from "../../ui/Button";
+import { CallButton } from "../../ui/Call";
 import { Dialog } from "../../ui/Dialog";
 import { TextField } from "../../ui/Field";
+import { removeLimitCall, setLimitCall } from "./calls";
 import type { Limit } from "./data";
 import { type AskedLimit, limitBody, limitWords } from "./words";
 
@@ -41,6 +43,9 @@ export function LimitDialog({ target, limit, onClose }: { target: Target; limit?
       onSubmit={() => set.mutate()}
       footer={
         <>
+          <CallButton
+            calls={[setLimitCall(target, limitBody(asked)), ...(limit?.override ? [removeLimitCall(target)] : [])]}
+          />
           <Button onClick={onClose}>Keep as it is</Button>
           <Button look="primary" type="submit" busy={set.isPending} disabled={!asked.concurrency && !asked.rate.trim()}>
             Set the limits

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useRole } from "../../api/session";
-import { plural } from "../../lib/text";
+import { plural, sentence } from "../../lib/text";
 import { relative } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -13,11 +13,12 @@ import { type Column, Table } from "../../ui/Table";
 import { Duration, Time } from "../../ui/Time";
 import { type Limit, useLimits } from "./data";
 import { LimitDialog, useRemoveOverride } from "./LimitDialog";
-import { limitWords, saturated, upTo } from "./words";
+import { limitWords, saturated, targetFirst, upTo } from "./words";
 
 type Use = Schemas["GateUseOut"];
 
-export function LimitList() {
+/** All limits, those of one target first where it is named. */
+export function LimitList({ target }: { target?: string }) {
   const query = useLimits();
   return (
     <Loaded query={query} rows={5}>
@@ -33,7 +34,7 @@ export function LimitList() {
           </Panel>
         ) : (
           <div className="stack">
-            {limits.map((limit) => (
+            {targetFirst(limits, target).map((limit) => (
               <LimitPanel key={`${limit.scope}:${limit.target}`} limit={limit} />
             ))}
           </div>
@@ -91,7 +92,8 @@ function OverrideNote({ limit }: { limit: Limit }) {
     <p className="queue-note wrap">
       Set <Time at={override.at} />
       {override.actor && ` by ${override.actor}`}
-      {override.reason && `: ${override.reason}`}. The code declares {limitWords(declared)}.
+      {override.reason ? `: ${sentence(override.reason)}` : "."} The code declares{" "}
+      {limitWords(declared) === "none" ? "no limit" : limitWords(declared)}.
     </p>
   );
 }

@@ -4,8 +4,9 @@ import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Time } from "../../ui/Time";
+import { pauseCall } from "./calls";
 import type { Queue } from "./data";
 
 export function usePauseActions(queue: string) {
@@ -23,6 +24,7 @@ export function usePauseActions(queue: string) {
       verb="Pause"
       busy={pause.isPending}
       onClose={() => setAsking(false)}
+      call={(reason) => pauseCall(queue, reason)}
       onConfirm={(reason) => pause.mutate(reason)}
     >
       Workers start none of its jobs until it is resumed. Running jobs go on.

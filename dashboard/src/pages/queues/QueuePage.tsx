@@ -17,6 +17,7 @@ import { LimitPanel } from "./LimitList";
 import { PauseButton, PausedNote } from "./PauseAction";
 import { Oldest, QueueActivity, Utilisation } from "./QueueTable";
 import { drainWords, upTo, waitWords } from "./words";
+import { pauseCall, resumeCall } from "./calls";
 import "./queues.css";
 
 type Detail = Schemas["QueueDetailOut"];
@@ -29,13 +30,7 @@ export default function QueuePage() {
   const name = pythonLiteral(queue);
   const calls = [
     { path: `/api/queues/${encodeURIComponent(queue)}`, python: `queue = await scheduler.queues.get(${name})` },
-    {
-      title: "Pause it",
-      method: "POST" as const,
-      path: "/api/pauses",
-      body: { queue, reason: "…" },
-      python: `await scheduler.queues.pause(${name}, reason="…")`,
-    },
+    ...(can("operator") ? [query.data?.paused ? resumeCall(queue) : pauseCall(queue)] : []),
   ];
   return (
     <div className="stack">
@@ -70,7 +65,7 @@ function Details({ queue }: { queue: Detail }) {
           <Fact name="Waiting">{upTo(queue.waiting, queue.counted)}</Fact>
           <Fact name="Scheduled">{upTo(queue.scheduled, queue.counted)}</Fact>
           <Fact name="Running">{count(queue.running)}</Fact>
-          <Fact name="Oldest due">
+          <Fact name="Oldest waiting">
             <Oldest queue={queue} />
           </Fact>
           <Fact name="Time to drain">{drainWords(queue)}</Fact>
@@ -131,7 +126,8 @@ const WAITS: Column<Schemas["WaitOut"]>[] = [
     title: "Wait for",
     cell: (wait) => (
       <span className="wrap">
-        {wait.note || waitWords(wait.by)} {wait.gate && <code className="muted">{wait.gate}</code>}
+        {wait.note || waitWords(wait.by)} {/* A note that names the gate says it better. */}
+        {wait.gate && !wait.note.includes(wait.gate.slice(2)) && <code className="muted">{wait.gate}</code>}
       </span>
     ),
   },

@@ -73,7 +73,7 @@ const COLUMNS: Column<Queue>[] = [
     minor: true,
     cell: (queue) => <span className="muted">{upTo(queue.scheduled, queue.counted)}</span>,
   },
-  { key: "oldest", title: "Oldest due", align: "right", minor: true, cell: (queue) => <Oldest queue={queue} /> },
+  { key: "oldest", title: "Oldest waiting", align: "right", minor: true, cell: (queue) => <Oldest queue={queue} /> },
   { key: "use", title: "Slots in use", minor: true, cell: (queue) => <Utilisation queue={queue} /> },
   { key: "activity", title: "Ended, last 30 min", minor: true, cell: (queue) => <QueueActivity queue={queue} /> },
   { key: "drain", title: "Time to drain", align: "right", minor: true, cell: (queue) => drainWords(queue) },

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { drainWords, limitBody, limitWords, rateWords, ruleWords, upTo } from "./words";
+import { drainWords, limitBody, limitWords, rateWords, ruleWords, targetFirst, upTo } from "./words";
 
 const queue = { due: 40, waiting: 0, counted: 100, drainMs: 90_000, noWorker: false, paused: null, slots: 4 };
 
@@ -28,9 +28,15 @@ test("limits are told as people say them", () => {
   expect(limitWords({ concurrency: null, rate: null })).toBe("none");
 });
 
+test("the target of a problem comes first, and the others keep their order", () => {
+  const all = ["a", "b", "c"].map((target) => ({ target }));
+  expect(targetFirst(all, "c").map((one) => one.target)).toEqual(["c", "a", "b"]);
+  expect(targetFirst(all, undefined).map((one) => one.target)).toEqual(["a", "b", "c"]);
+});
+
 test("the rule of a breaker is a sentence", () => {
   const rule = { errors: 0.5, window: "1m", minimum: 10, openFor: "30s" };
-  expect(ruleWords(rule)).toBe("It opens for 30s when 50 % of at least 10 attempts within 1m fail.");
+  expect(ruleWords(rule)).toBe("It opens for 30 s when 50 % of at least 10 attempts within 1 min fail.");
 });
 
 const nothing = { concurrency: "", concurrencyKey: "", rate: "", rateKey: "", reason: "" };

@@ -55,17 +55,31 @@ export function breakerState(state: keyof typeof STATES): string {
   return STATES[state];
 }
 
+/** A duration such as "10m" as the pages write it: "10 min". */
+function spelt(text: string): string {
+  return text.replace(
+    /^(\d+)(m|h|s|d)$/,
+    (_, value: string, unit: string) => `${value} ${unit === "m" ? "min" : unit}`,
+  );
+}
+
 /** By what rule a breaker opens, in words. */
 export function ruleWords(rule: Rule | null): string {
   if (!rule) return "Operators open and close it; no rule is declared.";
   const share = Math.round(Number(rule.errors) * 100);
   const minimum = plural(Number(rule.minimum), "attempt");
-  return `It opens for ${rule.openFor} when ${share} % of at least ${minimum} within ${rule.window} fail.`;
+  const [openFor, window] = [rule.openFor, rule.window].map((one) => spelt(String(one)));
+  return `It opens for ${openFor} when ${share} % of at least ${minimum} within ${window} fail.`;
 }
 
 /** The number of gates of a limit that hold jobs back. */
 export function saturated(uses: readonly Schemas["GateUseOut"][]): number {
   return uses.filter((use) => use.full || use.waiting > 0).length;
+}
+
+/** The same limits or breakers, those of the target that the address names first. */
+export function targetFirst<T extends { target: string }>(all: readonly T[], target: string | undefined): T[] {
+  return all.toSorted((one, other) => Number(other.target === target) - Number(one.target === target));
 }
 
 /** What jobs wait for, in a word or two. */

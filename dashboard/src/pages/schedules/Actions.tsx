@@ -6,9 +6,10 @@ import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { absolute } from "../../lib/time";
 import { Button } from "../../ui/Button";
-import { ReasonDialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Menu } from "../../ui/Menu";
 import { BackfillDialog } from "./BackfillDialog";
+import { callOf } from "./calls";
 import { ROOT, type Schedule, STRIPS } from "./queries";
 
 type Verb = "pause" | "trigger" | "skip" | "delete" | "backfill";
@@ -91,6 +92,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           verb="Pause"
           busy={act.pause.isPending}
           onClose={close}
+          call={(reason) => callOf(schedule.id, "pause", reason)}
           onConfirm={(reason) => act.pause.mutate(reason)}
         >
           It makes no jobs until it is resumed. Jobs that it has made go on. A backfill can make up for the firings in
@@ -103,6 +105,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           verb="Trigger"
           busy={act.trigger.isPending}
           onClose={close}
+          call={(reason) => callOf(schedule.id, "trigger", reason)}
           onConfirm={(reason) => act.trigger.mutate(reason)}
         >
           One job of {schedule.name} is made now, beside the firings. The next firing stays where it is.
@@ -114,6 +117,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           verb="Skip it"
           busy={act.skip.isPending}
           onClose={close}
+          call={(reason) => callOf(schedule.id, "skip", reason)}
           onConfirm={(reason) => act.skip.mutate(reason)}
         >
           The firing at {schedule.nextAt ? absolute(schedule.nextAt) : "–"} makes no job.
@@ -127,6 +131,7 @@ export function Actions({ schedule, list }: { schedule: Schedule; list?: boolean
           reason="none"
           busy={gone.delete.isPending}
           onClose={close}
+          call={() => callOf(schedule.id, "delete")}
           onConfirm={() => (list ? act : gone).delete.mutate()}
         >
           The schedule and its ledger are deleted for ever. The jobs that it has made stay.

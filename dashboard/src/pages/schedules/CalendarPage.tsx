@@ -146,7 +146,7 @@ function HeatMap({
           {days.map((day) => (
             <tr key={day.day}>
               <th scope="row">
-                {day.weekday} {day.day.slice(5)}
+                {day.weekday} {dayWords(day.day)}
                 {day.changes.length > 0 && (
                   <span className="heat-change" title={day.changes.map((one) => one.words).join("\n")}>
                     {" "}
@@ -214,6 +214,11 @@ function HeatCell({
       {herd && <b className="heat-herd" aria-hidden="true" />}
     </button>
   );
+}
+
+/** "18 Nov" of 2026-11-18. */
+function dayWords(day: string): string {
+  return new Date(`${day}T12:00:00Z`).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 }
 
 function short(value: number): string {

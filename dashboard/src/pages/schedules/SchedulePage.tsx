@@ -5,7 +5,7 @@ import { PageHead } from "../../app/PageHead";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { plural } from "../../lib/text";
-import { absolute, duration } from "../../lib/time";
+import { absolute } from "../../lib/time";
 import { useLive } from "../../live/live";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -15,6 +15,7 @@ import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Table } from "../../ui/Table";
 import { Moment, Time } from "../../ui/Time";
 import { Actions } from "./Actions";
+import { callOf } from "./calls";
 import { type Firing, KINDS, kindOf, whyOf } from "./health";
 import { Firings, LastFiring, NextFiring, ScheduleState } from "./parts";
 import { misfireWords, overlapWords } from "./policies";
@@ -28,6 +29,7 @@ const ROWS = 25;
 export default function SchedulePage() {
   const { id } = useParams({ strict: false }) as { id: string };
   const schedule = useSchedule(id);
+  const { can } = useRole();
   const strips = useStrips([[id]]);
   useLive({ schedule: id }, [ROOT, STRIPS, ["jobs", "schedule", id]]);
   const python = JSON.stringify(id);
@@ -42,20 +44,13 @@ export default function SchedulePage() {
               path: schedulePath(id, `/ledger?latest=true&limit=${ROWS}`),
               python: `entries = await scheduler.schedules.ledger(\n    ${python}, datetime(2000, 1, 1, tzinfo=UTC), datetime.now(UTC), limit=${ROWS}, latest=True\n)`,
             },
-            {
-              title: "Pause it",
-              method: "POST",
-              path: schedulePath(id, "/pause"),
-              body: { reason: "…" },
-              python: `await scheduler.schedules.pause(${python}, "…")`,
-            },
-            {
-              title: "Trigger it",
-              method: "POST",
-              path: schedulePath(id, "/trigger"),
-              body: {},
-              python: `job = await scheduler.schedules.trigger(${python})`,
-            },
+            ...(can("operator")
+              ? [
+                  callOf(id, schedule.data?.state === "paused" ? "resume" : "pause"),
+                  callOf(id, "trigger"),
+                  callOf(id, "skip"),
+                ]
+              : []),
           ]}
         />
         {schedule.data && <Actions schedule={schedule.data} />}
@@ -354,7 +349,7 @@ function Jobs({ id }: { id: string }) {
                 title: "Firing",
                 cell: (row) => <Moment at={row.scheduledFor ?? row.createdAt} />,
               },
-              { key: "took", title: "Took", minor: true, cell: (row) => took(row) },
+              { key: "ended", title: "Ended", minor: true, cell: (row) => <Time at={row.finishedAt} /> },
               {
                 key: "error",
                 title: "Error",
@@ -380,8 +375,4 @@ function Jobs({ id }: { id: string }) {
       </Loaded>
     </Panel>
   );
-}
-
-function took(row: { startedAt?: string | null; finishedAt?: string | null }): string {
-  return row.startedAt && row.finishedAt ? duration(Date.parse(row.finishedAt) - Date.parse(row.startedAt)) : "–";
 }

@@ -3,6 +3,8 @@ import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
+import type { Call } from "../../ui/Call";
+import { pythonLiteral } from "../../ui/commands";
 import { Segments, TextArea, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
@@ -97,16 +99,16 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
   const [description, setDescription] = useState(calendar?.description ?? "");
   const [way, setWay] = useState<"days" | "file">("days");
   const [file, setFile] = useState<File | null>(null);
+  const body = {
+    days: listed(days) ?? [],
+    ranges: rangesOf(ranges),
+    yearly: listed(yearly) ?? [],
+    weekdays: listed(weekdays) ?? [],
+    description: description.trim(),
+  };
   const act = useAct(
     async () => {
       if (way === "file") return putFile(name.trim(), file);
-      const body = {
-        days: listed(days) ?? [],
-        ranges: rangesOf(ranges),
-        yearly: listed(yearly) ?? [],
-        weekdays: listed(weekdays) ?? [],
-        description: description.trim(),
-      };
       return (await unwrap(api.PUT("/api/calendars/{name}", { params: { path: { name: name.trim() } }, body }))).data;
     },
     {
@@ -122,6 +124,7 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
       verb="Store it"
       act={act}
       disabled={!name.trim() || (way === "file" && !file)}
+      call={way === "days" ? putCall(name.trim() || "NAME", body) : importCall(name.trim() || "NAME")}
       onClose={onClose}
     >
       {!calendar && <NameField value={name} onChange={setName} placeholder="holidays" />}
@@ -186,6 +189,31 @@ function PutDialog({ of: calendar, onClose }: { of?: Calendar; onClose: () => vo
   );
 }
 
+function calendarPath(name: string): string {
+  return `/api/calendars/${encodeURIComponent(name)}`;
+}
+
+function putCall(name: string, body: Record<string, unknown>): Call {
+  const given = Object.entries(body).filter(([, value]) => (Array.isArray(value) ? value.length > 0 : value !== ""));
+  return {
+    title: "Store it",
+    method: "PUT",
+    path: calendarPath(name),
+    body,
+    python: `await scheduler.calendars.put(${pythonLiteral(name)}, Calendar(${given.map(([key, value]) => `${key}=${pythonLiteral(value)}`).join(", ")}))`,
+  };
+}
+
+function importCall(name: string): Call {
+  return {
+    title: "Store it from a file",
+    method: "PUT",
+    path: calendarPath(name),
+    file: { name: "holidays.ics", type: "text/calendar" },
+    python: `await scheduler.calendars.import_ics(${pythonLiteral(name)}, Path("holidays.ics").read_text())`,
+  };
+}
+
 /** Store the days of an .ics file. */
 async function putFile(name: string, file: File | null): Promise<Calendar> {
   const stored = await unwrap(
@@ -205,7 +233,18 @@ function DeleteDialog({ of: calendar, onClose }: { of: Calendar; onClose: () => 
     { touches: [CALENDARS], onDone: onClose, done: () => `The calendar ${calendar.name} is deleted.`, quiet: true },
   );
   return (
-    <RemoveDialog title={`Delete ${calendar.name}?`} verb="Delete the calendar" act={act} onClose={onClose}>
+    <RemoveDialog
+      title={`Delete ${calendar.name}?`}
+      verb="Delete the calendar"
+      act={act}
+      call={{
+        title: "Delete it",
+        method: "DELETE",
+        path: calendarPath(calendar.name),
+        python: `await scheduler.calendars.delete(${pythonLiteral(calendar.name)})`,
+      }}
+      onClose={onClose}
+    >
       <p>A calendar that a schedule still refers to is not deleted; the answer names the schedules.</p>
     </RemoveDialog>
   );

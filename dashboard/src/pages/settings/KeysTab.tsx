@@ -6,6 +6,7 @@ import { api, Problem, type Schemas, unwrap } from "../../api/client";
 import { logIn, SESSION_KEY, useSession } from "../../api/session";
 import { serverNow } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
+import { pythonLiteral } from "../../ui/commands";
 import { Checkbox, Select, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
@@ -144,14 +145,9 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
   const [role, setRole] = useState<Key["role"]>(first ? "admin" : "operator");
   const scope = useScope();
   const [expires, setExpires] = useState("");
+  const body = { name: name.trim(), role, ...scope.body, expiresAt: fromLocal(expires) };
   const act = useAct(
     async () => {
-      const body = {
-        name: name.trim(),
-        role,
-        ...scope.body,
-        expiresAt: fromLocal(expires),
-      };
       const made = (await unwrap(api.POST("/api/keys", { body }))).data;
       // The first key ends the access without one: this browser goes on with the new key.
       if (session.way === "local" && made.key) client.setQueryData(SESSION_KEY, await logIn(made.key));
@@ -161,7 +157,14 @@ function CreateDialog({ first, onClose, onDone }: DialogProps & { first: boolean
   );
   const problem = act.error instanceof Problem ? act.error : null;
   return (
-    <FormDialog title="Create an API key" verb="Create the key" act={act} disabled={!name.trim()} onClose={onClose}>
+    <FormDialog
+      title="Create an API key"
+      verb="Create the key"
+      act={act}
+      disabled={!name.trim()}
+      call={{ title: "Create a key", method: "POST", path: "/api/keys", body }}
+      onClose={onClose}
+    >
       {session.way === "local" && (
         <p className="settings-note">
           From this key on, every request needs a key or a session. This browser is logged in with it at once; programs
@@ -213,7 +216,19 @@ function RotateDialog({ of: key, onClose, onDone }: DialogProps & { of: Key }) {
     { touches: [KEYS], onDone, quiet: true },
   );
   return (
-    <FormDialog title={`Rotate ${key.name}`} verb="Make a new secret" act={act} onClose={onClose}>
+    <FormDialog
+      title={`Rotate ${key.name}`}
+      verb="Make a new secret"
+      act={act}
+      call={{
+        title: "Rotate it",
+        method: "POST",
+        path: `/api/keys/${encodeURIComponent(key.id)}/rotate`,
+        body: { grace },
+        python: `made = await scheduler.api_keys.rotate(${pythonLiteral(key.id)}, ${pythonLiteral(grace)})\nprint(made.text)`,
+      }}
+      onClose={onClose}
+    >
       <p>The key keeps its id, role and scope, and gets a new secret. Until the old one ends, both are valid.</p>
       <Select
         label="The old secret ends"
@@ -234,7 +249,20 @@ function RevokeDialog({ of: key, onClose }: { of: Key; onClose: () => void }) {
     { touches: [KEYS], onDone: onClose, done: () => `The key ${key.name} is revoked.`, quiet: true },
   );
   return (
-    <RemoveDialog title={`Revoke ${key.name}?`} verb="Revoke the key" act={act} onClose={onClose}>
+    <RemoveDialog
+      title={`Revoke ${key.name}?`}
+      verb="Revoke the key"
+      act={act}
+      call={{
+        title: "Revoke it",
+        method: "DELETE",
+        path: `/api/keys/${encodeURIComponent(key.id)}${made ? "?made=true" : ""}`,
+        python: ["revoke", ...(made ? ["revoke_made_with"] : [])]
+          .map((verb) => `await scheduler.api_keys.${verb}(${pythonLiteral(key.id)})`)
+          .join("\n"),
+      }}
+      onClose={onClose}
+    >
       <div className="stack">
         <p>
           Requests with this key ({key.role}, {scopeWords(key.scope)}) are refused from now on, and its sessions end

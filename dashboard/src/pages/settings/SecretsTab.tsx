@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, Problem, type Schemas, unwrap } from "../../api/client";
+import { pythonLiteral } from "../../ui/commands";
 import { Segments, Select, TextArea, TextField } from "../../ui/Field";
 import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
@@ -129,10 +130,11 @@ function PutDialog({
   const [to, setTo] = useState(secret?.origins.join("\n") ?? "");
   const scope = useScope(secret);
   const [keepOld, setKeepOld] = useState("0s");
+  const rest = { origins: listed(to) ?? [], ...scope.body, keepOld };
   const act = useAct(
     async () => {
       const given = way === "value" ? { value } : { generate: "signing" as const };
-      const body = { ...given, origins: listed(to) ?? [], ...scope.body, keepOld };
+      const body = { ...given, ...rest };
       return (await unwrap(api.PUT("/api/secrets/{name}", { params: { path: { name: name.trim() } }, body }))).data;
     },
     {
@@ -149,6 +151,13 @@ function PutDialog({
       verb="Store it"
       act={act}
       disabled={!name.trim() || (way === "value" && !value)}
+      call={{
+        title: "Store it",
+        method: "PUT",
+        path: secretPath(name.trim() || "NAME"),
+        // The value itself is not shown: a call is made to be copied.
+        body: { ...(way === "value" ? { value: "…" } : { generate: "signing" }), ...rest },
+      }}
       onClose={onClose}
     >
       {!secret && (
@@ -209,13 +218,28 @@ function PutDialog({
   );
 }
 
+function secretPath(name: string): string {
+  return `/api/secrets/${encodeURIComponent(name)}`;
+}
+
 function DeleteDialog({ of: secret, onClose }: { of: Secret; onClose: () => void }) {
   const act = useAct(
     async () => (await unwrap(api.DELETE("/api/secrets/{name}", { params: { path: { name: secret.name } } }))).data,
     { touches: [SECRETS], onDone: onClose, done: () => `The secret ${secret.name} is deleted.`, quiet: true },
   );
   return (
-    <RemoveDialog title={`Delete ${secret.name}?`} verb="Delete the secret" act={act} onClose={onClose}>
+    <RemoveDialog
+      title={`Delete ${secret.name}?`}
+      verb="Delete the secret"
+      act={act}
+      call={{
+        title: "Delete it",
+        method: "DELETE",
+        path: secretPath(secret.name),
+        python: `await scheduler.secrets.delete(${pythonLiteral(secret.name)})`,
+      }}
+      onClose={onClose}
+    >
       <p>All its values are deleted. Webhooks that refer to it fail from then on. It cannot be undone.</p>
     </RemoveDialog>
   );

@@ -1,8 +1,9 @@
 // The frame that the tabs of keys, secrets and calendars share: a list with its call and its button, and dialogs.
 import { type ReactNode, useEffect, useRef } from "react";
 import { Button } from "../../ui/Button";
-import { CallButton } from "../../ui/Call";
-import { Dialog, ReasonDialog } from "../../ui/Dialog";
+import { type Call, CallButton } from "../../ui/Call";
+import { Dialog } from "../../ui/Dialog";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Loaded, Panel } from "../../ui/Panel";
 import { type Column, Table } from "../../ui/Table";
 
@@ -51,12 +52,14 @@ type FormProps = {
   verb: string;
   act: Act;
   disabled?: boolean;
+  /** The same as curl and Python. */
+  call?: Call;
   onClose: () => void;
   children: ReactNode;
 };
 
 /** Fields, a button that sends them, and the refusal. */
-export function FormDialog({ title, verb, act, disabled, onClose, children }: FormProps) {
+export function FormDialog({ title, verb, act, disabled, call, onClose, children }: FormProps) {
   const form = useRef<HTMLDivElement>(null);
   // The refused field may be out of sight in a long form.
   useEffect(() => {
@@ -69,6 +72,7 @@ export function FormDialog({ title, verb, act, disabled, onClose, children }: Fo
       onSubmit={() => act.mutate()}
       footer={
         <>
+          {call && <CallButton calls={call} />}
           <Button onClick={onClose}>Cancel</Button>
           <Button look="primary" type="submit" busy={act.isPending} disabled={disabled}>
             {verb}
@@ -89,7 +93,7 @@ export function FormDialog({ title, verb, act, disabled, onClose, children }: Fo
 }
 
 /** A question before something goes. */
-export function RemoveDialog({ title, verb, act, onClose, children }: Omit<FormProps, "disabled">) {
+export function RemoveDialog({ title, verb, act, call, onClose, children }: Omit<FormProps, "disabled">) {
   return (
     <ReasonDialog
       title={title}
@@ -98,6 +102,7 @@ export function RemoveDialog({ title, verb, act, onClose, children }: Omit<FormP
       reason="none"
       busy={act.isPending}
       error={act.error?.message}
+      call={call && (() => call)}
       onClose={onClose}
       onConfirm={() => act.mutate()}
     >

@@ -4,8 +4,20 @@ import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { plural } from "../../lib/text";
 import { Button } from "../../ui/Button";
-import { ReasonDialog } from "../../ui/Dialog";
+import type { Call } from "../../ui/Call";
+import { pythonLiteral } from "../../ui/commands";
+import { ReasonDialog } from "../../ui/ReasonDialog";
 import { place, type Worker } from "./words";
+
+export function drainCall(id: string, reason = "…"): Call {
+  return {
+    title: "Drain it",
+    method: "POST",
+    path: `/api/workers/${encodeURIComponent(id)}/drain`,
+    body: { reason },
+    python: `await scheduler.workers.drain(${pythonLiteral(id)}, reason=${pythonLiteral(reason)})`,
+  };
+}
 
 export function DrainAction({ worker }: { worker: Worker }) {
   const [asking, setAsking] = useState(false);
@@ -40,6 +52,7 @@ export function DrainAction({ worker }: { worker: Worker }) {
           danger
           busy={drain.isPending}
           onClose={() => setAsking(false)}
+          call={(reason) => drainCall(worker.id, reason)}
           onConfirm={(reason) => drain.mutate(reason)}
         >
           It claims no more jobs, finishes{" "}

@@ -16,8 +16,8 @@ import { Slots } from "./Slots";
 import { drift, lagTone, place, type Worker } from "./words";
 import "./workers.css";
 
-const CALLS = [
-  { path: "/api/workers", python: "workers = await scheduler.workers.all()" },
+const READ = { path: "/api/workers", python: "workers = await scheduler.workers.all()" };
+const VERBS = [
   {
     title: "Drain one",
     method: "POST" as const,
@@ -25,10 +25,16 @@ const CALLS = [
     body: { reason: "…" },
     python: 'await scheduler.workers.drain("WORKER-ID", reason="…")',
   },
+  {
+    title: "Cancel its drain",
+    method: "DELETE" as const,
+    path: "/api/workers/WORKER-ID/drain",
+    python: 'await scheduler.workers.cancel_drain("WORKER-ID")',
+  },
 ];
 
 export default function WorkersPage() {
-  const { everything } = useRole();
+  const { can, everything } = useRole();
   const query = useQuery({
     queryKey: ["workers"],
     queryFn: async () => (await unwrap(api.GET("/api/workers"))).data,
@@ -38,7 +44,7 @@ export default function WorkersPage() {
   return (
     <div className="stack">
       <PageHead title="Workers">
-        <CallButton calls={CALLS} />
+        {everything && <CallButton calls={can("operator") ? [READ, ...VERBS] : READ} />}
       </PageHead>
       {everything ? (
         <Loaded query={query} rows={8}>

@@ -45,7 +45,9 @@ class QueueOut(Out):
     running: int
     counted: int
     paused: PausedOut | None
-    oldest_due_at: Instant | None = Field(description="Since when the ready job that waited for longest is due.")
+    oldest_due_at: Instant | None = Field(
+        description="Since when the job that has waited for longest is due, a ready one or one that waits at a gate."
+    )
     workers: int = Field(description="The live workers that serve the queue.")
     slots: int = Field(description="How many jobs these workers run at once; they may serve other queues, too.")
     utilisation: float | None = Field(description="The share of these slots that run jobs of this queue.")

@@ -49,7 +49,10 @@ SCHEDULES: Mapping[str, tuple[Rule, Fields]] = {
     "morning-digest": (Cron("0 8 * * 1-5", "America/New_York"), {}),
     "weekly-report": (Cron("0 9 * * 1", "Australia/Sydney"), {}),
     "invoice-run": (Cron("0 6 1 * *", "Europe/London"), {}),
-    "quarter-close": (RRule("FREQ=MONTHLY;INTERVAL=3;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0", "America/Los_Angeles"), {}),
+    "quarter-close": (
+        RRule("FREQ=MONTHLY;INTERVAL=3;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0;BYSECOND=0", "America/Los_Angeles"),
+        {},
+    ),
     "payroll-export": (Except(Cron("0 7 25 * *", "Europe/Berlin"), "holidays", then="previous"), {}),
 }
 

@@ -59,7 +59,7 @@ class _Work:
 
 
 _DECLINED = _Fault(
-    *(0.02, "CardDeclined", "order O-{n}: the bank answered 05, do not honour", "billing.py", "charge_card"),
+    *(0.02, "CardDeclined", "order {order}: the bank answered 05, do not honour", "billing.py", "charge_card"),
     "raise CardDeclined(answer)",
 )
 _GATEWAY_DOWN = _Fault(
@@ -67,11 +67,11 @@ _GATEWAY_DOWN = _Fault(
     "answer = await gateway.charge(order, amount)",
 )
 _NO_MAILBOX = _Fault(
-    *(0.008, "MailboxUnavailable", "550 5.1.1 customer{n}@example.com: no such user here", "mail.py", "send_email"),
+    *(0.008, "MailboxUnavailable", "550 5.1.1 {to}: no such user here", "mail.py", "send_email"),
     "await smtp.send(message)",
 )
 _BROKEN_IMAGE = _Fault(
-    *(0.025, "UnidentifiedImage", "cannot identify image file 'product-{n}.jpg'", "media.py", "resize_image"),
+    *(0.025, "UnidentifiedImage", "cannot identify image file '{image}'", "media.py", "resize_image"),
     "image = open_image(path)",
 )
 _GONE = _Fault(
@@ -191,7 +191,7 @@ def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: Fi
         drawn -= one.share
     count = work.attempts if fault else 2 if chance.random() < work.retried else 1
     state = FAILED if fault else CANCELLED if chance.random() < 0.004 else COMPLETED
-    attempts = list(_attempts(work, state, fault, count, at, chance))
+    attempts = list(_attempts(work, data, state, fault, count, at, chance))
     last = attempts[-1]
     return Job(
         id=job_id,
@@ -211,14 +211,14 @@ def _job(job_id: str, work: _Work, at: datetime, chance: random.Random, data: Fi
 
 
 def _attempts(
-    work: _Work, state: str, fault: _Fault | None, count: int, at: datetime, chance: random.Random
+    work: _Work, data: Fields, state: str, fault: _Fault | None, count: int, at: datetime, chance: random.Random
 ) -> Iterator[Attempt]:
     due = at
     for number in range(1, count + 1):
         started = due + timedelta(seconds=chance.expovariate(4) + (2.5 if chance.random() < 0.03 else 0.0))
         ended = started + timedelta(seconds=work.seconds * chance.lognormvariate(0.0, 0.45))
         last = number == count
-        error = _error(fault or _GATEWAY_SHAKY, chance) if fault or not last else None
+        error = _error(fault or _GATEWAY_SHAKY, data, chance) if fault or not last else None
         outcome = state if last else "retried"
         lines = _log(work.name, outcome, chance)
         yield Attempt(number, number, outcome, chance.choice(_WORKERS), started, ended, error, lines, run_at=due)
@@ -231,8 +231,11 @@ _GATEWAY_SHAKY = _Fault(
 )
 
 
-def _error(fault: _Fault, chance: random.Random) -> JobError:
+def _error(fault: _Fault, data: Fields, chance: random.Random) -> JobError:
+    """The error of a job, whose message names fields of its data."""
     message = fault.message.replace("{n}", str(chance.randrange(1000, 9999)))
+    for name, value in data.items():
+        message = message.replace(f"{{{name}}}", str(value))
     stack = _STACK.format(
         file=fault.file,
         line=40 + len(fault.type),

@@ -25,8 +25,11 @@ async def live_workers(store: Store, scope: Scope) -> tuple[WorkerStatus, ...]:
 
 
 async def oldest_due(store: Store, scope: Scope) -> tuple[Due, ...]:
-    """The oldest due jobs. A scope by names sees one only where the oldest job of a queue has such a name."""
-    found = await store.health.oldest_due(scope.queues)
+    """The oldest due jobs, also on wait lists, but not those behind a pause or a breaker.
+
+    A scope by names sees one only where the oldest job of a queue has such a name.
+    """
+    found = await store.oldest_due.by_queue(scope.queues)
     return tuple(due for due in found if scope.prefixes is None or scope.allows_name(due.name))
 
 

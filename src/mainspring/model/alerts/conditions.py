@@ -14,7 +14,7 @@ from mainspring.model.alerts.rule import BREAKER_OPEN, DEAD_LETTERS, NO_WORKER, 
 from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import breaker_gate, breaker_target
 from mainspring.model.limits.limits import QUEUE
-from mainspring.model.views.judging import duration_of, find_unserved
+from mainspring.model.views.judging import duration_of, find_unserved, late_text
 from mainspring.model.views.problems import ProblemFacts
 
 
@@ -51,8 +51,7 @@ def _late_queues(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:
     paused = {one.target for one in facts.pauses if one.scope == QUEUE and one.key is None}
     for due in facts.due:
         if due.queue not in paused and facts.at - due.since >= timedelta(seconds=rule.after):
-            text = f"The oldest due job of the queue {due.queue!r} has waited for {duration_of(facts.at - due.since)}."
-            yield Finding(f"queue:{due.queue}", text, due.since)
+            yield Finding(f"queue:{due.queue}", late_text(due, facts.at), due.since)
 
 
 def _unserved(rule: AlertRule, facts: ProblemFacts) -> Iterator[Finding]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from mainspring.durations import duration_words
 from mainspring.model.limits.breaker import HALF_OPEN
 from mainspring.model.limits.controls import Target, breaker_gate, breaker_target, pause_gate
-from mainspring.model.limits.limits import CONCURRENCY, QUEUE
+from mainspring.model.limits.limits import CONCURRENCY, FAIR, QUEUE, RATE, SEQUENCE
 from mainspring.model.schedules.schedule import SYSTEM
 from mainspring.model.views.health import LATE, UNRENEWED
 from mainspring.model.views.problems import (
@@ -179,8 +179,9 @@ def _late(facts: ProblemFacts) -> Iterator[Problem]:
     for due in facts.due:
         served = any(worker.serves(due.queue) for worker in facts.workers)
         if served and due.queue not in paused and facts.at - due.since > LATE:
-            text = f"The oldest due job of the queue {due.queue!r} has waited for {_age(facts, due)}."
-            yield Problem("late", "warning", text, ProblemTarget("queue", due.queue), since=due.since)
+            yield Problem(
+                "late", "warning", late_text(due, facts.at), ProblemTarget("queue", due.queue), since=due.since
+            )
 
 
 def _schedules(facts: ProblemFacts) -> Iterator[Problem]:
@@ -292,6 +293,21 @@ def _checks(facts: ProblemFacts) -> Iterator[str]:
     if due:
         wait = max(min(due) - facts.at, timedelta(0))
         yield f"The next schedule fires in {duration_of(wait)}."
+
+
+_AT_GATES = {
+    CONCURRENCY: "at a limit",
+    RATE: "at a rate",
+    SEQUENCE: "for its turn in a sequence",
+    FAIR: "for the turn of its key",
+}
+
+
+def late_text(due: Due, at: datetime) -> str:
+    """The sentence about a queue whose oldest due job waits; its key and its value are not told."""
+    where = _AT_GATES.get((due.gate or "").partition(":")[0])
+    place = f", {where}" if where else ""
+    return f"The oldest due job of the queue {due.queue!r} has waited for {duration_of(at - due.since)}{place}."
 
 
 def duration_of(length: timedelta) -> str:

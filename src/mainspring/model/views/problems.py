@@ -109,12 +109,14 @@ class OverviewReport:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The job of a queue that has been due for longest. The name and id are None where only the instant was read."""
+    """The job of a queue that has been due for longest. The name and id are None where only the instant was read.
+    `gate` is the one on whose wait list it is, if any."""
 
     queue: str
     since: datetime
     name: str | None
     job_id: str | None = None
+    gate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class QueueStatus:
     scheduled: int = 0
     """The ready jobs that are due later."""
     oldest_due: datetime | None = None
-    """Since when the ready job that has waited for longest is due."""
+    """Since when the job that has waited for longest is due, a ready one or one that waits for a gate."""
     workers: int = 0
     """The live workers that serve the queue."""
     slots: int = 0
@@ -62,6 +62,8 @@ class QueueStatus:
     activity: Activity | None = None
     per_second: float | None = None
     """The rate at which jobs have left the queue lately; None if none has."""
+    oldest_ready: datetime | None = None
+    """Since when the ready job that has waited for longest is due."""
 
     @property
     def backlog(self) -> int:
@@ -81,7 +83,7 @@ class QueueStatus:
     @property
     def lacks_worker(self) -> bool:
         """Whether jobs are due and no live worker serves the queue."""
-        return self.due > 0 and not self.workers
+        return self.oldest_due is not None and not self.workers
 
     @property
     def drain_time(self) -> timedelta | None:

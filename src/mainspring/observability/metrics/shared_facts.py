@@ -90,7 +90,7 @@ class SharedReader:
             overdue,
             {_named(one): one.state == OPEN for one in breakers},
             tuple(
-                (one, 0.0 if one.oldest_due is None else max(0.0, (now - one.oldest_due).total_seconds()))
+                (one, 0.0 if one.oldest_ready is None else max(0.0, (now - one.oldest_ready).total_seconds()))
                 for one in queues[:MOST_QUEUES]
             ),
         )

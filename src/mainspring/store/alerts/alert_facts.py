@@ -22,7 +22,7 @@ from mainspring.store.fitting import fit
 from mainspring.store.limits.wait_lists import beginning
 from mainspring.store.schema import DEAD, DUE
 from mainspring.store.shapes import JOB, SCHEDULE
-from mainspring.store.views.health import Progress
+from mainspring.store.views.oldest_due import OldestDue
 from mainspring.store.views.problem_facts import ProblemReads, schedule_fact
 
 LOOKED_AT = 5000
@@ -34,10 +34,10 @@ _SAMPLE = {"name": "$name", "queue": "$queue", "error": {"type": "$error.type", 
 class AlertFacts:
     """The store's verbs for the facts of alert rules."""
 
-    def __init__(self, connection: Connection, overview: ProblemReads, progress: Progress) -> None:
+    def __init__(self, connection: Connection, overview: ProblemReads, oldest_due: OldestDue) -> None:
         self._connection = connection
         self._overview = overview
-        self._progress = progress
+        self._oldest_due = oldest_due
 
     async def causes(self, since: datetime, scope: Scope) -> list[FailureCause]:
         """The causes of the dead letters since an instant, the latest first. Jobs that notify of others are left out:
@@ -91,7 +91,7 @@ class AlertFacts:
     async def due_since(self, instant: datetime, scope: Scope) -> list[Due]:
         """The oldest due job of every queue, if it is due since this instant or before; the oldest first. A scope by
         names sees one only where the oldest job of a queue has such a name."""
-        found = await self._progress.due_since(instant, scope.queues)
+        found = await self._oldest_due.since(instant, scope.queues)
         return [one for one in found if scope.prefixes is None or scope.allows_name(one.name)]
 
     async def without_handler(self, scope: Scope) -> list[Held]:

@@ -20,10 +20,11 @@ from mainspring.model.views.windows import MINUTE
 from mainspring.model.workers import WorkerStatus
 from mainspring.store.connection import Connection, Document
 from mainspring.store.fitting import fit
-from mainspring.store.jobs.claim import PRIORITIES, Claims
+from mainspring.store.jobs.claim import PRIORITIES
 from mainspring.store.schema import CLAIM, LEASE, WAITING_BY_QUEUE
 from mainspring.store.shapes import JOB
 from mainspring.store.side_by_side import side_by_side
+from mainspring.store.views.oldest_due import OldestDue
 from mainspring.store.views.statistics import Statistics
 from mainspring.store.workers import Workers
 
@@ -45,9 +46,9 @@ Counted = dict[tuple[str, str], int]
 class Queues:
     """The store's verbs for queues."""
 
-    def __init__(self, connection: Connection, claims: Claims, workers: Workers, statistics: Statistics) -> None:
+    def __init__(self, connection: Connection, oldest_due: OldestDue, workers: Workers, statistics: Statistics) -> None:
         self._connection = connection
-        self._claims = claims
+        self._oldest_due = oldest_due
         self._workers = workers
         self._statistics = statistics
 
@@ -84,7 +85,7 @@ class Queues:
         queue, and `usual_slots` if there is none."""
         live, running = await self._workers.live(), await self._running()
         ready = await self._count(queue, DUE, _COUNTED_FOR_SCALE)
-        oldest = await self._oldest_due(queue) if ready else None
+        oldest = await self._oldest_due.ready(queue) if ready else None
         counts = summed((await self._statistics.recent(_HOUR, [queue])).counts.get(queue, {}).values())
         run_time, workers = counts.mean_duration, serving(live, queue)
         mean = round(sum(one.concurrency for one in workers) / len(workers)) if workers else usual_slots
@@ -95,7 +96,7 @@ class Queues:
             queue,
             ready,
             ready >= _COUNTED_FOR_SCALE,
-            timedelta(0) if oldest is None else max(timedelta(0), self._connection.clock.now() - oldest),
+            timedelta(0) if oldest is None else max(timedelta(0), self._connection.clock.now() - oldest.since),
             busy,
             run_time,
             slots,
@@ -106,24 +107,20 @@ class Queues:
 
     async def _ready(self, after: str, limit: int) -> list[str]:
         """The next queues with ready jobs: one seek for each."""
-        return await self._walk({"ready": True}, CLAIM, [("ready", 1), ("queue", 1)], after, limit)
-
-    async def _held(self, after: str, limit: int) -> list[str]:
-        """The next queues with waiting jobs: one seek for each."""
-        order = [("queue", 1), ("waiting_for.by", 1)]
-        return await self._walk({"waiting_for.by": {"$exists": True}}, WAITING_BY_QUEUE, order, after, limit)
-
-    async def _walk(
-        self, wanted: Document, hint: str, order: list[tuple[str, int]], after: str, limit: int
-    ) -> list[str]:
         names: list[str] = []
         while len(names) <= limit:
-            behind = {**wanted, "queue": {"$gt": names[-1] if names else after}}
-            found = await self._connection.jobs.find_one(behind, {"_id": 0, "queue": 1}, sort=order, hint=hint)
+            behind = {"ready": True, "queue": {"$gt": names[-1] if names else after}}
+            found = await self._connection.jobs.find_one(
+                behind, {"_id": 0, "queue": 1}, sort=[("ready", 1), ("queue", 1)], hint=CLAIM
+            )
             if found is None:
                 break
             names.append(found["queue"])
         return names
+
+    async def _held(self, after: str, limit: int) -> list[str]:
+        """The next queues with waiting jobs: one seek for each."""
+        return await self._oldest_due.waiting_queues(after, limit=limit + 1)
 
     # -- the counts ------------------------------------------------------------------------------------------------
 
@@ -177,6 +174,8 @@ class Queues:
     ) -> QueueStatus:
         due, scheduled = counts[queue, DUE], counts[queue, SCHEDULED]
         workers, activity = serving(live, queue), recent.of(queue)
+        ready = await self._oldest_due.ready(queue) if due else None
+        waiting = await self._oldest_due.waiting(queue) if counts[queue, WAITING] else None
         return QueueStatus(
             queue,
             min(due + scheduled, counted),
@@ -186,19 +185,14 @@ class Queues:
             paused,
             due,
             scheduled,
-            await self._oldest_due(queue) if due else None,
+            min((one.since for one in (ready, waiting) if one is not None), default=None),
             len(workers),
             sum(worker.concurrency for worker in workers),
             any(queue in (worker.queues or ()) for worker in live),
             activity,
             activity.per_second(self._connection.clock.now()),
+            None if ready is None else ready.since,
         )
-
-    async def _oldest_due(self, queue: str) -> datetime | None:
-        """A job that was created for a time in the past is due since it was created."""
-        first = await self._claims.first_ready([queue], "created_at") or {}
-        instants = [first[name] for name in ("run_at", "created_at") if isinstance(first.get(name), datetime)]
-        return max(instants, default=None)
 
     async def _running(self) -> Counter[str]:
         """The number of running jobs of each queue. Where many run, it is that of the workers' last heartbeats."""

@@ -30,6 +30,6 @@ class RollUpStatistics(Chore):
     async def _look(self) -> None:
         store = self._context.store
         now = store.clock.now()
-        oldest = {due.queue: now - due.since for due in await store.health.oldest_due() if due.since < now}
+        oldest = {due.queue: now - due.since for due in await store.oldest_due.by_queue(held=True) if due.since < now}
         await store.statistics.note_oldest(now, oldest)
         await store.statistics.note_versions(versions_among(await store.workers.live_in_full()), now)
