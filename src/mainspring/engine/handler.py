@@ -228,16 +228,16 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a handler. Annotations that cannot be resolved, such as those of types that are imported for
     type checkers alone, are text. Python 3.14 evaluates annotations when they are read, and not when the function is
     defined, so that reading them as values fails here."""
-    if sys.version_info < (3, 14):
-        return inspect.signature(function)
-    from annotationlib import Format
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
 
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        raise  # it has none
-    except Exception:
-        return inspect.signature(function, annotation_format=Format.STRING)
+        try:
+            return inspect.signature(function)
+        except (TypeError, ValueError):
+            raise  # it has none
+        except Exception:
+            return inspect.signature(function, annotation_format=Format.STRING)
+    return inspect.signature(function)
 
 
 def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None, list[Parameter], bool]:

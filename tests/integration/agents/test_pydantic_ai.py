@@ -167,7 +167,7 @@ async def test_a_tool_that_is_no_step_is_called_in_every_attempt_and_a_run_has_t
         return "kept"
 
     @agent.tool(metadata={"mainspring": False})
-    async def direct(run: RunContext[None]) -> str:
+    async def direct(run: RunContext[object]) -> str:
         called.append("direct")
         run_ids.append(run.run_id)
         return "direct"
