@@ -39,7 +39,8 @@ def fetch(url: str) -> tuple[int, str]:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 async def get(server: MetricsServer, path: str) -> tuple[int, str]:
