@@ -211,9 +211,9 @@ async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(trac
     async def bad() -> None:
         raise Fail("no")
 
-    await scheduler.start()
     job = await scheduler.schedule("bad", dedupe_key="once")
     await scheduler.schedule("bad", dedupe_key="once")  # none is stored, and none counts
+    await scheduler.start()
     await job.wait(10)
     found = traced.metrics()
     assert sum(point.value for point in found["messaging.client.sent.messages"]) == 1
