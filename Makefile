@@ -48,7 +48,13 @@ up: $(READY) $(DASHBOARD) ## run the product on the embedded MongoDB and watch i
 # once before the processes of pytest do it, beside the checks.
 test: $(READY) $(DASHBOARD) ## check the code, and test it on a real MongoDB (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory --jobs 2 check-python check-dashboard compile-tests
+	@$(MAKE) --no-print-directory test-code
+
+test-code: $(READY) $(DASHBOARD)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal -m "not system"
+
+test-python: ## test the code with another Python, in an environment of its own: make test-python PYTHON=python3.14
+	@$(MAKE) --no-print-directory VENV=.venv-$(notdir $(PYTHON)) test-code
 
 test-system: $(READY) $(DASHBOARD) ## test the whole product: kills, failovers, browsers, attacks, model checking, and the slow tests (about half an hour)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal -m system
@@ -126,6 +132,6 @@ lock-image: $(READY)
 	  --generate-hashes --no-header --no-annotate --native-tls --quiet --output-file deploy/requirements.txt
 
 clean: ## remove what make has made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build dashboard/node_modules $(dir $(DASHBOARD))
 
-.PHONY: help setup dashboard up test test-system test-all retest compile-tests check check-python check-dashboard fix docs generated site screenshots bench chaos attack specs dist sbom lock lock-image clean
+.PHONY: help setup dashboard up test test-system test-all retest compile-tests test-code test-python check check-python check-dashboard fix docs generated site screenshots bench chaos attack specs dist sbom lock lock-image clean

@@ -8,13 +8,12 @@ Celery's names for the same.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from mainspring.engine.handler import Handler, HandlerFunction
+from mainspring.engine.handler import Handler, HandlerFunction, signature_of
 from mainspring.engine.handlers import Named
 from mainspring.engine.run.context import BlockingJobContext, JobContext
 from mainspring.errors import BadArguments
@@ -143,7 +142,7 @@ def _data(handler: Handler, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     """The arguments by name. The check of the job refuses arguments that do not fit."""
     if not args:
         return dict(kwargs)
-    taken = inspect.signature(handler.function).parameters.values()
+    taken = signature_of(handler.function).parameters.values()
     places = [one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD]
     places = [name for name in places if name != handler.context_parameter]
     if len(args) > len(places):

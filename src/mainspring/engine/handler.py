@@ -234,10 +234,26 @@ def published(function: Callable[..., Any]) -> Callable[..., Any]:
     return found if isinstance(found, HandlerFunction) and found.function is function else function  # type: ignore[return-value]
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a handler. Annotations that cannot be resolved, such as those of types that are imported for
+    type checkers alone, are text. Python 3.14 evaluates annotations when they are read, and not when the function is
+    defined, so that reading them as values fails here."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        try:
+            return inspect.signature(function)
+        except (TypeError, ValueError):
+            raise  # it has none
+        except Exception:
+            return inspect.signature(function, annotation_format=Format.STRING)
+    return inspect.signature(function)
+
+
 def _read_signature(name: str, function: Callable[..., Any]) -> tuple[str | None, list[Parameter], bool]:
     """The name of the context's parameter, the parameters for data, and whether there is a `**` for other data."""
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError) as error:
         raise HandlerError(f"The signature of {name!r} cannot be read; wrap it in a function.") from error
     hints = _hints(function)

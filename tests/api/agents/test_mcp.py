@@ -63,7 +63,9 @@ async def test_tools_say_whether_they_change_something(api: Api) -> None:
         reading = name in READING
         assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (reading, not reading), name
         assert (tool.description or "").startswith("Changes the scheduler. ") is not reading
-    assert "#/components/" not in json.dumps([tool.input_schema for tool in tools.values()])
+    for tool in tools.values():
+        named = set(re.findall(r'"\$ref": "([^"]*)"', json.dumps(tool.input_schema)))
+        assert named == {f"#/$defs/{name}" for name in tool.input_schema.get("$defs", {})}, tool.name
     async with connected(await keyed(api), changing=False) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {*READING}
 
@@ -118,6 +120,19 @@ def test_no_answer_is_longer_than_the_bound(answer: Any) -> None:
     assert len(text) < MOST_TEXT + 1_000 and ("left out" in text or "cut here" in text)
 
 
+def test_an_answer_that_fits_is_bounded_part_by_part_and_stays_json() -> None:
+    answer = {"list": list(range(150)), "fields": {str(n): n for n in range(150)}, "text": "x" * 3_000}
+    found = json.loads(as_data(answer).split("\n", 2)[2].rpartition("\n")[0])
+    assert len(found["list"]) == 101 and found["list"][-1] == "… 50 more items are left out"
+    assert len(found["fields"]) == 101 and found["fields"]["…"] == "50 more fields are left out"
+    assert found["text"] == "x" * 2_000 + "… (1,000 more characters)"
+
+
+def test_an_answer_that_is_too_long_even_then_is_cut() -> None:
+    text = as_data([[["x" * 200] * 10] * 10] * 10)
+    assert "cut here" in text and len(text) < MOST_TEXT + 1_000
+
+
 def test_the_marks_of_two_answers_differ() -> None:
     assert as_data({}) != as_data({})
 
@@ -167,6 +182,15 @@ async def test_the_key_goes_to_the_given_address_and_nowhere_else() -> None:
             status, _ = await service.call(Request("GET", "/api/queues", [], None))
         assert (status, sink.received[0].header("Authorization")) == (307, "Bearer ms_canary")
         assert other.connections == 0
+
+
+async def test_an_answer_of_the_service_that_is_too_large_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.integrations.mcp.server._LARGEST", 1_000)
+    async with Sink() as sink:
+        sink.answers = [reply(200, b'"' + b"x" * 2_000 + b'"', **{"Content-Type": "application/json"})]
+        async with open_service(sink.url, None) as service:
+            _, found = await service.call(Request("GET", "/api/queues", [], None))
+    assert found == {"detail": "The answer has over 1,000 bytes; ask for less, with a limit or a filter."}
 
 
 async def test_a_service_that_is_not_there_or_no_service_is_named(api: Api) -> None:

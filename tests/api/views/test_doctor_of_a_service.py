@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from api.conftest import Api, serving
 from harness.sinks import Sink, reply
 from mainspring import Finding, Scheduler
-from mainspring.cli.calls.service_checks import check_service
+from mainspring.cli.calls.service_checks import _check_health, _check_way, check_service
 
 Make = Callable[..., Scheduler]
 
@@ -26,6 +28,33 @@ async def test_a_service_without_keys_is_told_with_its_problems(make_scheduler: 
     assert found["health"].status == "warning" and "No worker is alive" in found["health"].text
     assert found["overview"].status == "warning" and "No worker is alive" in found["overview"].text
     assert found["database"].status == "skipped" and "indexes" in found["database"].text
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("https://jobs.example.com", "ok"),
+        ("http://localhost:8080", "ok"),
+        ("http://[::1]:8080", "ok"),
+        ("http://jobs.example.com", "problem"),
+        ("http://10.0.0.5", "problem"),
+    ],
+)
+def test_a_service_on_another_machine_is_to_be_reached_over_tls(url: str, status: str) -> None:
+    assert [finding.status for finding in _check_way(url)] == [status]
+
+
+@pytest.mark.parametrize(
+    ("health", "status"),
+    [
+        ({"status": "healthy"}, "ok"),
+        ({"status": "degraded"}, "warning"),
+        ({"status": "unhealthy"}, "problem"),
+        (None, "problem"),
+    ],
+)
+def test_the_health_of_a_service_is_judged(health: object, status: str) -> None:
+    assert [finding.status for finding in _check_health(health)] == [status]
 
 
 async def test_the_key_is_sent_to_the_given_address_and_nowhere_else() -> None:

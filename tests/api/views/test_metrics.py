@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.conftest import Api, serving
 from harness.api_keys import keyed
+from harness.inside import inside
 from harness.pages import ROOT
 from harness.waiting import eventually
 from mainspring import Scheduler
@@ -91,15 +92,20 @@ async def test_the_workers_wanted_follow_from_the_backlog_and_the_measured_run_t
 @pytest.mark.slow
 async def test_run_time_and_slots_are_those_of_the_workers(api: Api, make_scheduler: Make) -> None:
     scheduler, going = make_scheduler(queues=["mail"], concurrency=3), asyncio.Event()
+    elsewhere = make_scheduler(queues=["other"], concurrency=50)
 
     @scheduler.job("x")
     async def x(wait: bool = False) -> None:
         if wait:
             await going.wait()
 
+    elsewhere.job("x")(x)
+    await elsewhere.start()
     await scheduler.start()
     await (await scheduler.schedule("x", queue="mail")).wait(10)
-    await scheduler.schedule("x", {"wait": True}, queue="mail")
+    for queue in ("mail", "other"):
+        await scheduler.schedule("x", {"wait": True}, queue=queue)
+    await eventually(lambda: inside(elsewhere).worker.running == 1)
     found: dict[str, Any] = {}
 
     async def measured() -> bool:

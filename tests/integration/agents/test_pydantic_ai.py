@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -147,6 +147,65 @@ async def test_the_results_of_all_steps_may_take_more_where_the_scheduler_allows
         await scheduler.stop()
 
 
+async def test_a_tool_that_is_no_step_is_called_in_every_attempt_and_a_run_has_the_same_id_in_each(
+    scheduler: Scheduler,
+) -> None:
+    called: list[str] = []
+    run_ids: list[str | None] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart("done")])
+        calls = [ToolCallPart(name, {}, tool_call_id=name) for name in ("kept", "direct")]
+        return ModelResponse(parts=calls)
+
+    agent = Agent(FunctionModel(answer), name="both", capabilities=[MainspringDurability()])
+
+    @agent.tool_plain
+    async def kept() -> str:
+        called.append("kept")
+        return "kept"
+
+    @agent.tool(metadata={"mainspring": False})
+    async def direct(run: RunContext[object]) -> str:
+        called.append("direct")
+        run_ids.append(run.run_id)
+        return "direct"
+
+    @scheduler.job("both", retry=SOON)
+    async def both(ctx: JobContext) -> str:
+        with durable(ctx):
+            output = (await agent.run("go")).output
+        if ctx.attempt == 1:
+            raise ValueError("again")
+        return output
+
+    done = await ended(scheduler, "both")
+    assert done.result == "done", done.error
+    assert sorted(called) == ["direct", "direct", "kept"]
+    assert not [step.name for step in done.steps if "direct" in step.name]
+    assert run_ids == [f"{done.id}:1"] * 2
+
+
+async def test_after_its_block_an_agent_makes_no_steps_and_long_names_of_steps_stay_apart(
+    scheduler: Scheduler,
+) -> None:
+    names = [f"{'long ' * 50}{number}" for number in range(2)]
+    agents = [Agent(TestModel(), name=name, capabilities=[MainspringDurability()]) for name in names]
+
+    @scheduler.job("x")
+    async def x(ctx: JobContext) -> None:
+        with durable(ctx):
+            for agent in agents:
+                await agent.run("inside")
+        await agents[0].run("outside")
+
+    done = await ended(scheduler, "x")
+    assert done.state == "completed", done.error
+    steps = [step.name for step in done.steps]
+    assert len(set(steps)) == len(steps) == 2 and all(len(name) <= 200 for name in steps)
+
+
 async def test_outside_a_job_the_agent_runs_as_without_the_capability() -> None:
     agent = Agent(TestModel(custom_output_text="hello"), name="plain", capabilities=[MainspringDurability()])
     assert (await agent.run("hi")).output == "hello"
@@ -157,3 +216,7 @@ async def test_outside_a_job_the_agent_runs_as_without_the_capability() -> None:
 @pytest.mark.parametrize("value", [None, "", 2**70, {"$a.b": [1.5, "\0", "\ud800"]}, ["x" * 10_000], {"é": None}])
 def test_every_json_value_comes_back_as_it_was(value: Any) -> None:
     assert unpack(pack(value)) == value
+
+
+def test_a_small_result_is_stored_as_text_that_can_be_read() -> None:
+    assert pack({"é": [1, None]}) == {"json": '{"é":[1,null]}'}

@@ -177,6 +177,20 @@ async def test_a_queue_whose_jobs_wait_at_a_limit_is_late_and_one_whose_jobs_are
         assert await messages(db) == ([] if line.startswith("p") else [FIRING])
 
 
+async def test_a_late_job_at_a_limit_is_told_however_many_queues_wait(
+    timed: Scheduler, clock: ManualClock, db: Database
+) -> None:
+    await rule_of(timed, "queue_late")
+    await timed.schedule("report", queue="z")
+    clock.advance(timedelta(hours=1))
+    await fill(timed, 60)
+    waiting = {"waiting_for": {"by": "limit", "note": "", "since": clock.now()}, "line": "c:name:report"}
+    await db.jobs.update_many({"ready": True}, {"$set": waiting, "$unset": {"ready": ""}})
+    await look(timed)
+    (text,) = await texts(db)
+    assert "'z'" in text and "'a0" not in text
+
+
 @pytest.mark.parametrize(
     ("kind", "after"), [("schedule_missed", 120), ("queue_late", 300), ("breaker_open", 90), ("no_worker", 60)]
 )

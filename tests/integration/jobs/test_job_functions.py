@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,6 +33,16 @@ async def test_a_job_function_schedules_jobs_of_its_handler(scheduler: Scheduler
     await scheduler.start()
     jobs: list[Job] = [await add.schedule(a=1, b=2), await add.schedule(1, 2), await add.schedule(1)]
     assert [(await job.wait(20)).result for job in jobs] == [["add", 3], ["add", 3], ["add", 2]]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when a function is defined")
+async def test_arguments_are_given_by_their_place_where_annotations_are_imported_for_type_checkers_alone(
+    scheduler: Scheduler,
+) -> None:
+    names: dict[str, Any] = {}
+    exec(compile("async def x(ctx: JobContext, to: Address): ...", "app.py", "exec", dont_inherit=True), names)
+    x = scheduler.job("x")(names["x"])
+    assert (await x.schedule("ann@example.com")).data == {"to": "ann@example.com"}
 
 
 async def test_options_are_added_up_and_leave_the_job_function_as_it_is(scheduler: Scheduler) -> None:

@@ -1,4 +1,4 @@
-"""Pydantic models, and the ids of Beanie's documents, as arguments of handlers."""
+"""Pydantic models as arguments of handlers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from beanie import PydanticObjectId
-from bson import ObjectId
 from pydantic import BaseModel, Field
 
 from mainspring import BadArguments, Scheduler
@@ -56,17 +54,3 @@ async def test_the_fields_of_a_model_may_be_given_as_a_document(scheduler: Sched
         assert (await job.wait(20)).result == 7
     with pytest.raises(BadArguments, match="orderNumber"):
         await scheduler.schedule("x", {"order": {"number": 7, "lines": []}})
-
-
-async def test_the_id_of_a_document_arrives_as_one(scheduler: Scheduler) -> None:
-    @scheduler.job("x")
-    async def x(order_id: PydanticObjectId) -> str:
-        return f"{type(order_id).__name__} {order_id}"
-
-    document = PydanticObjectId()
-    async with scheduler:
-        jobs = [await x.schedule(document), await scheduler.schedule("x", {"order_id": str(document)})]
-        assert {(await job.wait(20)).result.split()[1] for job in jobs} == {str(document)}
-    assert isinstance(jobs[0].data["order_id"], ObjectId)
-    with pytest.raises(BadArguments):
-        await scheduler.schedule("x", {"order_id": "no id"})

@@ -137,6 +137,40 @@ async def test_a_migration_that_was_interrupted_continues(make_scheduler: Make, 
     assert (done.seen, done.version) == (22, 2)
 
 
+async def test_fields_of_the_new_version_win_and_only_pending_jobs_are_judged_anew(
+    make_scheduler: Make, db: Database
+) -> None:
+    stored = await load(db, alive=False)
+    scheduler = make_scheduler()
+    stranger = next(one for one in stored["jobs"]["documents"] if one["name"] == "stranger")
+    both = {**stranger, "_id": ObjectId(), "waiting_for": {"by": "gate:x"}, "held": {"by": "gate:old"}}
+    both |= {"guarantee": "at_least_once", "executes": "at_most_once"}
+    cancelled = {**stranger, "_id": ObjectId(), "state": "cancelled"}
+    await db.jobs.insert_many([both, cancelled])
+    await migrate(scheduler)
+    found = {one["_id"]: one for one in await db.jobs.find({}, hint="_id_").to_list()}
+    assert found[both["_id"]]["waiting_for"] == {"by": "gate:x"}
+    assert found[both["_id"]]["guarantee"] == "at_least_once"
+    assert found[stranger["_id"]]["ready"] is True and "ready" not in found[cancelled["_id"]]
+    assert found[stranger["_id"]]["rev"] == stranger["rev"] + 1, "a worker that has read it loses its claim"
+
+
+async def test_what_an_old_worker_wrote_behind_the_walk_is_changed_at_its_end(
+    make_scheduler: Make, db: Database
+) -> None:
+    stored = await load(db, alive=True)
+    forever = {"$set": {"lease_until": datetime.now(UTC) + timedelta(hours=1)}}
+    await db["jobs.workers"].update_one({"_id": OLD_WORKER}, forever)
+    scheduler = make_scheduler()
+    assert (await migrate(scheduler)).waits
+    late = next(one for one in stored["jobs"]["documents"] if one["name"] == "stranger")
+    await db.jobs.insert_one({**late, "_id": (behind := ObjectId())})
+    await db["jobs.workers"].delete_one({"_id": OLD_WORKER})
+    assert (await migrate(scheduler)).version == 2
+    document = await db.jobs.find_one({"_id": behind})
+    assert document is not None and "held" not in document and document["ready"] is True
+
+
 async def test_a_library_that_is_older_than_the_databases_minimum_says_so(make_scheduler: Make, db: Database) -> None:
     await db["jobs.locks"].insert_one({"_id": "schema", "version": 9, "minimum": 8})
     with pytest.raises(ConfigurationError, match=r"needs a newer Mainspring.*version 8 or newer.*has 2\. Upgrade"):

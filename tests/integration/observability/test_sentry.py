@@ -233,6 +233,38 @@ async def test_a_run_whose_worker_died_checks_in_as_an_error_once_it_is_given_up
     assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "error"]
 
 
+async def test_a_run_whose_worker_died_and_that_is_tried_again_checks_in_with_its_real_end(
+    kept: Kept, make_scheduler: Make, clock: ManualClock
+) -> None:
+    scheduler = make_scheduler(retry=Retry(2, delay=0), clock=clock)
+    instrument(scheduler)
+
+    @scheduler.job("report")
+    async def report() -> None: ...
+
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly", max_runs=1)
+    with crash_worker(scheduler, "report"):
+        await travel(scheduler, by="1h")
+    await travel(scheduler, by="10m")
+    await eventually(lambda: len(kept.of("check_in")) == 2)
+    assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "ok"]
+
+
+async def test_a_run_of_a_schedule_that_is_deleted_checks_in_without_its_rule(kept: Kept, make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    instrument(scheduler)
+    scheduler.job("report")(_nothing)
+    await scheduler.schedule("report", repeat=Every("1h"), schedule_id="hourly")
+    await scheduler.schedules.trigger("hourly")
+    await scheduler.schedules.delete("hourly")
+    await scheduler.start()
+    await eventually(lambda: len(kept.of("check_in")) == 2)
+    assert [(one["status"], one.get("monitor_config")) for one in kept.of("check_in")] == [
+        ("in_progress", None),
+        ("ok", None),
+    ]
+
+
 async def test_a_run_with_several_attempts_checks_in_once_and_a_deleted_schedule_checks_in_without_its_rule(
     kept: Kept, make_scheduler: Make
 ) -> None:

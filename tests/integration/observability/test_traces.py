@@ -180,8 +180,28 @@ async def test_a_bulk_is_one_span_and_all_its_jobs_are_linked_to_it(traced: Trac
     await eventually(lambda: len(traced.spans("process default")) == 2)
     send = traced.span("send")
     assert (send.attributes or {})["messaging.batch.message_count"] == 2
+    assert (send.attributes or {})["error.type"] == "BulkError" and send.status.status_code is trace.StatusCode.ERROR
     linked = {span.links[0].context.span_id for span in traced.spans("process default")}
     assert linked == {_context(send).span_id}
+
+
+async def test_spans_end_where_their_calls_end(traced: Traced) -> None:
+    scheduler = traced.scheduler
+    inside_job: list[trace.SpanContext] = []
+
+    @scheduler.job("good")
+    async def good() -> None:
+        inside_job.append(trace.get_current_span().get_span_context())
+
+    before = contexts.get_current()
+    jobs = [await scheduler.schedule("good") for _ in range(2)]
+    assert contexts.get_current() == before
+    assert [span.parent for span in traced.spans("send default")] == [None, None]
+    await scheduler.start()
+    for job in jobs:
+        await job.wait(10)
+    await eventually(lambda: len(traced.spans("process default")) == 2)
+    assert {one.span_id for one in inside_job} == {_context(span).span_id for span in traced.spans("process default")}
 
 
 async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(traced: Traced) -> None:
@@ -191,14 +211,15 @@ async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(trac
     async def bad() -> None:
         raise Fail("no")
 
-    await scheduler.start()
     job = await scheduler.schedule("bad", dedupe_key="once")
     await scheduler.schedule("bad", dedupe_key="once")  # none is stored, and none counts
+    await scheduler.start()
     await job.wait(10)
     found = traced.metrics()
     assert sum(point.value for point in found["messaging.client.sent.messages"]) == 1
     (consumed,) = found["messaging.client.consumed.messages"]
     assert (consumed.value, consumed.attributes["messaging.destination.name"]) == (1, "default")
+    assert consumed.attributes["error.type"] == "Fail"
     assert found["messaging.process.duration"][0].count == 1
     assert found["messaging.client.operation.duration"][0].count == 2
 

@@ -17,9 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Retry, Scheduler
+from mainspring.engine.heartbeat import Heartbeat
 from mainspring.observability.metrics import catalogue, probes
 from mainspring.observability.metrics.collector import Metrics
-from mainspring.observability.metrics.server import MetricsServer, read_address, serve_metrics
+from mainspring.observability.metrics.server import AT_ONCE, MetricsServer, read_address, serve_metrics
 
 Make = Callable[..., Scheduler]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -38,7 +39,8 @@ def fetch(url: str) -> tuple[int, str]:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 async def get(server: MetricsServer, path: str) -> tuple[int, str]:
@@ -179,13 +181,58 @@ async def test_a_worker_whose_event_loop_is_stuck_says_so_and_still_shows_its_co
             answers.append(fetch(server.url + "/metrics"))
 
         asking = threading.Thread(target=ask)
+        began = time.monotonic()
         asking.start()
         asking.join()  # the event loop waits here, and runs nothing
         assert answers[0][0] == 200
+        assert time.monotonic() - began > 0.6, "a whole lease, since that is longer"
         assert (answers[-2][0], "event loop" in answers[-2][1]) == (503, True)
         assert "mainspring_build_info" in answers[-1][1]
         await asyncio.sleep(0)
         assert (await get(server, "/livez"))[0] == 200
+
+
+async def test_a_worker_whose_handler_blocks_its_event_loop_is_not_ready(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Heartbeat, "beat_age", 0.0)  # with a lease this short, beats are rarer than leases
+    scheduler = make_scheduler(lease=0.6)
+    answers: list[tuple[int, str]] = []
+
+    @scheduler.job("block")
+    async def block() -> None:
+        until = time.monotonic() + 5
+        while time.monotonic() < until and not [one for one in answers if one[0] == 503]:
+            asking = threading.Thread(target=lambda: answers.append(fetch(server.url + "/readyz")))
+            asking.start()
+            asking.join()
+            time.sleep(0.05)
+
+    async with served(scheduler) as server:
+        await scheduler.start()
+        await scheduler.schedule("block")
+        await eventually(lambda: answers and answers[-1][0] == 503)
+        assert "event loop does not run" in answers[-1][1], answers[-1]
+
+
+async def test_a_server_of_metrics_answers_a_bounded_number_of_requests_at_once(make_scheduler: Make) -> None:
+    async with served(make_scheduler()) as server:
+        host, _, port = server.url.removeprefix("http://").rpartition(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(AT_ONCE)]
+        await eventually(lambda: threading.active_count() > AT_ONCE)
+        reading, writing = await asyncio.open_connection(host, int(port))
+        assert await asyncio.wait_for(reading.read(), 5) == b"", "it is closed without an answer"
+        for _, one in [*opened, (reading, writing)]:
+            one.close()
+        await eventually(lambda: fetched(server))
+
+
+async def fetched(server: MetricsServer) -> bool:
+    """Whether the server answers again."""
+    try:
+        return (await get(server, "/livez"))[0] == 200
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("text", ["9100", ":9100", "host:", "host:x", "host:70000", "host:٣"])

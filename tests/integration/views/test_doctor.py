@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure
 from typer.testing import CliRunner
 
 from harness.servers import Servers
 from mainspring import At, DoctorReport, Every, Scheduler
 from mainspring.cli.app import app
+from mainspring.store.doctor.server import ServerReads
 
 Make = Callable[..., Scheduler]
 Database = AsyncDatabase[dict[str, Any]]
@@ -35,10 +37,13 @@ async def test_the_doctor_looks_at_a_replica_set_and_its_work(make_scheduler: Ma
     await scheduler.schedule("known", repeat=At([tomorrow]), schedule_id="past")
     await scheduler.schedules.skip_next("past")
     await scheduler.schedule("stranger", repeat=Every("1h"), schedule_id="strange")
+    await scheduler.schedule("known", repeat=Every("1h"), schedule_id="resting")
+    await scheduler.schedules.pause("resting")
     await scheduler.start()
     report = await scheduler.monitor.doctor()
     assert ("warning", "The schedule 'past' has never fired, and no firing is to come.") in told(report, "schedules")
     assert any("'strange' makes jobs of 'stranger'" in text for _, text in told(report, "schedules"))
+    assert not any("'resting'" in text for _, text in told(report, "schedules")), "its pause is meant"
     assert told(report, "workers") == [("ok", "One worker is alive.")]
     assert told(report, "topology")[0][0] == "warning" and "one node" in told(report, "topology")[0][1]
     assert told(report, "clock skew")[0][0] == "ok"
@@ -66,6 +71,15 @@ async def test_a_missing_index_and_a_lost_job_are_problems(make_scheduler: Make,
     report = await scheduler.monitor.doctor()
     assert told(report, "leases")[0][0] == "problem" and job.queue in told(report, "leases")[0][1]
     assert told(report, "workers")[0][0] == "warning"
+
+
+async def test_what_the_user_may_not_read_is_skipped(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forbidden(self: ServerReads) -> None:
+        raise OperationFailure("not authorized on local to execute command", 13)
+
+    monkeypatch.setattr(ServerReads, "_oplog", forbidden)
+    report = await make_scheduler().monitor.doctor()
+    assert told(report, "oplog") == [("skipped", "The oplog cannot be read by this user.")]
 
 
 async def test_a_standalone_server_is_told(make_scheduler: Make, standalone: Servers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
@@ -276,6 +277,16 @@ def test_the_context_is_known_by_its_annotations_text_where_that_cannot_be_resol
     made = Handler("x", handler)
     assert made.context_parameter == "context"
     assert made.bind({"a": "anything goes"}) == {"a": "anything goes"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when a function is defined")
+def test_annotations_that_are_imported_for_type_checkers_alone_are_taken_as_text() -> None:
+    source = "def handler(context: JobContext, a: Decimal, b: list[Line], c: int) -> Decimal: ..."
+    names: dict[str, Any] = {}
+    exec(compile(source, "app.py", "exec", dont_inherit=True), names)
+    made = Handler("x", names["handler"])
+    assert made.context_parameter == "context"
+    assert made.bind({"a": "anything", "b": 1, "c": "goes"}) == {"a": "anything", "b": 1, "c": "goes"}
 
 
 def test_a_parameter_named_ctx_with_another_annotation_is_data() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, MutableMapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote
@@ -39,7 +40,7 @@ class InProcess:
         self._scheduler = Scheduler(uri)
         self._scheduler.configure(**worker_settings())
         add_builtins(Face(self._scheduler), settings)
-        self._make_app = lambda subject: make_app(self._scheduler, settings, actor=actor(), subject=subject)
+        self._make_app = partial(make_app, self._scheduler, settings, actor=actor())
         self._apps: dict[str, Any] = {}
         self._runner = asyncio.Runner()
         self._audit_checked = False
@@ -84,7 +85,7 @@ class InProcess:
 
         subject = subject_of(target)
         if subject not in self._apps:
-            self._apps[subject] = self._make_app(subject)
+            self._apps[subject] = self._make_app(subject=subject)
         return _Exchange(self._apps[subject], method, target, body, once)
 
     def _parts(self, exchange: _Exchange) -> Iterator[bytes]:

@@ -135,9 +135,14 @@ def test_jobs_of_mongo_job_scheduler_are_translated() -> None:
     assert isinstance(repeated, PlannedSchedule) and repeated.rule == Cron("*/5 * * * *")
     spaced = read_mongo_job_scheduler({**OTHER, "repeat": {"every": 60_000}, "concurrency": 2}, CHOICES)
     assert isinstance(spaced, PlannedSchedule) and spaced.rule == Every("1m", after="end") and spaced.notes
-    for status, kind in (("completed", "finished"), ("cancelled", "finished"), ("running", "refused"), (5, "refused")):
+    for status, kind, words in (
+        ("completed", "finished", "completed there"),
+        ("cancelled", "finished", "cancelled there"),
+        ("running", "refused", "runs there now"),
+        (5, "refused", "status 5 is not known"),
+    ):
         left_out = read_mongo_job_scheduler({**OTHER, "status": status}, CHOICES)
-        assert isinstance(left_out, LeftOut) and left_out.kind == kind
+        assert isinstance(left_out, LeftOut) and left_out.kind == kind and words in left_out.reason
 
 
 def test_documents_with_a_status_and_a_lock_are_translated() -> None:

@@ -12,6 +12,7 @@ from mainspring.model.views.scaling import wanted_workers
     [
         (0, 0, 1.0, 10, 60, 0),  # nothing to do: scale to zero
         (1, 0, 0.001, 10, 60, 1),  # a job that takes no time needs a worker all the same
+        (1, 0, 0.0, 10, 60, 1),
         (600, 0, 1.0, 1, 60, 10),  # ten minutes of work, done in one
         (600, 0, 1.0, 10, 60, 1),
         (601, 0, 1.0, 10, 60, 2),
