@@ -44,7 +44,7 @@ SCHEDULES: Mapping[str, tuple[Rule, Fields]] = {
     "rebuild-search-index": (Cron("45 1 * * 0", "Europe/Paris"), {}),
     "sync-inventory": (Every("15m", anchor=_MIDNIGHT), {"warehouse": "W1"}),
     "exchange-rates": (Cron("5 * * * *"), {"base": "EUR"}),
-    "probe-health": (Every("5m", anchor=_MIDNIGHT), {}),
+    "probe-health": (Cron("*/5 6-21 * * *"), {}),
     "import-feed": (Cron("10,40 * * * *"), {"supplier": "parts.example.com"}),
     "morning-digest": (Cron("0 8 * * 1-5", "America/New_York"), {}),
     "weekly-report": (Cron("0 9 * * 1", "Australia/Sydney"), {}),
