@@ -198,9 +198,10 @@ async def rampage(seconds: float, workers: int, dice: random.Random, folder: Pat
     scheduler = Scheduler(uri)
     networks = AsyncExitStack()
     nemesis = Nemesis(servers, fleet, dice, await networks.enter_async_context(FarNetwork()) if inside() else None)
-    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5)
-    firings = Firings(SCHEDULES, start, start + timedelta(seconds=seconds))
     try:
+        await scheduler.connect()  # which makes the indexes, and takes its time on a busy machine
+        start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
+        firings = Firings(SCHEDULES, start, start + timedelta(seconds=seconds))
         await firings.store(scheduler, **PATIENT)
         async with Load(scheduler, every=0.05, longest=2.0) as load:
             await nemesis.run(workers, seconds)
