@@ -411,7 +411,7 @@ class _Links:
 
     @property
     def contended(self) -> bool:
-        return self._worker.producer.contended
+        return self._worker.producer.contended_at_last_claim
 
     def slots_freed(self, gates: list[Gate], took: float | None) -> None:
         self._worker.limiter.freed(gates, took)

@@ -170,7 +170,7 @@ class Producer(Service):
         return self.resting and not self._hinted
 
     @property
-    def contended(self) -> bool:
+    def contended_at_last_claim(self) -> bool:
         """Whether several workers contended at the head of a queue when this one claimed last."""
         return self._heads.contended_at_last_claim
 
