@@ -170,7 +170,7 @@ async def test_a_handler_that_schedules_into_a_full_queue_is_told(bounded: Sched
     await fill(bounded, delay=HOUR)
     await bounded.start()
     job = await bounded.schedule("parent")
-    assert (await bounded.wait(job.id, 20)).result == "full"
+    assert (await bounded.wait(job.id, 60)).result == "full"
 
 
 # -- what is never held up -----------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_retries_are_not_held_up(bounded: Scheduler) -> None:
 
     await eventually(failed_once)
     await bounded.run_now(job.id)
-    assert (await bounded.wait(job.id, 20)).state == "completed"
+    assert (await bounded.wait(job.id, 60)).state == "completed"
 
 
 # -- bulks ---------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ async def test_a_producer_waits_until_there_is_room(patient: Scheduler, db: Data
     await eventually(lambda: somebody_waits(patient))
     assert not late.done() and await count_jobs(db) == 3
     await patient.cancel(jobs[0].id)
-    assert (await asyncio.wait_for(late, 20)).data == {"n": 4}
+    assert (await asyncio.wait_for(late, 60)).data == {"n": 4}
 
 
 async def test_producers_that_wait_are_let_in_as_they_came(patient: Scheduler) -> None:
@@ -319,7 +319,7 @@ async def test_who_comes_later_does_not_overtake_who_waits(patient: Scheduler) -
     await eventually(lambda: came_in)
     assert came_in == ["first"]
     await patient.cancel(jobs[1].id)
-    await asyncio.wait_for(asyncio.gather(waits, late), 20)
+    await asyncio.wait_for(asyncio.gather(waits, late), 60)
 
 
 async def test_waiting_can_be_bounded_and_leaves_nothing_behind(patient: Scheduler, db: Database) -> None:
@@ -331,7 +331,7 @@ async def test_waiting_can_be_bounded_and_leaves_nothing_behind(patient: Schedul
     assert await count_jobs(db) == 3
     for job in jobs:
         await patient.cancel(job.id)
-    await asyncio.wait_for(asyncio.gather(*(patient.schedule("work", queue="q") for _ in range(3))), 20)
+    await asyncio.wait_for(asyncio.gather(*(patient.schedule("work", queue="q") for _ in range(3))), 60)
 
 
 async def test_a_transaction_is_refused_rather_than_kept_open(patient: Scheduler, db: Database) -> None:
@@ -359,9 +359,73 @@ async def test_a_count_that_may_have_seen_jobs_on_their_way_does_not_count_them_
     store = inside(await bounded.connect()).open_store
     backlog, draft = inside(bounded).backlogs.of(store, "q"), make_draft("work", None, queue="q")
     assert backlog is not None and await backlog.take(draft)
+    backlog.begin(1)
     await store.inserts.insert(draft)
     await eventually(lambda: monotonic() >= backlog._use_until)
     assert [await backlog.take(draft) for _ in range(3)] == [True, True, False]
+
+
+async def test_a_job_that_may_be_counted_twice_refuses_none_until_it_has_landed_and_is_counted_once_more(
+    bounded: Scheduler,
+) -> None:
+    store = inside(await bounded.connect()).open_store
+    backlog, draft = inside(bounded).backlogs.of(store, "q"), make_draft("work", None, queue="q")
+    assert backlog is not None and await backlog.take(draft)
+    backlog.begin(1)
+    await store.inserts.insert(draft)  # it is stored, and its reply is late
+    backlog._use_until = float("-inf")
+    assert await backlog.take(draft)
+    third = asyncio.ensure_future(backlog.take(draft))
+    await asyncio.wait({third}, timeout=0.2)
+    assert not third.done()
+    assert not await backlog.take(draft, patience=0.01)
+    backlog.end(1)
+    assert await asyncio.wait_for(third, 60)
+    assert not await backlog.take(draft)
+
+
+async def test_a_queue_that_is_full_without_the_jobs_in_flight_refuses_at_once(bounded: Scheduler) -> None:
+    store = inside(await bounded.connect()).open_store
+    backlog, draft = inside(bounded).backlogs.of(store, "q"), make_draft("work", None, queue="q")
+    assert backlog is not None and await backlog.take(draft)
+    backlog.begin(1)
+    for _ in range(3):
+        await store.inserts.insert(draft)  # by another process
+    backlog._use_until = float("-inf")
+    assert not await asyncio.wait_for(backlog.take(draft), 60)
+
+
+async def test_of_a_bulk_that_is_counted_while_it_is_stored_as_many_are_stored_as_fit(
+    scheduler: Scheduler, db: Database
+) -> None:
+    scheduler.queues.limit("q", max_pending=2500)
+    store = inside(await scheduler.connect()).open_store
+    backlog = inside(scheduler).backlogs.of(store, "q")
+    assert backlog is not None
+
+    def items() -> Iterator[dict[str, Any]]:
+        for number in range(4000):
+            if number % 250 == 0:
+                backlog._use_until = float("-inf")  # as if storing took long
+            kind = {"debounce": HOUR, "dedupe_key": str(number)} if number % 40 == 0 else {}
+            yield {"name": "work", "queue": "q", **kind}
+
+    with pytest.raises(BulkError) as refused:
+        await scheduler.schedule_bulk(items())
+    assert sorted(refused.value.errors) == list(range(2500, 4000))
+    assert await count_jobs(db) == 2500
+
+
+async def test_an_invalid_item_of_a_bulk_takes_no_room_from_the_items_behind_it(
+    make_scheduler: Make, db: Database
+) -> None:
+    scheduler = make_scheduler(max_data=100)
+    scheduler.queues.limit("q", max_pending=1000)
+    items = [{"name": "work", "queue": "q", "data": {"text": "x" * 200 if n == 0 else "x"}} for n in range(1001)]
+    with pytest.raises(BulkError, match="1 of 1001 items were refused") as refused:
+        await scheduler.schedule_bulk(items)
+    assert list(refused.value.errors) == [0]
+    assert await count_jobs(db) == 1000
 
 
 async def test_what_a_bulk_was_let_in_for_and_has_not_stored_is_given_back(bounded: Scheduler) -> None:
@@ -460,7 +524,7 @@ async def test_the_blocking_face_refuses_and_waits_too(blocking: BlockingSchedul
     thread.start()
     assert not await asyncio.to_thread(done.wait, 0.2)
     await asyncio.to_thread(blocking.cancel, first.id)
-    assert await asyncio.to_thread(done.wait, 20)
+    assert await asyncio.to_thread(done.wait, 60)
     await asyncio.to_thread(thread.join)
 
 

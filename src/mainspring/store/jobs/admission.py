@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Protocol
 
@@ -18,8 +19,11 @@ class Admission(Protocol):
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         """The next items, in their order; none when there are no more."""
 
-    def stored(self, chunk: Iterable[Item]) -> None:
-        """Note that these items have been stored, or could not be."""
+    def storing(self, drafts: Iterable[Draft]) -> AbstractContextManager[None]:
+        """The time in which these items are written: at its end they have been stored, or could not be."""
+
+    def give_back(self, draft: Draft) -> None:
+        """Note that this item is invalid and will not be stored."""
 
 
 class OpenAdmission:
@@ -28,4 +32,7 @@ class OpenAdmission:
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         return list(islice(source, most))
 
-    def stored(self, chunk: Iterable[Item]) -> None: ...
+    def storing(self, drafts: Iterable[Draft]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def give_back(self, draft: Draft) -> None: ...

@@ -172,23 +172,26 @@ class Inserts:
         flights: set[asyncio.Task[None]] = set()
         try:
             while taken := await passage.chunk(source, CHUNK):
-                chunk = _set_aside(self._prepare(taken, outcomes), bursts)
+                chunk = _set_aside(self._prepare(taken, outcomes, passage), bursts)
                 if len(flights) >= _IN_FLIGHT:
                     landed, flights = await asyncio.wait(flights, return_when=asyncio.FIRST_COMPLETED)
                     _raise_first(landed)
-                flight = asyncio.create_task(self._insert_chunk(chunk, outcomes))
-                flight.add_done_callback(lambda _, taken=taken: passage.stored(taken))  # type: ignore[misc]
-                flights.add(flight)
+                flights.add(asyncio.create_task(self._insert_admitted(chunk, outcomes, passage)))
                 await asyncio.sleep(0)
         finally:
             if flights:
                 await asyncio.wait(flights)
         _raise_first(flights)
-        for index, outcome in await self._debounces.put_many(bursts):
-            outcomes[index] = outcome
+        with passage.storing(draft for _, draft, _ in bursts):
+            for index, outcome in await self._debounces.put_many(bursts):
+                outcomes[index] = outcome
         return outcomes
 
-    def _prepare(self, drafts: list[Item], outcomes: list[Stored]) -> list[Entry]:
+    async def _insert_admitted(self, chunk: list[Entry], outcomes: list[Stored], passage: Admission) -> None:
+        with passage.storing(draft for _, draft, _ in chunk):
+            await self._insert_chunk(chunk, outcomes)
+
+    def _prepare(self, drafts: list[Item], outcomes: list[Stored], passage: Admission) -> list[Entry]:
         chunk = []
         now = truncate(self._connection.clock.now())
         for draft in drafts:
@@ -198,6 +201,7 @@ class Inserts:
             try:
                 document = self.document(draft, now)
             except InvalidJob as error:
+                passage.give_back(draft)
                 outcomes.append(error)
             else:
                 chunk.append((len(outcomes), draft, document))
