@@ -73,6 +73,8 @@ class Heartbeat:
         )
         self._stacks = StackRequests(claimed_jobs, worker)
         self._beat_at = float("-inf")
+        self._moved_at = float("-inf")
+        """When the manual clock was last moved (monotonic): a request from before it has gone by the earlier time."""
         self._confirmed_at = monotonic()
         self._cancel_at = float("-inf")
         self._drain_at = monotonic()
@@ -94,9 +96,7 @@ class Heartbeat:
 
     def clock_moved(self) -> None:
         """Beat and renew at once by the new time, since the manual clock was moved."""
-        self._beat_at = float("-inf")
-        for claimed in self._claimed_jobs.all():
-            claimed.make_old()
+        self._moved_at = monotonic()
 
     @property
     def beat_age(self) -> float:
@@ -113,7 +113,7 @@ class Heartbeat:
         until = monotonic() + self._settings.operation_timeout
         self.clock_moved()
         while monotonic() < until and any(  # noqa: ASYNC110 - the thread that renews has no event loop
-            claimed.renewed_at == float("-inf") and not claimed.frozen for claimed in self._claimed_jobs.all()
+            claimed.renewed_at < self._moved_at and not claimed.frozen for claimed in self._claimed_jobs.all()
         ):
             await asyncio.sleep(self._step / 10)
 
@@ -154,10 +154,11 @@ class Heartbeat:
 
     def _renew(self, renewals: Renewals) -> None:
         now = monotonic()
+        old = max(now - self._settings.renew_every, self._moved_at)
         due = [
             claimed
             for claimed in self._claimed_jobs.all()
-            if now - claimed.renewed_at >= self._settings.renew_every
+            if claimed.renewed_at <= old
             and not claimed.frozen
             and now < claimed.renew_until
             and not claimed.lost
@@ -202,7 +203,7 @@ class Heartbeat:
         now = monotonic()
         claimed_now = frozenset(claimed.id for claimed in self._claimed_jobs.all())
         changed = claimed_now != self._reported and now - self._beat_at >= _REPORT_EVERY
-        if now - self._beat_at < self._beat_every() and not changed:
+        if now - self._beat_at < self._beat_every() and self._beat_at > self._moved_at and not changed:
             return
         lag = {"lag_ms": round(self._loop_watch.take_lag() * 1000)}
         renewals.beat(self._worker, self._facts() | lag)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,9 +11,13 @@ from typing import Any
 import pytest
 
 import mainspring.sync
+from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import ConfigurationError, Cron, JobContext, Retry, Scheduler
 from mainspring.clock import ManualClock
+from mainspring.engine.chores.jobs.expire_late import ExpireLate
+from mainspring.engine.services import timekeeper
+from mainspring.store.jobs.leases import Renewals
 
 DAY = timedelta(days=1)
 
@@ -40,24 +45,27 @@ async def test_a_daily_schedule_fires_once_on_each_of_many_days(
         assert await clock.advance(DAY) == clock.now()
         jobs = [job async for job in scheduler.jobs(schedule_id=schedule.id)]
         assert len(jobs) == day + 1  # made by the time that advance() is back
-        await scheduler.wait(jobs[0].id, timeout=20)
+        await scheduler.wait(jobs[0].id, timeout=60)
     assert diary.entries == [datetime(2030, 1, 1, 2, 30, tzinfo=UTC) + DAY * day for day in range(30)]
 
 
-async def test_a_plain_advance_wakes_the_worker(make_scheduler: Callable[..., Scheduler], clock: ManualClock) -> None:
-    scheduler = make_scheduler(clock=clock, poll_interval=60)
+async def test_a_plain_advance_wakes_the_worker(
+    make_scheduler: Callable[..., Scheduler], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timekeeper, "_SAFETY_NET", 3600.0)
+    scheduler = make_scheduler(clock=clock, poll_interval=3600)
     diary = Diary(scheduler)
     await scheduler.start()
     await scheduler.schedule("report", repeat=Cron("30 2 * * *"))
     for day in range(1, 4):
         assert clock.advance(DAY) == clock.now() == datetime(2030, 1, 1 + day, tzinfo=UTC)
-        await eventually(lambda day=day: len(diary.entries) == day, timeout=8)  # type: ignore[misc]
+        await eventually(lambda day=day: len(diary.entries) == day, timeout=60)  # type: ignore[misc]
 
 
 async def test_delayed_jobs_and_retries_are_run_when_the_clock_says_so(
     make_scheduler: Callable[..., Scheduler], clock: ManualClock
 ) -> None:
-    scheduler = make_scheduler(clock=clock, poll_interval=60)
+    scheduler = make_scheduler(clock=clock, poll_interval=3600)
     tried: list[int] = []
 
     @scheduler.job("flaky", retry=Retry(attempts=3, delay=3600, backoff="fixed", jitter=0))
@@ -74,7 +82,7 @@ async def test_delayed_jobs_and_retries_are_run_when_the_clock_says_so(
         async def settled(attempt: int = attempt) -> bool:
             return len((await scheduler.get_job(job.id)).attempts) == attempt
 
-        await eventually(settled, timeout=8)
+        await eventually(settled, timeout=60)
     assert tried == [1, 2, 3] and (await scheduler.get_job(job.id)).state == "completed"
 
 
@@ -97,20 +105,58 @@ async def test_a_job_that_runs_while_days_pass_is_not_taken_from_its_worker(
         lease = (await scheduler.get_job(job.id)).lease_until
         assert lease is not None and lease > clock.now()
     go_on.set()
-    done = await scheduler.wait(job.id, timeout=20)
+    done = await scheduler.wait(job.id, timeout=60)
     assert (done.state, len(done.attempts)) == ("completed", 1)
 
 
-async def test_a_job_that_is_too_late_expires_when_the_clock_says_so(
-    make_scheduler: Callable[..., Scheduler], clock: ManualClock
+async def test_a_renewal_that_is_under_way_when_the_clock_is_moved_is_followed_by_another(
+    make_scheduler: Callable[..., Scheduler], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    scheduler = make_scheduler(clock=clock)
+    running, go_on = asyncio.Event(), asyncio.Event()
+    written, moved = threading.Event(), threading.Event()
+    renew = Renewals.renew
+
+    def renew_and_wait(self: Renewals, *args: Any) -> Any:
+        gone = renew(self, *args)
+        written.set()
+        moved.wait(60)
+        return gone
+
+    @scheduler.job("long")
+    async def long() -> None:
+        running.set()
+        await go_on.wait()
+
+    await scheduler.start()
+    job = await scheduler.schedule("long")
+    await running.wait()
+    heartbeat = inside(scheduler).worker.heartbeat
+    monkeypatch.setattr(Renewals, "renew", renew_and_wait)
+    heartbeat.clock_moved()
+    await eventually(written.is_set)
+    advanced = asyncio.ensure_future(_advance(clock))
+    await eventually(lambda: clock.now() > datetime(2030, 1, 1, tzinfo=UTC))
+    await asyncio.sleep(0)
+    moved.set()
+    await advanced
+    lease = (await scheduler.get_job(job.id)).lease_until
+    assert lease is not None and lease > clock.now()
+    go_on.set()
+    await scheduler.wait(job.id, timeout=60)
+
+
+async def test_a_job_that_is_too_late_expires_when_the_clock_says_so(
+    make_scheduler: Callable[..., Scheduler], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExpireLate, "every", 3600.0)
     scheduler = make_scheduler(clock=clock)
     Diary(scheduler)
     await scheduler.start()
     await scheduler.queues.pause("default")
     job = await scheduler.schedule("report", start_within=60)
     await clock.advance(DAY)
-    assert (await scheduler.wait(job.id, timeout=8)).state == "expired"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "expired"
 
 
 async def test_a_scheduler_that_is_there_already_is_given_a_clock(uri: str, clock: ManualClock) -> None:
@@ -124,7 +170,7 @@ async def test_a_scheduler_that_is_there_already_is_given_a_clock(uri: str, cloc
             scheduler.configure(clock=ManualClock())
         job = await scheduler.schedule("report", delay=DAY)
         await clock.advance(DAY)
-        assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+        assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
         assert len(diary.entries) == round + 1
         await scheduler.stop()
         scheduler.configure(clock=clock)
@@ -132,11 +178,11 @@ async def test_a_scheduler_that_is_there_already_is_given_a_clock(uri: str, cloc
 
 def test_the_blocking_face_goes_by_the_clock_too(uri: str, clock: ManualClock) -> None:
     ran: list[Any] = []
-    with mainspring.sync.Scheduler(uri, clock=clock, poll_interval=60) as scheduler:
+    with mainspring.sync.Scheduler(uri, clock=clock, poll_interval=3600) as scheduler:
         scheduler.job("report")(lambda: ran.append(clock.now()))
         job = scheduler.schedule("report", delay=DAY)
         clock.advance(DAY)
-        assert scheduler.wait(job.id, timeout=8).state == "completed"
+        assert scheduler.wait(job.id, timeout=60).state == "completed"
         scheduler.schedule("report", repeat=Cron("30 2 * * *"), schedule_id="nightly")
         asyncio.run(_advance(clock))
         assert [one.schedule_id for one in scheduler.jobs(schedule_id="nightly")] == ["nightly"]

@@ -314,10 +314,6 @@ class ClaimedJob:
             if StopReason.LOST not in self.stops and monotonic() < self.valid_until:
                 self.valid_until = min(end(self.renewed_at), slots_until(self.gates))
 
-    def make_old(self) -> None:
-        """Have the claim renewed at once, since the manual clock was moved."""
-        self.renewed_at = float("-inf")
-
     @property
     def frozen(self) -> bool:
         """Whether a transaction is under way that will write the document: the claim is not renewed meanwhile."""
