@@ -158,10 +158,7 @@ class Heartbeat:
         due = [
             claimed
             for claimed in self._claimed_jobs.all()
-            if claimed.renewed_at <= old
-            and not claimed.frozen
-            and now < claimed.renew_until
-            and not claimed.lost
+            if claimed.renewed_at <= old and not claimed.frozen and now < claimed.renew_until and not claimed.lost
         ]
         if due:
             self._renewed(due, monotonic(), renewals.renew(list({one.claim for one in due}), [one.id for one in due]))

@@ -1,4 +1,4 @@
-"""Reads the change stream for new jobs, changed schedules and changed controls while this worker is idle.
+"""Reads the change stream for new jobs, changed schedules and controls, and new operations while this worker is idle.
 
 A saturated worker claims all the time and needs no hints; reading them would only cost time, here and on the server.
 So the stream is closed when the worker has been busy for a while, and opened again when it is idle.
@@ -35,6 +35,7 @@ class Watcher(Service):
         on_raw: Callable[[], None],
         on_schedule: Callable[[], None],
         on_control: Callable[[], None],
+        on_operation: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(store, failed)
@@ -42,6 +43,7 @@ class Watcher(Service):
         self._on_raw = on_raw
         self._on_schedule = on_schedule
         self._on_control = on_control
+        self._on_operation = on_operation
         self.listening = False
         """Whether the stream is open, so that hints arrive."""
         self._stream: asyncio.Task[None] | None = None
@@ -90,6 +92,8 @@ class Watcher(Service):
                 self._on_schedule()
             elif hint.control:
                 self._on_control()
+            elif hint.operation:
+                self._on_operation()
             elif hint.raw:
                 self._on_raw()
             else:
@@ -102,3 +106,4 @@ class Watcher(Service):
         self._on_raw()
         self._on_schedule()
         self._on_control()
+        self._on_operation()

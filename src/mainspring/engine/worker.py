@@ -158,6 +158,7 @@ class Worker:
             on_raw=self._adopt_now,
             on_schedule=self.timekeeper.wake,
             on_control=self.controls.wake,
+            on_operation=self.operations_changed,
             failed=self._failed,
         )
         self._pruner = Pruner(
@@ -186,6 +187,7 @@ class Worker:
             self.controls,
             self.id,
             self.producer.poll_all,
+            links.listening,
             archive,
             secrecy,
             self.counting,
@@ -250,7 +252,7 @@ class Worker:
         self.producer.poll_all()
 
     def operations_changed(self) -> None:
-        """This very process has created an operation."""
+        """Look for operations at once, since one was created."""
         for rounds in self._rounds:
             rounds.run_now(RunOperations.name)
 

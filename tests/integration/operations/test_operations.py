@@ -478,7 +478,7 @@ async def test_workers_carry_an_operation_out_and_tell_how_far_it_is(make_schedu
     scheduler.on("job:cancel", lambda job: told.append(job.id))
     other.on("job:cancel", lambda job: told.append(job.id))
     operation = await scheduler.operations.create("cancel", {"queue": "parked"}, reason="a test", start_after=0)
-    done = await operation.wait(30)
+    done = await operation.wait(60)
     assert counts(done) == ("completed", 1200, 0, 0) and done.updated_at is not None
     assert len(told) == len(set(told)) == 1200
     assert await states(db) == {"cancelled": 1200}
@@ -601,7 +601,7 @@ async def test_an_operation_ends_although_its_worker_cannot_write_the_audit_log(
     await fill(worker, db, *jobs(2))
     await worker.start()
     operation = await worker.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
-    assert counts(await operation.wait(20)) == ("completed", 2, 0, 0)
+    assert counts(await operation.wait(60)) == ("completed", 2, 0, 0)
     await worker.stop()
     await take_steps(signer, await signer.operations.get(operation.id))
     assert [row.action for row in await signer.audit.find(target=operation.id)] == ["operation.end"]
@@ -658,7 +658,7 @@ async def test_a_malformed_operation_holds_up_no_other(make_scheduler: Make, db:
     await db["jobs.operations"].insert_one({"_id": "odd", "open": True, "starts_at": NOW, "state": 7, "verb": []})
     await scheduler.start()
     operation = await scheduler.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
-    assert counts(await operation.wait(20)) == ("completed", 1, 0, 0)
+    assert counts(await operation.wait(60)) == ("completed", 1, 0, 0)
     assert [one.id for one in (await scheduler.operations.all()).unreadable] == ["odd"]
 
 
@@ -672,7 +672,7 @@ async def test_the_blocking_face_has_operations_too(uri: str, db: Database, sche
         try:
             preview = face.operations.preview("cancel", {"name": "work"})
             made = face.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
-            ended = made.wait(20)
+            ended = made.wait(60)
             same = (face.operations.get(made.id), face.operations.all()[0], ended.refresh(), ended.cancel())
             samples = all(isinstance(one, sync.Job) for one in (*preview.sample, *made.sample))
             return (*counts(ended), preview.count, samples, all(one == ended for one in same), type(ended).__module__)

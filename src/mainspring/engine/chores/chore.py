@@ -38,6 +38,8 @@ class ChoreContext:
     worker: str
     poll_all: Callable[[], None]
     """Has the worker poll all queues at once."""
+    listening: Callable[[], bool]
+    """Whether the change stream tells this worker of changes."""
     archive: Archive
     secrecy: Privacy
     counting: Counting

@@ -27,8 +27,8 @@ _STARTED = {"updateDescription.removedFields": "check_at", "updateDescription.up
 @dataclass(frozen=True, slots=True)
 class Hint:
     """A job was inserted, with its queue (None: a raw insert without one) and its due time; or a blocked job has become
-    pending, whose queue is not told. Or, with `schedule`, a schedule was changed, or with `control`, a pause, limit or
-    breaker."""
+    pending, whose queue is not told. Or, with `schedule`, a schedule was changed, with `control`, a pause, limit or
+    breaker, or with `operation`, an operation was created."""
 
     id: DocumentId
     queue: str | None
@@ -36,10 +36,11 @@ class Hint:
     raw: bool
     schedule: bool = False
     control: bool = False
+    operation: bool = False
 
 
 class Hints:
-    """The store's change stream on new jobs, changed schedules and changed controls."""
+    """The store's change stream on new jobs, changed schedules, changed controls and new operations."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -76,6 +77,7 @@ class Hints:
             {"ns.coll": self._connection.jobs.name, "$or": [{"operationType": "insert"}, _STARTED]},
             {"ns.coll": self._connection.schedules.name, "$or": [{"operationType": "insert"}, told]},
             {"ns.coll": self._connection.controls.name, "$or": [whole, told]},
+            {"ns.coll": self._connection.operations.name, "operationType": "insert"},
         ]
 
     def _hint(self, change: Mapping[str, Any]) -> Hint:
@@ -84,6 +86,8 @@ class Hints:
             return Hint(id, None, None, raw=False, schedule=True)
         if collection == self._connection.controls.name:
             return Hint(id, None, None, raw=False, control=True)
+        if collection == self._connection.operations.name:
+            return Hint(id, None, None, raw=False, operation=True)
         return _job_hint(change)
 
 

@@ -131,6 +131,18 @@ class Operations(Orders):
         brief = {"ids": 0, "batch": 0}
         return await self._collection.find_all({}, brief, sort=newest, hint=CREATED, limit=limit, max=bound)
 
+    async def next_start(self) -> float | None:
+        """The seconds until the first open operation starts, not above zero if it is to be carried on; None if there is
+        none. Read from the index alone."""
+        first = {"_id": 0, "starts_at": 1, "now": {"$add": [self._connection.clock.expression(), 0]}}
+        found = await self._collection.find_all(
+            {"open": True}, first, sort=[("starts_at", 1)], hint=OPEN_OPERATIONS, limit=1
+        )
+        if not found:
+            return None
+        starts_at = found[0].get("starts_at")
+        return (starts_at - found[0]["now"]).total_seconds() if isinstance(starts_at, datetime) else 0.0
+
     async def find_due(self) -> list[Document]:
         """The operations that a worker has something to do for now, those that were to start first at the head."""
         due = {"open": True, "$expr": {"$lte": ["$starts_at", self._connection.clock.expression()]}}

@@ -18,6 +18,9 @@ from mainspring.store.shapes import OPERATION
 
 logger = logging.getLogger("mainspring")
 
+# The pause between two looks, in seconds, while operations are carried on or no change stream tells of new ones; and the
+# longest one otherwise. The start of an operation that was found before its time ends the pause.
+_PAUSE, _LONGEST_PAUSE, _SHORTEST_PAUSE = 1.0, 5.0, 0.2
 # How long an operation that met an error is left alone, in seconds.
 _LEFT_ALONE = 10.0
 
@@ -28,13 +31,20 @@ class RunOperations(CarryOutOrders):
     def __init__(self, context: ChoreContext) -> None:
         super().__init__(context)
         self._left_alone: dict[str, float] = {}
+        self._next_look = _LONGEST_PAUSE
 
     @property
     def every(self) -> float:
-        return 1.0
+        longest = _LONGEST_PAUSE if self._context.listening() else _PAUSE
+        return max(_SHORTEST_PAUSE, min(self._next_look, longest))
 
     async def _under_way(self) -> Sequence[Document]:
         """The operations that are due. A malformed one is named in the list of operations, and not carried on."""
+        self._next_look = _PAUSE
+        until_next = await self._context.store.operations.next_start()
+        if until_next is None or until_next > 0:
+            self._next_look = _LONGEST_PAUSE if until_next is None else until_next
+            return []
         found = await self._context.store.operations.find_due()
         return [one for one in found if fit(one, OPERATION).error is None and not self._is_left_alone(one)]
 
