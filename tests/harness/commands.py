@@ -12,6 +12,8 @@ from signal import Signals
 
 import psutil  # type: ignore[import-untyped]
 
+from harness import reaper
+
 MAINSPRING = (str(Path(sys.executable).with_name("mainspring")),)
 OURS = (
     *("MAINSPRING_URI", "MONGODB_URI", "MONGO_URI", "MAINSPRING_DEBUG", "MAINSPRING_WORKER_ID"),
@@ -40,6 +42,7 @@ class Command:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        reaper.watch(self.process.pid, group=True)
 
     @property
     def output(self) -> str:
@@ -59,7 +62,7 @@ class Command:
         """As a terminal does it on Ctrl-C."""
         os.killpg(self.process.pid, number)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = 120) -> int:
         """Wait for its end; the exit code."""
         return self.process.wait(timeout)
 
@@ -70,6 +73,7 @@ class Command:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
+        reaper.forget(self.process.pid)
 
 
 def alive(process: psutil.Process) -> bool:

@@ -70,7 +70,7 @@ class Databases:
         """What a scheduler makes of a database when it connects to it for the first time."""
         if not self._new:
             name = f"t_{secrets.token_hex(4)}"
-            await (scheduler := Scheduler(self._servers.uri(name))).connect()
+            await (scheduler := Scheduler(self._servers.uri(name), operation_timeout=120)).connect()
             await scheduler.stop()
             self._new = await self._look(name)
             self._drop(name)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import reaper
 from harness.history import WORKER_VARIABLE, History
 from harness.preloaded import Preloaded, Process
 from harness.waiting import eventually
@@ -23,6 +24,8 @@ HISTORY_VARIABLE = "TEST_HISTORY"
 OPTIONS_VARIABLE = "TEST_OPTIONS"
 SKEW_VARIABLE = "TEST_SKEW"
 APP_VARIABLE = "TEST_APP"
+SAFETY_NET_VARIABLE = "TEST_SAFETY_NET"
+"""The seconds after which a timekeeper looks at the schedules in any case."""
 
 
 def start_program(
@@ -33,13 +36,15 @@ def start_program(
     `through` is a command that becomes the program, such as nsenter.
     """
     with log.open("ab") as output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*through, sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONPATH": _path(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
+    reaper.watch(process.pid)
+    return process
 
 
 def _path() -> str:
@@ -87,7 +92,7 @@ class WorkerProcess:
     def terminate(self) -> None:
         self.process.terminate()
 
-    async def gone(self, timeout: float = 30) -> int:
+    async def gone(self, timeout: float = 120) -> int:
         """Wait until it has ended by itself, and return its exit code."""
         await eventually(lambda: not self.alive, timeout)
         return self.process.wait()
@@ -97,6 +102,7 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError):
                 self.resume()
             self.kill()
+        reaper.forget(self.pid)
 
 
 class Fleet:
@@ -149,7 +155,7 @@ class Fleet:
                 assert worker.alive, f"{worker.id} ended at once:\n{worker.log.read_text()}"
             return {worker.id for worker in workers} <= {event["worker"] for event in self.history.events("up")}
 
-        await eventually(all_up, timeout=60, every=0.05)
+        await eventually(all_up, timeout=180, every=0.05)
 
     def complaints(self) -> list[str]:
         """What workers printed that no worker should ever print."""

@@ -61,7 +61,7 @@ class Proxy:
         self._lossy, self._probability = frozenset(commands), probability
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _listen(self) -> None:
         self._flowing = asyncio.Event()

@@ -17,6 +17,7 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from harness import reaper
 from mainspring.mongod.binary import find_mongod
 
 # A server takes about 30 MB; a dozen of them may run at once.
@@ -80,12 +81,13 @@ class Node:
         if not self._tablescans:
             command += ["--notablescan"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        reaper.watch(self.process.pid)
 
     def kill(self) -> None:
         """kill -9"""
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self._end()
 
     def pause(self) -> None:
         assert self.process is not None
@@ -99,11 +101,15 @@ class Node:
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGCONT)
-            self.process.kill()
-            self.process.wait()
+            self.kill()
+
+    def _end(self) -> None:
+        assert self.process is not None
+        self.process.wait()
+        reaper.forget(self.process.pid)
 
     def client(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        return MongoClient(self.address, directConnection=True, serverSelectionTimeoutMS=20_000, **options)
+        return MongoClient(self.address, directConnection=True, serverSelectionTimeoutMS=120_000, **options)
 
 
 class Servers:
@@ -119,6 +125,7 @@ class Servers:
         host: str = "127.0.0.1",
     ) -> None:
         self.folder = self._folder = Path(tempfile.mkdtemp(prefix="mainspring-test-", dir=memory()))
+        reaper.watch_folder(str(self._folder))
         self.name = name if nodes else None
         self.nodes = [
             Node(
@@ -148,6 +155,7 @@ class Servers:
     def stop(self) -> None:
         self.halt()
         shutil.rmtree(self._folder, ignore_errors=True)
+        reaper.forget(str(self._folder))
 
     def __enter__(self) -> Servers:
         try:
@@ -164,20 +172,21 @@ class Servers:
         hosts = ",".join(node.address for node in self.nodes)
         return f"mongodb://{hosts}/{database}" + (f"?replicaSet={self.name}" if self.name else "")
 
-    def primary(self, timeout: float = 30) -> Node:
+    def primary(self, timeout: float = 120) -> Node:
         """The node that is primary now; waits for one."""
-        until = time.monotonic() + timeout
+        until, patience = time.monotonic() + timeout, 500
         while time.monotonic() < until:
             for node in self.nodes:
                 if node.process is None or node.process.poll() is not None:
                     continue
-                with contextlib.suppress(PyMongoError), node.client(timeoutMS=500) as client:
+                with contextlib.suppress(PyMongoError), node.client(timeoutMS=patience) as client:
                     if client.admin.command("hello").get("isWritablePrimary"):
                         return node
             time.sleep(0.05)
+            patience = min(2 * patience, 10_000)  # a paused node is passed over soon, and a slow one is waited for
         raise AssertionError("no primary came up")
 
-    def mend(self, timeout: float = 60) -> None:
+    def mend(self, timeout: float = 120) -> None:
         """Start and resume every node, and wait until each is primary or has copied what the primary has."""
         for node in self.nodes:
             if node.process is None or node.process.poll() is not None:
@@ -191,7 +200,7 @@ class Servers:
 
     def _is_whole(self) -> bool:
         try:
-            with self.primary().client(timeoutMS=2000) as client:
+            with self.primary().client(timeoutMS=20_000) as client:
                 members = client.admin.command("replSetGetStatus")["members"]
         except PyMongoError:
             return False

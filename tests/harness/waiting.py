@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-async def eventually(fact: Callable[[], Any | Awaitable[Any]], timeout: float = 60, every: float = 0.02) -> Any:
+async def eventually(fact: Callable[[], Any | Awaitable[Any]], timeout: float = 120, every: float = 0.02) -> Any:
     """Wait until a function, plain or async, returns something true, and return that."""
     until = time.monotonic() + timeout
     while True:

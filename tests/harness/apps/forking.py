@@ -26,7 +26,7 @@ def serve(jobs: int, *, work_too: bool) -> None:
     assert [scheduler.get_job(job.id).name for job in scheduled] == ["work"] * jobs
     if work_too:
         scheduler.start()
-        scheduler.wait(scheduled[-1].id, timeout=15)
+        scheduler.wait(scheduled[-1].id, timeout=60)
         scheduler.stop()
 
 
@@ -43,10 +43,10 @@ def main(running: str, children: int, jobs: int) -> None:
                 scheduler.stop()
             sys.exit(0)  # with all that an interpreter does at its end
         pids.append(pid)
-    codes = [_wait(pid, time.monotonic() + 20) for pid in pids]
+    codes = [_wait(pid, time.monotonic() + 60) for pid in pids]
     last = scheduler.schedule("work")
     if running == "started":
-        scheduler.wait(last.id, timeout=20)
+        scheduler.wait(last.id, timeout=60)
     scheduler.stop()
     sys.exit(0 if codes == [0] * children else f"children ended with {codes}")
 

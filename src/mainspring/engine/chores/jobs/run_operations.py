@@ -18,8 +18,8 @@ from mainspring.store.shapes import OPERATION
 
 logger = logging.getLogger("mainspring")
 
-# The pause between two looks, in seconds, while operations are carried on or no change stream tells of new ones; and the
-# longest one otherwise. The start of an operation that was found before its time ends the pause.
+# The pause between two looks, in seconds, while operations are carried on or no change stream tells of new ones; and
+# the longest one otherwise. The start of an operation that was found before its time ends the pause.
 _PAUSE, _LONGEST_PAUSE, _SHORTEST_PAUSE = 1.0, 5.0, 0.2
 # How long an operation that met an error is left alone, in seconds.
 _LEFT_ALONE = 10.0
