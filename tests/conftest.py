@@ -90,7 +90,8 @@ async def make_scheduler(uri: str) -> AsyncIterator[Callable[..., Scheduler]]:
     made: list[Scheduler] = []
 
     def make(at: str | None = None, **options: Any) -> Scheduler:
-        scheduler = Scheduler(at or uri, **{"poll_interval": 0.2, **options})
+        # A busy machine may take longer than the usual ten seconds to answer.
+        scheduler = Scheduler(at or uri, **{"poll_interval": 0.2, "operation_timeout": 15, **options})
         made.append(scheduler)
         return scheduler
 

@@ -75,7 +75,7 @@ async def _becomes_as_expected(db: Database, worker: Command) -> None:
         found = {one["job_name"]: one["status"] async for one in db.jobs.find({}, hint="_id_")}
         return found == EXPECTED
 
-    await eventually(statuses, timeout=30)
+    await eventually(statuses, timeout=60)
 
 
 async def test_the_example_runs_what_another_program_has_inserted_and_goes_on_inserting(

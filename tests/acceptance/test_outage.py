@@ -79,7 +79,7 @@ class Load:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self.listen())]
-        await asyncio.wait_for(self.listening.wait(), 20)
+        await asyncio.wait_for(self.listening.wait(), 60)
         tasks += [asyncio.create_task(self.keep_creating(client)) for client in range(CLIENTS)]
         try:
             yield

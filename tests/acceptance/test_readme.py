@@ -122,7 +122,7 @@ async def test_the_handlers_of_the_readme_end_as_it_says(importable: Path) -> No
                 *({"name": "import-feed", "data": {"status": status}} for status in (200, 404, 403)),
             ]
         )
-        ended = [await scheduler.wait(job.id, timeout=30) for job in jobs]
+        ended = [await scheduler.wait(job.id, timeout=60) for job in jobs]
         jobs = [await scheduler.schedule("import-feed", {"status": status}) for status in (202, 429, 500)]
         again = [await eventually(partial(back_in_the_queue, scheduler, job.id)) for job in jobs]
     assert [(job.state, job.result or str(job.error)) for job in ended] == [
@@ -177,5 +177,5 @@ async def test_the_insert_of_the_reference_makes_a_job(importable: Path, uri: st
     (insert,) = (block for block in blocks_of(REFERENCE) if block.mark == "insert")
     exec(insert.text, names)
     async with scheduler:
-        done = await scheduler.wait(names["job_id"], timeout=30)
+        done = await scheduler.wait(names["job_id"], timeout=60)
     assert (done.state, done.result, done.priority) == ("completed", "'hi' sent to a@b.c", 1)

@@ -260,7 +260,7 @@ async def _holder_of(client: Scheduler, job_id: str) -> str:
 
 
 async def _done(client: Scheduler, job_id: str) -> Job:
-    job = await client.wait(job_id, timeout=30)
+    job = await client.wait(job_id, timeout=60)
     assert job.state == "completed"
     return job
 

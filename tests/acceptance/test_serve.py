@@ -177,7 +177,7 @@ async def test_up_runs_what_its_service_was_asked_for(start: Start, uri: str, cl
     await eventually(lambda: "in another terminal" in up.output)
     assert f"docs      {url}/docs" in up.output
     _, made = ask(f"{url}/api/jobs", name="work")
-    assert (await client.wait(made["data"]["jobId"], timeout=20)).state == "completed"
+    assert (await client.wait(made["data"]["jobId"], timeout=60)).state == "completed"
     up.signal(signal.SIGTERM)
     assert up.wait() == 0, up.output
     assert "Traceback" not in up.output

@@ -80,7 +80,7 @@ async def count_of(address: str) -> int:
 async def test_up_runs_an_application_of_ones_own_until_ctrl_c(start: Start, uri: str, client: Scheduler) -> None:
     up = start("up", "steady:blocking", "--uri", uri, "--port", "0")
     await eventually(lambda: "in another terminal" in up.output)
-    job = await client.wait((await client.schedule("work")).id, timeout=20)
+    job = await client.wait((await client.schedule("work")).id, timeout=60)
     assert job.state == "completed"
     await eventually(lambda: f"…{job.id[-6:]}  default       attempt 1  0." in up.output)
     up.signal_group(signal.SIGINT)

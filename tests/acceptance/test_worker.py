@@ -43,7 +43,7 @@ async def test_two_processes_share_the_jobs_of_the_queues_they_are_given(
     worker = await start_worker("--concurrency", "1", "--queues", "mail, reports", processes=2)
     elsewhere = await client.schedule("work", queue="other")
     items = [{"name": "work", "data": {"seconds": 0.2}, "queue": queue} for queue in ("mail", "reports") * 4]
-    jobs = [await client.wait(job.id, timeout=20) for job in await client.schedule_bulk(items)]
+    jobs = [await client.wait(job.id, timeout=60) for job in await client.schedule_bulk(items)]
     assert {job.state for job in jobs} == {"completed"}
     assert {job.result for job in jobs} == {child.pid for child in worker.children()}
     assert (await client.get_job(elsewhere.id)).state == "pending"
@@ -75,7 +75,7 @@ async def test_a_poison_job_is_found_and_its_neighbours_complete(start_worker: S
     assert [attempt.outcome for attempt in done.attempts] == ["lost", "retried", "failed"]
     assert done.error is not None and "SIGKILL" in done.error.message
     for neighbour in neighbours:
-        ended = await client.wait(neighbour.id, timeout=30)
+        ended = await client.wait(neighbour.id, timeout=60)
         assert (ended.state, [attempt.outcome for attempt in ended.attempts]) == ("completed", ["lost", "completed"])
     killed = [line for line in worker.output.splitlines() if "was killed by SIGKILL" in line]
     (once,) = [line for line in killed if "The handler's process" not in line]  # a worker died of it once, never again
@@ -140,7 +140,7 @@ async def test_workers_drain_and_end_when_their_supervisor_is_killed_with_9(
     children = worker.children()
     job = await running(client, await client.schedule("work", {"seconds": 1}))
     worker.signal(signal.SIGKILL)
-    assert (await client.wait(job.id, timeout=20)).state == "completed"
+    assert (await client.wait(job.id, timeout=60)).state == "completed"
     await eventually(lambda: not any(map(alive, children)))
 
 
@@ -148,8 +148,8 @@ async def test_a_handler_of_the_blocking_face_schedules_through_its_own_schedule
     start_worker: Start, client: Scheduler
 ) -> None:
     await start_worker(target="steady:blocking")
-    parent = await client.wait((await client.schedule("parent")).id, timeout=20)
-    child = await client.wait(parent.result, timeout=20)
+    parent = await client.wait((await client.schedule("parent")).id, timeout=60)
+    child = await client.wait(parent.result, timeout=60)
     assert (parent.state, child.state) == ("completed", "completed")
 
 
@@ -163,7 +163,7 @@ async def test_what_a_killed_worker_has_started_dies_with_it(start_worker: Start
     helpers = await eventually(replacement.children)  # the suspect runs in a process of its own
     replacement.kill()
     await eventually(lambda: not any(map(alive, helpers)))
-    done = await client.wait(suspect.id, timeout=30)
+    done = await client.wait(suspect.id, timeout=60)
     assert [attempt.outcome for attempt in done.attempts] == ["lost", "lost", "completed"]
 
 
@@ -191,12 +191,12 @@ async def test_a_drained_worker_process_finishes_ends_and_is_not_replaced(
     assert first.worker is not None
     pid = await pid_of(client, first)
     await client.workers.drain(first.worker, reason="test")
-    done = await client.wait(first.id, timeout=20)
+    done = await client.wait(first.id, timeout=60)
     assert (done.state, [attempt.outcome for attempt in done.attempts]) == ("completed", ["completed"])
     await eventually(lambda: pid not in {child.pid for child in worker.children()})
     await eventually(lambda: "was drained; no other one takes its place" in worker.output)
     (left,) = await client.workers.all()
-    other = await client.wait((await client.schedule("work", {"seconds": 0})).id, timeout=20)
+    other = await client.wait((await client.schedule("work", {"seconds": 0})).id, timeout=60)
     assert (other.state, other.attempts[0].worker) == ("completed", left.id)
     await client.workers.drain(left.id)
     assert worker.wait() == 0  # nothing is left to supervise

@@ -32,7 +32,7 @@ async def say() -> str:
 
 
 async def say(client: Scheduler) -> Job:
-    return await client.wait((await client.schedule("say")).id, timeout=30)
+    return await client.wait((await client.schedule("say")).id, timeout=60)
 
 
 async def test_a_worker_ends_after_its_last_job_and_no_other_takes_its_place(
@@ -113,7 +113,7 @@ async def test_top_shows_a_new_job_without_being_asked_again_and_ends_with_an_in
         job = await client.schedule("work", {"seconds": 60})
         await eventually(lambda: job.id in terminal.shown())
         terminal.process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(terminal.process.wait, 30) == 0
+        assert await asyncio.to_thread(terminal.process.wait, 60) == 0
         assert "\x1b[?1049l" in terminal.shown() and "Traceback" not in terminal.shown()
     await client.cancel(job.id)
 
@@ -126,7 +126,7 @@ async def test_a_worker_traces_its_jobs_where_the_environment_asks_for_it(
     exporters = {"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop"}
     worker = start(*command, MAINSPRING_URI=uri, MAINSPRING_OTEL="1", **exporters)
     await eventually(lambda: " is up" in worker.output)
-    await client.wait((await client.schedule("work")).id, timeout=30)
+    await client.wait((await client.schedule("work")).id, timeout=60)
     worker.signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait) == 0
     assert '"name": "process default"' in worker.output and '"service.name": "shop"' in worker.output

@@ -30,7 +30,7 @@ async def test_jobs_start_by_polling_while_no_change_stream_can_be_opened(
         with servers.fail_point("failCommand", "alwaysOn", appName="mainspring", failCommands=READING, **error):
             await asyncio.sleep(0.5)
             jobs = [await scheduler.schedule("work") for _ in range(20)]
-            await ask.drained(10)
+            await ask.drained(60)
             assert await ask.states([job.id for job in jobs]) == {"completed": 20}
     assert worker.alive
 
@@ -90,8 +90,8 @@ async def test_a_dropped_collection_costs_its_jobs_but_not_the_worker(
 ) -> None:
     worker = await fleet.start(poll_interval=0.3)
     await scheduler.schedule("work")
-    await ask.drained(10)
+    await ask.drained(60)
     await ask.jobs.drop()
     job = await scheduler.schedule("work")
-    await eventually(lambda: fleet.history.events("start", job=job.id), timeout=30)
+    await eventually(lambda: fleet.history.events("start", job=job.id), timeout=60)
     assert worker.alive

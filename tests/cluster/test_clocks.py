@@ -28,7 +28,7 @@ async def test_a_worker_whose_clock_is_an_hour_off_starts_nothing_early_and_take
     # Longer than a lease, so that one who judged leases by its own clock would take them.
     held = [await scheduler.schedule("work", {"seconds": 1.5 * LEASE}) for _ in range(6)]
     jobs = [await scheduler.schedule("work", delay=delay) for delay in DELAYS for _ in range(5)]
-    await ask.drained(30)
+    await ask.drained(60)
 
     documents = await ask.documents()
     assert check(fleet.history, documents, changes.read(), acknowledged=[job.id for job in [*held, *jobs]]) == []

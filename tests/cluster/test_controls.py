@@ -42,7 +42,7 @@ async def all_at_work(fleet: Fleet, workers: int) -> None:
 
 async def quiet(fleet: Fleet) -> float:
     """Wait until nothing has been started for a while; when the last job was."""
-    await eventually(lambda: time.monotonic() - max(starts(fleet)) > 2.0, timeout=30, every=0.2)
+    await eventually(lambda: time.monotonic() - max(starts(fleet)) > 2.0, timeout=60, every=0.2)
     return max(starts(fleet))
 
 

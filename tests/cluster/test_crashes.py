@@ -27,7 +27,7 @@ async def test_jobs_of_a_killed_worker_are_rescued_counted_and_run_again(
     victim.kill()
     reasons = Reasons(killed={victim.id: time.monotonic()})
     heir = await fleet.start(lease=LEASE)
-    await ask.drained(30)
+    await ask.drained(60)
 
     documents = await ask.documents()
     for job in jobs:
@@ -54,7 +54,7 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter_and_harms_no_ne
     poison = await scheduler.schedule("die", retry=Retry(attempts=3, delay=0.1))
     assert await first.gone() == -9
     second = await fleet.start(lease=LEASE)
-    await ask.drained(40)
+    await ask.drained(60)
 
     # The suspect dies in a process of its own from here on, and the second worker lives.
     assert second.alive

@@ -37,7 +37,7 @@ async def test_no_error_of_the_database_ends_a_worker(
         await _fail_for_a_while(servers, "mainspring", closeConnection=True)
     errors = {event["worker"] for event in fleet.history.events("error")}
     assert errors == {worker.id for worker in workers}, "no worker has met an error"
-    await ask.drained(40)
+    await ask.drained(60)
 
     assert all(worker.alive for worker in workers)
     documents = await ask.documents()
@@ -46,7 +46,7 @@ async def test_no_error_of_the_database_ends_a_worker(
     reasons = Reasons(outage=True)
     assert check(fleet.history, documents, changes.read(), acknowledged=acknowledged, reasons=reasons) == []
     later = await scheduler.schedule_bulk([{"name": "work"}] * 100)
-    await ask.drained(10)
+    await ask.drained(60)
     assert await ask.states([job.id for job in later]) == {"completed": 100}
 
 

@@ -23,7 +23,7 @@ async def test_children_forked_from_a_connected_program_use_the_scheduler_withou
         "harness.apps.forking", log, {"MAINSPRING_URI": uri}, running, str(CHILDREN), str(JOBS_EACH)
     )
     try:
-        await eventually(lambda: program.poll() is not None, timeout=40)
+        await eventually(lambda: program.poll() is not None, timeout=60)
     except AssertionError:
         raise AssertionError(f"the program hangs:\n{log.read_text()}") from None
     finally:
@@ -35,5 +35,5 @@ async def test_children_forked_from_a_connected_program_use_the_scheduler_withou
     assert sum((await ask.states()).values()) == expected
     if running == "connected":
         await fleet.start(lease=5)
-    await ask.drained(20)
+    await ask.drained(60)
     assert await ask.states() == {"completed": expected}

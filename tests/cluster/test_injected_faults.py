@@ -104,6 +104,6 @@ async def test_after_any_fault_of_any_call_every_job_ends_and_every_slot_is_free
         injector.armed = False
         await world.stop()
     with contextlib.suppress(AssertionError):  # what is left is told below
-        await eventually(lambda: not tasks_left(before), 10)
+        await eventually(lambda: not tasks_left(before), 60)
     assert [repr(task) for task in tasks_left(before)] == []
     assert [thread.name for thread in threading.enumerate() if "heartbeat" in thread.name] == []

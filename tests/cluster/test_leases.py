@@ -22,7 +22,7 @@ async def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_c
     lease = 2.0
     await fleet.start_many(2, lease=lease)
     job = await scheduler.schedule("block", {"seconds": 3 * lease})
-    await ask.drained(30)
+    await ask.drained(60)
 
     document = await ask.job(job.id)
     (run,) = fleet.history.runs()

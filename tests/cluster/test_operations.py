@@ -62,7 +62,7 @@ async def test_an_operation_that_is_killed_half_way_changes_each_job_exactly_onc
     }
     moves = changes.read()
     assert {tuple(change.kind for change in moves[job]) for job in documents} == {("insert", "update")}
-    await eventually(lambda: _noted(scheduler, operation), timeout=30)
+    await eventually(lambda: _noted(scheduler, operation), timeout=60)
 
 
 async def _noted(scheduler: Scheduler, operation: Operation) -> bool:

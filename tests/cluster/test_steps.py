@@ -24,7 +24,7 @@ async def _kill_one(fleet: Fleet, workers: list[WorkerProcess], dice: random.Ran
         kept = {(event["job"], event["step"]) for event in fleet.history.events("kept")}
         return len(fleet.history.events("effect")) > seen + 3 or len(kept) == JOBS * STEPS
 
-    await eventually(busy_or_done, timeout=40)
+    await eventually(busy_or_done, timeout=60)
     await asyncio.sleep(dice.uniform(0, 0.1))
     workers.pop(dice.randrange(len(workers))).kill()
     workers += await fleet.start_many(1, **OPTIONS)

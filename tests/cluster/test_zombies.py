@@ -65,14 +65,14 @@ async def _rise_from_the_dead(
         runs = [run for run in fleet.history.runs() if run.job in ids]
         return {run.job for run in runs if run.worker == rescuer.id} == ids
 
-    await eventually(rescuer_runs_all, timeout=30)
+    await eventually(rescuer_runs_all, timeout=60)
     before = {job.id: await ask.job(job.id) for job in jobs}
     end_those_with_token(folder, 1)
     for zombie in zombies:
         zombie.resume()
-    await eventually(lambda: ids <= {event["job"] for event in fleet.history.events("lost")}, timeout=20)
+    await eventually(lambda: ids <= {event["job"] for event in fleet.history.events("lost")}, timeout=60)
     end_those_with_token(folder, 2)
-    await ask.drained(20)
+    await ask.drained(60)
     for job in jobs:
         _judge(before[job.id], await ask.job(job.id), rescuer)
     assert all(zombie.alive for zombie in zombies)
@@ -99,10 +99,10 @@ async def test_a_zombie_that_comes_back_after_the_job_has_ended_changes_nothing(
     zombie.pause()
     end_those_with_token(tmp_path, 2)
     await fleet.start(lease=LEASE)
-    await ask.drained(30)
+    await ask.drained(60)
     ended = await ask.job(job.id)
     end_those_with_token(tmp_path, 1)
     zombie.resume()
-    await eventually(lambda: fleet.history.events("lost", worker=zombie.id, job=job.id), timeout=20)
+    await eventually(lambda: fleet.history.events("lost", worker=zombie.id, job=job.id), timeout=60)
     await asyncio.sleep(LEASE / 2)  # time for a heartbeat and for notes, were they wrongly accepted
     assert await ask.job(job.id) == ended

@@ -29,7 +29,7 @@ async def failing(board: Board) -> dict[str, bool]:
     await board.scheduler.start()
     for tenant, queue in (("a", "default"), ("b", "default"), ("c", "payments")):
         job = await board.scheduler.schedule("charge", {"tenant": tenant}, queue=queue)
-        await board.scheduler.wait(job.id, 20)
+        await board.scheduler.wait(job.id, 60)
     return now
 
 

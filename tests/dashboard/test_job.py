@@ -46,7 +46,7 @@ def handlers(scheduler: Scheduler) -> None:
 async def done(board: Board, amount: int, **more: Any) -> str:
     data = {"amount": amount, "to": {"city": "Oslo", "zip": 1}, **more}
     job = await board.scheduler.schedule("shop.charge", data)
-    return (await board.scheduler.wait(job.id, 30)).id
+    return (await board.scheduler.wait(job.id, 60)).id
 
 
 async def shot(page: Page, name: str) -> None:
@@ -112,7 +112,7 @@ async def test_a_running_job_shows_its_log_its_progress_and_its_stack(board: Boa
     await board.check_accessibility()
     await shot(page, "job-running")
     go.set()
-    await board.scheduler.wait(job.id, 30)
+    await board.scheduler.wait(job.id, 60)
     await expect(page.get_by_text("stale: that run has ended")).to_be_visible()
     await expect(page.get_by_role("status", name="What matters")).to_contain_text("Completed")
 
@@ -173,7 +173,7 @@ async def test_a_webhook_shows_its_exchange_and_is_copied_as_curl_without_secret
     async with Sink(answers=[reply(404, b"no such thing")]) as sink, serving_webhooks(make_scheduler()) as api:
         body = {"endpoint": f"{sink.url}/hook", "headers": {"Authorization": "Bearer tell-no-one"}, "body": {"a": 1}}
         made = (await api.post("/api/jobs", {**body, "retryAttempts": 0})).data
-        await api.scheduler.wait(made["jobId"], 30)
+        await api.scheduler.wait(made["jobId"], 60)
         async with opened(browser, api, permissions=["clipboard-read", "clipboard-write"]) as board:
             page = await board.open(f"/jobs/{made['jobId']}")
             await expect(page.get_by_role("heading", level=1)).to_contain_text("Webhook")
@@ -211,7 +211,7 @@ async def test_a_webhook_is_run_again_with_another_request_and_a_refusal_is_told
     async with Sink(answers=[reply(404), reply(200)]) as sink, serving_webhooks(make_scheduler()) as api:
         body = {"endpoint": f"{sink.url}/old", "body": {"a": 1}, "retryAttempts": 0}
         made = (await api.post("/api/jobs", body)).data
-        await api.scheduler.wait(made["jobId"], 30)
+        await api.scheduler.wait(made["jobId"], 60)
         async with opened(browser, api) as board:
             board.expected = ("422",)
             page = await board.open(f"/jobs/{made['jobId']}")

@@ -61,7 +61,7 @@ async def trouble(scheduler: Scheduler) -> None:
     await scheduler.schedules.pause("weekly", "waits for the new template", actor="ana")
     await scheduler.start()
     for job in [await scheduler.schedule("billing.charge") for _ in range(4)]:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
     await scheduler.schedule("video.encode")
 
 

@@ -89,17 +89,17 @@ class User:
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
-        self._process.wait(10)
+        self._process.wait(60)
 
     def interrupt_group(self) -> None:
         """What Ctrl-C in its terminal does."""
         os.killpg(self.pid, signal.SIGINT)
-        self._process.wait(10)
+        self._process.wait(60)
 
     def end(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
                 stream.close()
@@ -133,7 +133,7 @@ def is_alive() -> Callable[[int], bool]:
 def eventually() -> Callable[..., None]:
     """Wait for a condition, which has to come true within some seconds."""
 
-    def wait(condition: Callable[[], object], seconds: float = 10) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 60) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "it did not come true in time"
@@ -147,7 +147,7 @@ def used_folders() -> Iterator[list[Folder]]:
     """The folders of tests that are over. Their servers end by themselves, or the last test fails."""
     folders: list[Folder] = []
     yield folders
-    until = time.monotonic() + 8
+    until = time.monotonic() + 60
     while folders and time.monotonic() < until:
         sweep(folders)
         time.sleep(0.02)

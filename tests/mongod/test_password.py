@@ -52,7 +52,7 @@ def running(folder: Folder, *arguments: str) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def test_a_client_without_the_password_can_neither_read_nor_write_nor_make_users(folder: Path) -> None:

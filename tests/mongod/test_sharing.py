@@ -68,7 +68,7 @@ def test_opening_twice_in_one_process_holds_the_server_twice(
     assert second.ensure() is False
     assert is_alive(second.pid)
     second.close()
-    eventually(lambda: not is_alive(second.pid), 6)
+    eventually(lambda: not is_alive(second.pid), 60)
 
 
 def test_a_closed_server_says_so(folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_server_stops_cleanly_soon_after_its_last_user_has_left(
     mongod, guardian, port = user.joined()
     user.ask("write 1")
     user.ask("close")
-    eventually(lambda: not is_alive(mongod) and not is_alive(guardian), 6)
+    eventually(lambda: not is_alive(mongod) and not is_alive(guardian), 60)
     assert not Folder(folder).was_left_unclean()
     again = new_user()
     assert again.joined()[2] == port
@@ -123,7 +123,7 @@ def test_the_server_does_not_outlive_users_who_were_all_killed(
     ((mongod, guardian, _),) = {user.joined() for user in users}
     for user in users:
         user.kill()
-    eventually(lambda: not is_alive(mongod) and not is_alive(guardian), 6)
+    eventually(lambda: not is_alive(mongod) and not is_alive(guardian), 60)
     assert not Folder(folder).was_left_unclean()
 
 
@@ -137,7 +137,7 @@ def test_a_user_who_comes_right_after_the_last_finds_the_server_running(folder: 
 def test_a_user_who_comes_while_the_server_stops_gets_a_new_one(folder: Path, eventually: Eventually) -> None:
     with open_server(folder) as first:
         pass
-    eventually(lambda: Folder(folder).read_state().phase == "stopping", 6)
+    eventually(lambda: Folder(folder).read_state().phase == "stopping", 60)
     with open_server(folder) as second, connect(second.uri) as client:
         assert second.pid != first.pid
         assert second.uri == first.uri
@@ -159,7 +159,7 @@ def test_a_forked_child_does_not_hold_its_parents_server(
         time.sleep(1.3)
         assert parent.ask("ensure") == str(mongod)
         parent.kill()
-        eventually(lambda: not is_alive(mongod), 6)
+        eventually(lambda: not is_alive(mongod), 60)
         assert is_alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -177,7 +177,7 @@ def test_a_forked_child_that_ensures_its_server_holds_it_itself(
         assert is_alive(mongod)
     finally:
         os.kill(child, signal.SIGKILL)
-    eventually(lambda: not is_alive(mongod), 6)
+    eventually(lambda: not is_alive(mongod), 60)
 
 
 def test_the_server_is_not_lost_when_the_working_directory_changes(

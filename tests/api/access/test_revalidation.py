@@ -197,7 +197,7 @@ async def test_a_stream_is_held_while_its_caller_cannot_be_looked_up_and_goes_on
         outage = Outage(monkeypatch, believed=0)
         await outage.noticed()
         await api.scheduler.schedule("during", queue="mine")
-        while (await asyncio.wait_for(anext(witness), 30)).name != "during":
+        while (await asyncio.wait_for(anext(witness), 60)).name != "during":
             pass
         asked = outage.asked
         await eventually(lambda: outage.asked > asked + 1)
@@ -232,7 +232,7 @@ async def test_a_long_poll_whose_caller_cannot_be_looked_up_is_answered_with_503
         await eventually(lambda: entered)
         await Outage(monkeypatch, believed=0).noticed()
         await api.scheduler.cancel(job.id)
-        reply = await asyncio.wait_for(waiting, 30)
+        reply = await asyncio.wait_for(waiting, 60)
     finally:
         waiting.cancel()
     assert reply.status == 503
@@ -251,7 +251,7 @@ class Bulk:
         return await self.answer()
 
     async def answer(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(await asyncio.wait_for(self._answer.content.readline(), 30))
+        answer: dict[str, Any] = json.loads(await asyncio.wait_for(self._answer.content.readline(), 60))
         return answer
 
 
@@ -316,7 +316,7 @@ async def test_a_long_poll_waits_a_moment_for_its_caller_to_be_known_again(
         asked = outage.asked
         await eventually(lambda: outage.asked > asked + 1)
         assert not waiting.done()
-    assert (await asyncio.wait_for(waiting, 30)).status == 200
+    assert (await asyncio.wait_for(waiting, 60)).status == 200
 
 
 async def test_nobody_is_looked_up_while_nobody_listens(api: Api, key: NewApiKey) -> None:
@@ -348,7 +348,7 @@ async def test_a_long_poll_ends_with_its_key(api: Api, key: NewApiKey, monkeypat
     try:
         await eventually(lambda: entered)
         await revoke(api, key)
-        reply = await asyncio.wait_for(waiting, 30)
+        reply = await asyncio.wait_for(waiting, 60)
     finally:
         waiting.cancel()
     assert (reply.status, "revoked" in reply.body["detail"]) == (401, True)
@@ -368,7 +368,7 @@ async def test_a_long_poll_ends_with_its_key_where_there_are_no_change_streams(
         try:
             await eventually(lambda: entered)
             await revoke(api, key)
-            assert (await asyncio.wait_for(waiting, 30)).status == 401
+            assert (await asyncio.wait_for(waiting, 60)).status == 401
         finally:
             waiting.cancel()
 
@@ -386,10 +386,10 @@ async def test_a_bulk_stores_nothing_more_once_its_key_has_ended(api: Api, key: 
 
     headers = {"Authorization": f"Bearer {key.text}", "Content-Type": "application/x-ndjson"}
     async with api.session.post(f"{api.url}/api/jobs/bulk", data=lines(), headers=headers) as answer:
-        told = [json.loads(await asyncio.wait_for(answer.content.readline(), 30))]
+        told = [json.loads(await asyncio.wait_for(answer.content.readline(), 60))]
         await revoke(api, key)
         while "error" not in told[-1]:
-            told.append(json.loads(await asyncio.wait_for(answer.content.readline(), 30)))
+            told.append(json.loads(await asyncio.wait_for(answer.content.readline(), 60)))
         over.set()
     last = told.pop()
     assert (last["error"]["status"], "Nothing from this line on was stored" in last["error"]["detail"]) == (401, True)

@@ -252,7 +252,7 @@ async def test_a_tenant_neither_opens_the_breaker_of_another_nor_eats_its_slots(
 
         await eventually(is_open)
         made = (await second.post("/api/jobs", {"endpoint": f"{sink.url}/ok", "queue": "b"})).data
-        assert (await scheduler.wait(made["jobId"], timeout=20)).state == "completed"
+        assert (await scheduler.wait(made["jobId"], timeout=60)).state == "completed"
         assert (await opened(second), await opened(api)) == ([], ["a"])
         (breaker,) = (await first.get("/api/breakers")).data
         close = {"queue": "a", "key": {"target": breaker["value"]}}
@@ -322,7 +322,7 @@ async def test_a_job_names_no_worker_and_no_parent_out_of_reach(api: Api) -> Non
     children = [await scheduler.schedule("x", queue="a", parent_id=one.id) for one in (theirs, own)]
     async with scheduler:
         for child in children:
-            await scheduler.wait(child.id, timeout=20)
+            await scheduler.wait(child.id, timeout=60)
         worker = str(scheduler.workers.own_id)
     mine = await tenant(api, "viewer", queues=["a"])
     details = [(await mine.get(f"/api/jobs/{child.id}/detail")).data for child in children]

@@ -86,7 +86,7 @@ class Running:
 
     def places(self, path: str) -> dict[str, str]:
         """What is there, made anew, for the parameters of a path."""
-        return asyncio.run_coroutine_threadsafe(make_places(self.api.scheduler, path), self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(make_places(self.api.scheduler, path), self.loop).result(60)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def service(servers: Servers) -> Iterator[Running]:
         assert up.wait(60)
         yield found[0]
         loop.call_soon_threadsafe(done.set)
-        thread.join(30)
+        thread.join(60)
     loop.close()
 
 

@@ -21,7 +21,7 @@ async def die(api: Api, *jobs: dict[str, Any]) -> list[str]:
     await api.scheduler.start()
     made = await api.scheduler.schedule_bulk(jobs)
     for job in made:
-        await api.scheduler.wait(job.id, 20)
+        await api.scheduler.wait(job.id, 60)
     await api.scheduler.stop()
     await api.scheduler.connect()
     return [job.id for job in made]

@@ -21,7 +21,7 @@ async def failed(api: Api, name: str = "bad") -> str:
 
     await api.scheduler.start()
     job: Job = await api.scheduler.schedule(name)
-    await api.scheduler.wait(job.id, 20)
+    await api.scheduler.wait(job.id, 60)
     return job.id
 
 
@@ -89,7 +89,7 @@ async def test_a_job_is_shown_in_all_detail_and_without_secrets(api: Api) -> Non
 
     await api.scheduler.start()
     job = await api.scheduler.schedule("steps", {"password": "hunter2-hunter2"})
-    await api.scheduler.wait(job.id, 20)
+    await api.scheduler.wait(job.id, 60)
     reply = await api.get(f"/api/jobs/{job.id}/detail")
     data = reply.data
     assert data["data"] == {"password": "[redacted]"}

@@ -32,7 +32,7 @@ async def running(scheduler: Scheduler, **settings: Any) -> AsyncIterator[Api]:
 
 
 async def ended(api: Api, job_id: str) -> Job:
-    return await api.scheduler.wait(job_id, timeout=20)
+    return await api.scheduler.wait(job_id, timeout=60)
 
 
 async def executions(api: Api, thing_id: str, limit: int = 20) -> list[dict[str, Any]]:

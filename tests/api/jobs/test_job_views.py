@@ -17,7 +17,7 @@ from mainspring.store.views.related import LOOKED_AT
 
 async def done(api: Api, name: str, data: dict[str, Any] | None = None, **options: Any) -> str:
     job = await api.scheduler.schedule(name, data, **options)
-    return (await api.scheduler.wait(job.id, 20)).id
+    return (await api.scheduler.wait(job.id, 60)).id
 
 
 async def test_a_failed_job_is_compared_with_the_last_success_of_its_name(api: Api) -> None:
@@ -71,7 +71,7 @@ async def test_a_run_of_a_schedule_is_compared_within_it_and_names_other_runs(ap
     one = await api.scheduler.schedules.trigger(schedule.id)
     two = await api.scheduler.schedules.trigger(schedule.id)
     for job in (one, two):
-        await api.scheduler.wait(job.id, 20)
+        await api.scheduler.wait(job.id, 60)
     related = (await api.get(f"/api/jobs/{two.id}/related")).data
     assert [run["id"] for run in related["runs"]] == [one.id]
 
@@ -84,7 +84,7 @@ async def test_relatives_are_the_parent_the_children_and_the_holder_of_the_key(a
 
     await api.scheduler.start()
     old = await api.scheduler.schedule("parent", dedupe_key="k")
-    await api.scheduler.wait(old.id, 20)
+    await api.scheduler.wait(old.id, 60)
     new = await api.scheduler.schedule("later", delay=600, dedupe_key="k")
     found = (await api.get(f"/api/jobs/{old.id}/related")).data
     assert [one["name"] for one in found["children"]] == ["child"] * 3 and found["childrenComplete"]
@@ -110,7 +110,7 @@ async def test_the_detail_has_the_life_of_a_job_with_its_snooze_and_its_retry(ap
 
     await api.scheduler.start()
     job = await api.scheduler.schedule("shy", retry=3, delay=0.05)
-    await api.scheduler.wait(job.id, 20)
+    await api.scheduler.wait(job.id, 60)
     found = (await api.get(f"/api/jobs/{job.id}/detail")).data
     runs = [(one["outcome"], one["attempt"]) for one in found["timeline"] if one["kind"] == "running"]
     assert runs == [("snoozed", None), ("retried", 1), ("completed", 2)]
@@ -148,7 +148,7 @@ async def test_an_operator_asks_for_a_stack_and_a_viewer_sees_none(api: Api) -> 
     assert (await viewer.post(f"/api/jobs/{job.id}/stack")).status == 403
     assert (await viewer.get(f"/api/jobs/{job.id}/detail")).data["stack"] is None
     go.set()
-    await api.scheduler.wait(job.id, 20)
+    await api.scheduler.wait(job.id, 60)
     assert (await operator.get(f"/api/jobs/{job.id}/detail")).data["stack"]["stale"] is True
     assert (await operator.post(f"/api/jobs/{job.id}/stack")).status == 409
 

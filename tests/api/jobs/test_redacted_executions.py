@@ -26,7 +26,7 @@ async def test_what_a_worker_without_redaction_has_kept_is_not_shown_by_a_servic
 
     async with careless, serving(make_scheduler()) as api:
         made = (await api.post("/api/jobs", {"name": "login", "data": {"password": PASSWORD}})).data["jobId"]
-        job = await careless.wait(made, timeout=20)
+        job = await careless.wait(made, timeout=60)
         (execution,) = await executions(api, made)
         failures = await api.get("/api/observability/failures")
     assert PASSWORD in str(job.error) and PASSWORD in job.attempts[0].log[0]

@@ -48,7 +48,7 @@ def joined(found: list[list[str]]) -> list[str]:
 
 async def settle(scheduler: Scheduler, jobs: list[Any]) -> None:
     for job in jobs:
-        await scheduler.wait(job.id, 20)
+        await scheduler.wait(job.id, 60)
 
 
 async def test_jobs_are_found_newest_first_page_by_page_each_once(api: Api) -> None:
@@ -179,7 +179,7 @@ async def test_jobs_in_lines_and_jobs_without_a_handler_are_found_as_pending(api
     assert ids(await api.get(SEARCH, params={"state": "running"})) == [first.id]
     assert joined(await pages(api, state="pending", name="nobody", limit=2)) == sorted(unknown, reverse=True)
     going.set()
-    await scheduler.wait(lined[-1], 20)
+    await scheduler.wait(lined[-1], 60)
 
 
 async def _is(scheduler: Scheduler, job_id: str, state: str) -> bool:

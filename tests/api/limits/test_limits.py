@@ -37,10 +37,10 @@ async def test_a_pause_by_key_holds_back_those_jobs_only(api: Api) -> None:
     held = await api.scheduler.schedule("x", {"tenant": "acme"})
     free = await api.scheduler.schedule("x", {"tenant": "other"})
     await api.scheduler.start()
-    await api.scheduler.wait(free.id, 20)
+    await api.scheduler.wait(free.id, 60)
     assert done == ["other"]
     await api.post("/api/pauses/resume", {"name": "x", "key": {"tenant": "acme"}})
-    await api.scheduler.wait(held.id, 20)
+    await api.scheduler.wait(held.id, 60)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ async def test_queues_tell_what_is_ready_waiting_and_running(api: Api) -> None:
     await eventually(counts)
     going.set()
     for job in jobs:
-        await scheduler.wait(job.id, 20)
+        await scheduler.wait(job.id, 60)
 
 
 CHANGES = [

@@ -31,13 +31,13 @@ class Line:
 
     async def status(self) -> int:
         """The status of the answer; its headers are read too."""
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)
         return int(head.split()[1])
 
     async def rest(self) -> bytes:
         """All that comes until the service closes the connection; nothing where it was closed while more was sent."""
         try:
-            return await asyncio.wait_for(self.reader.read(), 30)
+            return await asyncio.wait_for(self.reader.read(), 60)
         except ConnectionResetError:
             return b""
 

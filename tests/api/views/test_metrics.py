@@ -102,7 +102,7 @@ async def test_run_time_and_slots_are_those_of_the_workers(api: Api, make_schedu
     elsewhere.job("x")(x)
     await elsewhere.start()
     await scheduler.start()
-    await (await scheduler.schedule("x", queue="mail")).wait(10)
+    await (await scheduler.schedule("x", queue="mail")).wait(60)
     for queue in ("mail", "other"):
         await scheduler.schedule("x", {"wait": True}, queue=queue)
     await eventually(lambda: inside(elsewhere).worker.running == 1)

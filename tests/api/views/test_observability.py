@@ -34,7 +34,7 @@ async def run_some(api: Api) -> None:
     jobs = [await api.scheduler.schedule("mail.send") for _ in range(3)]
     jobs += [await api.scheduler.schedule("report", {"password": f"hunter{number}"}) for number in range(2)]
     for job in jobs:
-        await api.scheduler.wait(job.id, timeout=20)
+        await api.scheduler.wait(job.id, timeout=60)
 
 
 async def counted(api: Api, executions: int) -> Any:
@@ -213,10 +213,10 @@ async def test_failures_of_jobs_that_are_tried_again_or_succeeded_later_are_told
 
     await api.scheduler.start()
     dead = await api.scheduler.schedule("flaky")
-    assert (await api.scheduler.wait(dead.id, timeout=20)).state == "failed"
+    assert (await api.scheduler.wait(dead.id, timeout=60)).state == "failed"
     mended = True
     assert (await api.post(f"/api/jobs/{dead.id}/retry")).status == 200
-    assert (await api.scheduler.wait(dead.id, timeout=20)).state == "completed"
+    assert (await api.scheduler.wait(dead.id, timeout=60)).state == "completed"
     waiting = await api.scheduler.schedule("stubborn", {"password": "hunter2"})
 
     async def told() -> Any:

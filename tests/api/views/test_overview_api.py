@@ -16,7 +16,7 @@ async def failing(api: Api) -> None:
 
     await api.scheduler.start()
     for job in [await api.scheduler.schedule("mail.send") for _ in range(3)]:
-        await api.scheduler.wait(job.id, timeout=20)
+        await api.scheduler.wait(job.id, timeout=60)
 
 
 async def told(api: Api, kind: str) -> dict[str, Any]:

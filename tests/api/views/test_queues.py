@@ -68,7 +68,7 @@ async def test_utilisation_activity_and_time_to_drain_come_from_the_workers(api:
     await scheduler.start()
     ended = [await scheduler.schedule("quick", {"fail": n == 0}, queue="mail", retry=1) for n in range(3)]
     for job in ended:
-        await scheduler.wait(job.id, 20)
+        await scheduler.wait(job.id, 60)
     for _ in range(5):
         await scheduler.schedule("slow", queue="mail")
 

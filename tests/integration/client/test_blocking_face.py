@@ -79,7 +79,7 @@ def test_a_job_function_schedules_jobs_and_waits_until_they_are_stored(blocking:
 
     blocking.start()
     jobs = [double.schedule(number=2), double.options(priority=1).schedule(3)]
-    assert [job.wait(20).result for job in jobs] == [4, 6]
+    assert [job.wait(60).result for job in jobs] == [4, 6]
     assert [job.priority for job in jobs] == [5, 1]
 
 
@@ -98,7 +98,7 @@ def test_a_job_is_scheduled_run_and_waited_for(blocking: Scheduler) -> None:
 
     blocking.start()
     job = blocking.schedule("greet", {"who": "you"}, tags=["polite"])
-    done = blocking.wait(job.id, timeout=20)
+    done = blocking.wait(job.id, timeout=60)
     assert (done.state, done.result, done.tags) == ("completed", "hello you", ("polite",))
 
 
@@ -171,7 +171,7 @@ def test_events_hooks_and_middleware(blocking: Scheduler) -> None:
         heard.append("work")
 
     with blocking:
-        blocking.wait(blocking.schedule("work").id, timeout=20)
+        blocking.wait(blocking.schedule("work").id, timeout=60)
     assert heard == ["start", "around work", "work", "success work", "stop"]
 
 
@@ -189,7 +189,7 @@ def test_a_schedule_is_made_run_and_read(blocking: Scheduler) -> None:
         ran.set()
 
     blocking.start()
-    assert ran.wait(20)
+    assert ran.wait(60)
     (schedule,) = blocking.schedules.find(state="active")
     assert isinstance(schedule, Schedule) and (schedule.id, schedule.declared_by) == ("tick", "default")
     job = next(blocking.jobs(schedule_id="tick"))
@@ -301,7 +301,7 @@ def test_a_sync_handler_has_a_context_that_blocks(blocking: Scheduler) -> None:
         return [ctx.name, ctx.attempt, ctx.token, ctx.data["n"], ctx.is_cancelled, child.id]
 
     blocking.start()
-    done = blocking.wait(blocking.schedule("work", {"n": 3}).id, timeout=20)
+    done = blocking.wait(blocking.schedule("work", {"n": 3}).id, timeout=60)
     assert done.state == "completed", done.error
     assert done.result[:5] == ["work", 1, 1, 3, False]
     assert done.attempts[0].log == ("a line",)
@@ -317,7 +317,7 @@ def test_a_sync_handler_completes_its_job_in_a_transaction(blocking: Scheduler) 
             tx.result = {"paid": order}
 
     blocking.start()
-    done = blocking.wait(blocking.schedule("pay", {"order": 7}).id, timeout=20)
+    done = blocking.wait(blocking.schedule("pay", {"order": 7}).id, timeout=60)
     assert (done.state, done.result) == ("completed", {"paid": 7}), done.error
     assert blocking.client.get_default_database()["payments"].find_one({"_id": 7}) == {"_id": 7, "token": 1}
     assert [job.data["order"] for job in blocking.jobs(name="receipt")] == [7]
@@ -334,9 +334,9 @@ def test_a_sync_handler_is_told_that_it_was_cancelled(blocking: Scheduler) -> No
 
     blocking.start()
     job = blocking.schedule("work")
-    assert begun.wait(20)
+    assert begun.wait(60)
     blocking.cancel(job.id)
-    assert blocking.wait(job.id, timeout=20).state == "cancelled"
+    assert blocking.wait(job.id, timeout=60).state == "cancelled"
 
 
 def test_an_async_handler_runs_too(blocking: Scheduler) -> None:
@@ -346,7 +346,7 @@ def test_an_async_handler_runs_too(blocking: Scheduler) -> None:
         return threading.current_thread().name
 
     blocking.start()
-    assert blocking.wait(blocking.schedule("work").id, timeout=20).result == "mainspring-loop"
+    assert blocking.wait(blocking.schedule("work").id, timeout=60).result == "mainspring-loop"
 
 
 def test_calling_it_on_its_own_event_loop_is_refused_with_the_cure(blocking: Scheduler) -> None:
@@ -362,7 +362,7 @@ def test_calling_it_on_its_own_event_loop_is_refused_with_the_cure(blocking: Sch
 
     blocking.start()
     for verb in ("schedule", "jobs", "transaction"):
-        done = blocking.wait(blocking.schedule("work", {"verb": verb}).id, timeout=20)
+        done = blocking.wait(blocking.schedule("work", {"verb": verb}).id, timeout=60)
         assert done.error is not None and "use the async form and await it" in done.error.message
 
 
@@ -386,7 +386,7 @@ def test_it_can_be_used_and_started_again_after_it_was_stopped(blocking: Schedul
         blocking.start()
         with pytest.raises(MainspringError, match="running already"):
             blocking.start()
-        assert blocking.wait(blocking.schedule("work").id, timeout=20).result == "done"
+        assert blocking.wait(blocking.schedule("work").id, timeout=60).result == "done"
         blocking.stop()
     assert len(list(blocking.jobs(state="completed"))) == 2
 
@@ -442,7 +442,7 @@ def test_run_lets_handlers_finish_on_a_signal(blocking: Scheduler, uri: str, num
         lines(process, "begun")
         process.send_signal(number)
         assert lines(process, "ended") == ["done", "ended"]
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert blocking.get_job(job.id).state == "completed"
 
 

@@ -19,7 +19,7 @@ async def test_failures_are_counted_by_their_cause_and_hour_with_the_queues_they
 
     await scheduler.start()
     for kind, queue in (("a", "mail"), ("a", "default"), ("b", "default"), ("a", "mail")):
-        await scheduler.wait((await scheduler.schedule("x", {"kind": kind}, queue=queue)).id, 20)
+        await scheduler.wait((await scheduler.schedule("x", {"kind": kind}, queue=queue)).id, 60)
 
     async def counted() -> bool:
         groups = {group.error_type: group for group in await scheduler.dead_letters.groups()}
@@ -48,7 +48,7 @@ async def test_a_job_run_again_leaves_the_group_and_stays_in_the_trend(scheduler
     await scheduler.start()
     jobs = [await scheduler.schedule("x") for _ in range(2)]
     for job in jobs:
-        await scheduler.wait(job.id, 20)
+        await scheduler.wait(job.id, 60)
 
     async def two() -> bool:
         (group,) = await scheduler.dead_letters.groups()
@@ -57,7 +57,7 @@ async def test_a_job_run_again_leaves_the_group_and_stays_in_the_trend(scheduler
     await eventually(two)
     up = True
     await scheduler.retry(jobs[0].id)
-    await scheduler.wait(jobs[0].id, 20)
+    await scheduler.wait(jobs[0].id, 60)
     (group,) = await scheduler.dead_letters.groups()
     assert (group.count, sum(group.trend)) == (1, 2)
 

@@ -86,7 +86,7 @@ async def test_dead_letters_that_match_are_run_again_and_no_others(scheduler: Sc
 async def test_a_few_are_done_when_the_call_returns_and_a_worker_runs_them_at_once(
     make_scheduler: Make, db: Database
 ) -> None:
-    scheduler = make_scheduler(poll_interval=30)
+    scheduler = make_scheduler(poll_interval=3600)
     ran: list[int] = []
 
     @scheduler.job("work")
@@ -120,7 +120,7 @@ async def test_a_worker_carries_a_redrive_on(scheduler: Scheduler, db: Database,
     with pytest.raises(WaitTimeout, match=r"has not ended within 0\.5 s"):
         await redrive.wait(0.5)
     await scheduler.start()
-    assert counts(await redrive.wait(20)) == ("done", 1200, 1200, 0)
+    assert counts(await redrive.wait(60)) == ("done", 1200, 1200, 0)
 
 
 async def test_dead_letters_can_be_named_by_their_ids(scheduler: Scheduler, db: Database) -> None:
@@ -458,7 +458,7 @@ async def test_the_blocking_face_drives_dead_letters_too(uri: str, db: Database,
         face = sync.Scheduler(uri)
         try:
             redrive = face.dead_letters.retry(name="work", data={"a": 1})
-            ended = redrive.wait(30)
+            ended = redrive.wait(60)
             same = (
                 face.dead_letters.get_redrive(redrive.id),
                 face.dead_letters.redrives()[0],

@@ -58,7 +58,7 @@ async def test_an_ended_job_tells_how_and_when(scheduler: Scheduler) -> None:
         raise Fail("no ink")
 
     await scheduler.start()
-    failed = await scheduler.wait((await scheduler.schedule("fails")).id, timeout=20)
+    failed = await scheduler.wait((await scheduler.schedule("fails")).id, timeout=60)
     told = holding(await scheduler.explain(failed.id))
     assert (told.kind, told.data["state"], told.data["finished_at"]) == ("state", "failed", failed.finished_at)
     assert told.text.startswith("It failed ") and told.text.endswith(": Fail: no ink.")
@@ -218,7 +218,7 @@ async def test_a_breaker_that_opened_by_itself_tells_its_error_rate(make_schedul
 
     await scheduler.start()
     for ok in (True, False, False, False):
-        await scheduler.wait((await scheduler.schedule("printer", {"ok": ok})).id, timeout=20)
+        await scheduler.wait((await scheduler.schedule("printer", {"ok": ok})).id, timeout=60)
 
     async def opened() -> bool:
         return [one.state for one in await scheduler.limits.breakers()] == ["open"]

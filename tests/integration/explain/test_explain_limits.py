@@ -191,11 +191,11 @@ async def test_a_failed_job_that_blocks_its_sequence_is_named_with_its_error(sch
             raise Fail("no ink")
 
     await scheduler.start()
-    first = await scheduler.wait((await scheduler.schedule("blocks", {"order": 7})).id, timeout=20)
+    first = await scheduler.wait((await scheduler.schedule("blocks", {"order": 7})).id, timeout=60)
     told = holding(await held_by(scheduler, await scheduler.schedule("blocks", {"order": 7}), "sequence"))
     assert (told.data["blocks"], told.data["first"]["job"]) == (True, first.id)
     assert told.text.endswith("it has failed (Fail: no ink), and blocks the others until it is retried or deleted.")
-    await scheduler.wait((await scheduler.schedule("passes", {"order": 7})).id, timeout=20)
+    await scheduler.wait((await scheduler.schedule("passes", {"order": 7})).id, timeout=60)
     later = await scheduler.schedule("passes", {"order": 7}, delay=600)
     assert gate(await scheduler.explain(later.id), "sequence").open
 
@@ -284,7 +284,7 @@ async def test_the_turn_is_estimated_from_what_the_queue_has_got_through_lately_
     assert position.text == "1 job is before it in the queue 'mail' and could run."
     assert "estimate_seconds" not in position.data and "drain" not in position.data
     door.set()
-    await worker.wait(last.id, timeout=20)
+    await worker.wait(last.id, timeout=60)
     door.clear()
     await running(worker, await worker.schedule("report"))
     first, last = [await worker.schedule("quick", queue="mail") for _ in range(2)]

@@ -134,7 +134,7 @@ async def _retry(scheduler: Scheduler) -> None:
 
 async def _redrive(scheduler: Scheduler) -> None:
     redrive = await scheduler.dead_letters.retry(name="job")
-    await redrive.wait(20)
+    await redrive.wait(60)
 
 
 @pytest.mark.parametrize("again", [_retry, _redrive])
@@ -350,9 +350,9 @@ async def test_a_released_job_gives_a_hint_to_every_worker(store: Store, waiters
         raise AssertionError
 
     heard = asyncio.ensure_future(first())
-    await asyncio.wait_for(opened.wait(), 10)
+    await asyncio.wait_for(opened.wait(), 60)
     await store.checks.check([wait])
-    hint = await asyncio.wait_for(heard, 10)
+    hint = await asyncio.wait_for(heard, 60)
     assert (hint.id, hint.queue, hint.raw) == ("waiter", None, False)
 
 

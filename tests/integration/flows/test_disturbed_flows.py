@@ -25,7 +25,7 @@ Make = Callable[..., Scheduler]
 
 
 async def ended(scheduler: Scheduler, name: str = "parent", data: dict[str, Any] | None = None) -> Job:
-    return await scheduler.wait((await scheduler.schedule(name, data)).id, timeout=40)
+    return await scheduler.wait((await scheduler.schedule(name, data)).id, timeout=60)
 
 
 async def children(db: Database, parent: str) -> list[dict[str, Any]]:
@@ -80,10 +80,10 @@ async def test_when_the_worker_dies_between_the_end_of_a_child_and_the_check_the
     async def child_ended() -> bool:
         return await db.jobs.find_one({"_id": f"{job.id}.c", "state": "completed"}) is not None
 
-    await eventually(child_ended, 20)
+    await eventually(child_ended, 60)
     assert (await scheduler.get_job(job.id)).state == "blocked"
     await db.jobs.update_one({"parent_id": None, "state": "blocked"}, {"$set": {"check_at": LONG_AGO}}, hint="check")
-    assert (await scheduler.wait(job.id, 20)).result == 1
+    assert (await scheduler.wait(job.id, 60)).result == 1
 
 
 # -- C4 ------------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ async def _expire(scheduler: Scheduler, child: str) -> None:
 
 async def _operate(scheduler: Scheduler, child: str) -> None:
     operation = await scheduler.operations.create("delete", ids=[child], reason="tidy", start_after=0)
-    await operation.wait(30)
+    await operation.wait(60)
 
 
 @pytest.mark.parametrize("end", [_cancel, _delete, _expire, _operate])
@@ -219,10 +219,10 @@ async def test_a_child_that_is_cancelled_deleted_or_expired_fails_its_wait(
     async def waits() -> bool:
         return (await scheduler.get_job(job.id)).state == "blocked"
 
-    await eventually(waits, 20)
+    await eventually(waits, 60)
     await end(scheduler, f"{job.id}.m.00000001")
     await db.jobs.update_one({"_id": f"{job.id}.m.00000000"}, {"$set": {"state": "completed"}, "$unset": {"ready": 1}})
-    failed = await scheduler.wait(job.id, 40)
+    failed = await scheduler.wait(job.id, 60)
     assert failed.state == "failed" and failed.error is not None and "1 of the 2" in failed.error.message
 
 
@@ -283,7 +283,7 @@ async def test_children_that_are_stored_while_their_flow_is_cancelled_are_cancel
     async def all_cancelled() -> bool:
         return [one["state"] for one in await children(db, job.id)] == ["cancelled", "cancelled"]
 
-    await eventually(all_cancelled, 20)
+    await eventually(all_cancelled, 60)
 
 
 async def test_the_sweep_watches_a_cancelled_job_for_longer_than_an_operation_lasts(
@@ -336,10 +336,10 @@ async def test_a_completed_job_that_is_retried_makes_its_children_anew_and_a_fai
     job = await ended(scheduler)
     assert job.state == "failed"
     await scheduler.retry(job.id)
-    continued = await scheduler.wait(job.id, 20)
+    continued = await scheduler.wait(job.id, 60)
     assert (continued.result, len(ran)) == (1, 1)
     await scheduler.retry(job.id)
-    anew = await scheduler.wait(job.id, 20)
+    anew = await scheduler.wait(job.id, 60)
     assert (anew.result, len(ran)) == (2, 2)
 
 

@@ -28,7 +28,7 @@ async def test_plain_jobs_have_no_field_of_flows_and_no_key_in_their_indexes(sch
     later = await scheduler.schedule("plain", {"n": 1}, delay=3600)
     async with scheduler:
         for job in jobs:
-            await scheduler.wait(job.id, timeout=30)
+            await scheduler.wait(job.id, timeout=60)
     await scheduler.cancel(later.id)
     with MongoClient[dict[str, Any]](uri) as client:
         database = client.get_default_database()

@@ -52,9 +52,9 @@ async def test_a_handler_gets_the_payload_of_a_signal_and_holds_no_slot_meanwhil
     await scheduler.start()
     job = await scheduler.schedule("ask")
     await blocked(scheduler, job)
-    assert (await (await scheduler.schedule("other")).wait(30)).result == "ran"
+    assert (await (await scheduler.schedule("other")).wait(60)).result == "ran"
     await job.signal("approved", {"by": "ann"})
-    done = await job.wait(30)
+    done = await job.wait(60)
     assert (done.state, done.result, runs) == ("completed", {"by": "ann"}, [1, 1])
 
 
@@ -63,7 +63,7 @@ async def test_a_signal_that_arrives_before_the_handler_waits_is_kept(scheduler:
     job = await scheduler.schedule("ask")
     await scheduler.signal(job.id, "approved", "early")
     await scheduler.start()
-    assert (await job.wait(30)).result == "early"
+    assert (await job.wait(60)).result == "early"
     assert runs == [1]
 
 
@@ -89,7 +89,7 @@ async def test_a_signal_between_the_look_and_the_suspension_is_found(
     monkeypatch.setattr(store.finishing, "finish", late)
     await scheduler.start()
     job = await scheduler.schedule("ask")
-    assert (await job.wait(30)).result == "just in time"
+    assert (await job.wait(60)).result == "just in time"
     assert sent == [job.id]
 
 
@@ -105,7 +105,7 @@ async def test_the_sweep_finds_a_signal_whose_sender_died_before_it_looked_at_th
         {"_id": f"{job.id}/approved/x", "job": job.id, "name": "approved", "payload": "found", "at": clock.now()}
     )
     await clock.advance(timedelta(minutes=2))
-    assert (await job.wait(30)).result == "found"
+    assert (await job.wait(60)).result == "found"
 
 
 async def test_a_signal_is_taken_once_and_the_same_id_is_one_signal(scheduler: Scheduler, db: Database) -> None:
@@ -123,7 +123,7 @@ async def test_a_signal_is_taken_once_and_the_same_id_is_one_signal(scheduler: S
     await blocked(scheduler, job)
     assert await db["jobs.signals"].count_documents({}, hint="_id_") == 1
     await scheduler.signal(job.id, "go", 2, id="click-2")
-    assert (await job.wait(30)).result == [1, 2]
+    assert (await job.wait(60)).result == [1, 2]
 
 
 async def test_a_wait_for_a_signal_ends_with_none_at_its_time(make_scheduler: Make) -> None:
@@ -136,7 +136,7 @@ async def test_a_wait_for_a_signal_ends_with_none_at_its_time(make_scheduler: Ma
     await clock.advance(timedelta(days=2))
     await blocked(scheduler, job)
     await clock.advance(timedelta(days=1, minutes=1))
-    done = await job.wait(30)
+    done = await job.wait(60)
     assert (done.state, done.result) == ("completed", None)
 
 
@@ -162,7 +162,7 @@ async def test_a_signal_and_a_call_are_gathered(scheduler: Scheduler) -> None:
     await eventually(waits_for_the_signal_alone)
     assert len(runs) == 2  # no run for nothing while the signal is open
     await job.signal("go", "now")
-    assert (await job.wait(30)).result == [4, "now"]
+    assert (await job.wait(60)).result == [4, "now"]
 
 
 async def test_a_sync_handler_waits_for_a_signal_and_sleeps(make_scheduler: Make) -> None:
@@ -185,7 +185,7 @@ async def test_a_sync_handler_waits_for_a_signal_and_sleeps(make_scheduler: Make
 
     await eventually(sleeps)
     await clock.advance(timedelta(hours=1, seconds=1))
-    assert (await job.wait(30)).result == 7
+    assert (await job.wait(60)).result == 7
 
 
 async def test_a_sleep_is_kept_over_a_restart_of_the_worker(make_scheduler: Make) -> None:
@@ -216,7 +216,7 @@ async def test_a_sleep_is_kept_over_a_restart_of_the_worker(make_scheduler: Make
     await clock.advance(timedelta(hours=23))
     assert (await second.get_job(job.id)).state == "pending"
     await clock.advance(timedelta(hours=2))
-    assert (await second.wait(job.id, 30)).result == "rested"
+    assert (await second.wait(job.id, 60)).result == "rested"
 
 
 @pytest.mark.slow
@@ -234,7 +234,7 @@ async def test_a_handler_that_begins_anew_forgets_its_steps_and_has_new_children
 
     await scheduler.start()
     job = await scheduler.schedule("loop", {"n": 3})
-    done = await job.wait(30)
+    done = await job.wait(60)
     assert (done.state, done.result, dict(done.data), done.tries) == ("completed", 24, {"n": 12}, 1)
     children = [job.id async for job in scheduler.jobs(name="double")]
     assert sorted(children) == sorted([f"{done.id}.double", f"{done.id}.~r2.double", f"{done.id}.~r3.double"])
@@ -258,7 +258,7 @@ async def test_a_signal_of_an_earlier_round_is_not_taken_again(scheduler: Schedu
 
     await eventually(second_round)
     await job.signal("go", 2, id="b")
-    assert (await job.wait(30)).result == [1, 2]
+    assert (await job.wait(60)).result == [1, 2]
 
 
 async def test_data_that_does_not_fit_the_handler_fails_the_job_that_begins_anew(scheduler: Scheduler) -> None:
@@ -267,7 +267,7 @@ async def test_data_that_does_not_fit_the_handler_fails_the_job_that_begins_anew
         raise Continue(m=1)
 
     await scheduler.start()
-    done = await (await scheduler.schedule("loop", {"n": 1})).wait(30)
+    done = await (await scheduler.schedule("loop", {"n": 1})).wait(60)
     assert done.state == "failed" and done.error is not None and "m" in done.error.message
 
 
@@ -276,7 +276,7 @@ async def test_a_signal_to_a_job_that_is_over_or_missing_is_refused(scheduler: S
     async def quick() -> None: ...
 
     await scheduler.start()
-    done = await (await scheduler.schedule("quick")).wait(30)
+    done = await (await scheduler.schedule("quick")).wait(60)
     with pytest.raises(JobStateError):
         await scheduler.signal(done.id, "go")
     with pytest.raises(JobNotFound):
@@ -295,7 +295,7 @@ async def test_signals_of_ended_jobs_are_deleted_after_a_while(make_scheduler: M
     await scheduler.start()
     job = await scheduler.schedule("ask")
     await job.signal("approved", 1)
-    await job.wait(30)
+    await job.wait(60)
     await clock.advance(timedelta(hours=2))
     store = inside(scheduler).open_store
     await store.signals.prune(100)
@@ -316,11 +316,11 @@ async def test_a_suspended_job_keeps_its_place_in_its_sequence(make_scheduler: M
     first = await scheduler.schedule("step", {"line": "a", "n": 1})
     await blocked(scheduler, first)
     second = await scheduler.schedule("step", {"line": "a", "n": 2})
-    await (await scheduler.schedule("step", {"line": "b", "n": 2})).wait(30)
+    await (await scheduler.schedule("step", {"line": "b", "n": 2})).wait(60)
     await asyncio.sleep(0.5)
     assert order == ["b2"]
     await first.signal("go")
-    await second.wait(30)
+    await second.wait(60)
     assert order == ["b2", "a1", "a2"]
 
 
@@ -347,7 +347,7 @@ async def test_results_of_members_are_kept_until_the_root_has_ended(scheduler: S
     rules = [Keep(name="double", count=0)]
     assert await prune(scheduler, rules) == 0
     await job.signal("go")
-    assert (await job.wait(30)).result == [0, 2, 4]
+    assert (await job.wait(60)).result == [0, 2, 4]
 
     async def none_is_left() -> bool:
         await prune(scheduler, rules)
@@ -365,7 +365,7 @@ async def test_signals_whose_names_and_ids_look_alike_are_two(scheduler: Schedul
     job = await scheduler.schedule("both")
     await job.signal("a/b", 1, id="c")
     await job.signal("a", 2, id="b/c")
-    assert (await job.wait(30)).result == [1, 2]
+    assert (await job.wait(60)).result == [1, 2]
 
 
 async def test_a_fraction_of_children_is_tolerated_as_it_is_written(scheduler: Scheduler) -> None:

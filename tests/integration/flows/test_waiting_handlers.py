@@ -21,7 +21,7 @@ Make = Callable[..., Scheduler]
 
 async def ended(scheduler: Scheduler, name: str = "parent", data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=30)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 def with_doubling(scheduler: Scheduler) -> list[int]:
@@ -232,7 +232,7 @@ async def test_a_suspended_job_holds_no_slot_lease_or_attempt(make_scheduler: Ma
     blocked = await eventually(lambda: db.jobs.find_one({"_id": document_id(job.id), "state": "blocked"}))
     assert not {"claim", "worker", "lease_until", "claimed_at", "ready"} & blocked.keys()
     assert blocked["tries"] == 0
-    assert (await scheduler.wait(job.id, timeout=20)).result == 2
+    assert (await scheduler.wait(job.id, timeout=60)).result == 2
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
@@ -267,7 +267,7 @@ async def test_suspended_jobs_hold_no_slot_of_a_limit_and_no_thread(
     await eventually(lambda: threads._idle == threads._made == int(sync))
     for number, job in enumerate(jobs):
         await job.signal("go", number)
-    assert [(await job.wait(30)).result for job in jobs] == [0, 1, 2]
+    assert [(await job.wait(60)).result for job in jobs] == [0, 1, 2]
 
 
 async def test_a_handler_that_swallows_its_suspension_is_suspended_all_the_same(
@@ -362,7 +362,7 @@ async def test_a_handler_whose_children_ended_before_its_first_suspension_is_the
         """The first time, fail when the children have ended, as a worker that dies between storing and suspending."""
         monkeypatch.setattr(Children, "settle", settle)
         child = f"{children._claimed.id}.all.00000000"
-        await scheduler.wait(child, timeout=30)
+        await scheduler.wait(child, timeout=60)
         raise RuntimeError("as planned")
 
     monkeypatch.setattr(Children, "settle", settle_late)

@@ -92,7 +92,7 @@ async def store(scheduler: Scheduler) -> Store:
 
 
 async def ended(worker: Scheduler, identity: Any) -> Job:
-    return await worker.wait(str(identity), timeout=20)
+    return await worker.wait(str(identity), timeout=60)
 
 
 # -- what becomes of each status -----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ async def test_failed_and_cancelled_jobs_say_so_in_their_status(worker: Schedule
     await ended(worker, stopped)
     assert (await stored(db, failed))["status"] == "failed"
     assert (await stored(db, stopped))["status"] == "cancelled"
-    await (await worker.dead_letters.retry(name="fail")).wait(timeout=20)
+    await (await worker.dead_letters.retry(name="fail")).wait(timeout=60)
 
     async def again() -> bool:
         return len((await worker.get_job(str(failed))).attempts) == 4
@@ -259,7 +259,7 @@ async def test_many_jobs_that_end_together_all_have_their_status(worker: Schedul
     async def all_done() -> bool:
         return await db.jobs.count_documents({"state": "completed"}, hint="finished") == 300
 
-    await eventually(all_done, timeout=20, every=0.1)
+    await eventually(all_done, timeout=60, every=0.1)
     documents = [document async for document in db.jobs.find(hint="_id_")]
     assert {document["status"] for document in documents} == {"completed"}
     assert all(len(document["attempts"]) == 1 for document in documents)
@@ -339,7 +339,7 @@ async def test_the_other_program_cannot_lock_what_runs_here(worker: Scheduler, d
         await go_on.wait()
 
     identity = await insert(db, job_name="hold", payload={})
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 60)
     assert not await lock_as_they_do(db, identity)
     go_on.set()
     assert (await ended(worker, identity)).state == "completed"
@@ -359,7 +359,7 @@ async def test_a_claim_that_the_other_program_has_taken_over_is_lost_and_its_end
         await go_on.wait()
 
     identity = await insert(db, job_name="hold", payload={})
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 60)
     await db.jobs.update_one({"_id": identity}, {"$set": {"locked_by": "theirs", "locked_at": now()}})
     go_on.set()
 
@@ -411,7 +411,7 @@ async def test_a_status_set_back_to_pending_by_the_other_program_runs_the_job_ag
         job = await worker.get_job(str(identity))
         return job.state == "completed" and len(job.attempts) == 2
 
-    await eventually(ran_again, timeout=20)
+    await eventually(ran_again, timeout=60)
     assert first.token == 1
     assert (await stored(db, identity))["status"] == "completed"
 
@@ -513,5 +513,5 @@ async def test_two_workers_run_each_document_once_while_a_program_keeps_insertin
     async def all_done() -> bool:
         return await db.jobs.count_documents({"state": "completed"}, hint="finished") == 200
 
-    await eventually(all_done, timeout=20, every=0.1)
+    await eventually(all_done, timeout=60, every=0.1)
     assert sorted(ran) == list(range(200))

@@ -58,7 +58,7 @@ async def test_documents_of_other_programs_are_left_as_they_are_and_nothing_is_m
     assert await store.upkeep.adopt() == (0, [])
     await store.rescues.rescue()
     job = await worker.schedule("tell")
-    assert (await worker.wait(job.id, timeout=20)).result == "told"
+    assert (await worker.wait(job.id, timeout=60)).result == "told"
     kept = {document["_id"]: document async for document in db.jobs.find({"v": None}, hint=RAW)}
     assert kept == {document["_id"]: document for document in documents}
 
@@ -75,7 +75,7 @@ async def test_a_thousand_foreign_documents_keep_no_job_from_being_adopted(worke
     await db.jobs.insert_many([{"job_name": f"Job_{n}", "status": "pending"} for n in range(600)])
     await db.jobs.insert_many([{"name": "tell", "nextRunAt": LONG_AGO} for _ in range(600)])
     identity = (await db.jobs.insert_one({"name": "tell", "state": "pending"})).inserted_id
-    assert (await worker.wait(str(identity), timeout=20)).state == "completed"
+    assert (await worker.wait(str(identity), timeout=60)).state == "completed"
 
 
 async def test_looking_for_raw_inserts_does_not_read_documents_without_a_name(

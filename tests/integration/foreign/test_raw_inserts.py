@@ -41,7 +41,7 @@ async def insert(db: Database, **fields: Any) -> Any:
 
 
 async def ended(worker: Scheduler, identity: Any) -> Job:
-    return await worker.wait(str(identity), timeout=20)
+    return await worker.wait(str(identity), timeout=60)
 
 
 async def stored(db: Database, identity: Any) -> Document:
@@ -435,6 +435,6 @@ async def test_a_cancellation_written_by_hand_reaches_the_handler(worker: Schedu
         await asyncio.sleep(600)
 
     identity = await insert(db, name="hang")
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 60)
     await db.jobs.update_one({"_id": identity}, {"$set": {"cancel": True}})
     assert (await ended(worker, identity)).state == "cancelled"

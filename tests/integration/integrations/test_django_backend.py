@@ -56,7 +56,7 @@ def worker(backend: Any) -> Iterator[Scheduler]:
 
 
 def ended(worker: Scheduler, result: Any) -> Any:
-    worker.wait(result.id, timeout=20)
+    worker.wait(result.id, timeout=60)
     result.refresh()
     return result
 

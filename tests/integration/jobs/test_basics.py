@@ -18,7 +18,7 @@ async def test_a_job_runs_and_keeps_its_result(scheduler: Scheduler) -> None:
 
     await scheduler.start()
     job = await scheduler.schedule("greet", {"who": "you"})
-    done = await scheduler.wait(job.id, timeout=10)
+    done = await scheduler.wait(job.id, timeout=60)
     assert (done.state, done.result, done.token, len(done.attempts)) == ("completed", "hello you", 1, 1)
 
 
@@ -29,7 +29,7 @@ async def test_a_failing_job_is_retried_and_then_a_dead_letter(scheduler: Schedu
 
     await scheduler.start()
     job = await scheduler.schedule("fail")
-    done = await scheduler.wait(job.id, timeout=10)
+    done = await scheduler.wait(job.id, timeout=60)
     assert done.state == "failed"
     assert [attempt.outcome for attempt in done.attempts] == ["retried", "failed"]
     assert done.error is not None and done.error.type == "ValueError" and "no" in (done.error.stack or "")
@@ -48,7 +48,7 @@ async def test_a_decorated_function_names_its_job(scheduler: Scheduler) -> None:
         *await scheduler.schedule_bulk([{"name": greet, "data": {"who": "all"}}]),
     ]
     assert {job.name for job in jobs} == {"send-greeting"}
-    assert [(await scheduler.wait(job.id, 10)).result for job in jobs] == ["hello you", "send-greeting"]
+    assert [(await scheduler.wait(job.id, 60)).result for job in jobs] == ["hello you", "send-greeting"]
     schedule = await scheduler.schedule(greet, {"who": "you"}, repeat=Every("1h"))
     assert (schedule.name, schedule.id.startswith("send-greeting")) == ("send-greeting", True)
 
@@ -85,7 +85,7 @@ async def test_a_scheduler_tells_whether_it_runs_and_by_which_id_its_jobs_name_i
 
     assert (scheduler.running, scheduler.workers.own_id) == (False, None)
     await scheduler.start()
-    done = await scheduler.wait((await scheduler.schedule("x")).id, timeout=20)
+    done = await scheduler.wait((await scheduler.schedule("x")).id, timeout=60)
     assert scheduler.running
     assert done.attempts[0].worker == scheduler.workers.own_id
     await scheduler.stop()

@@ -122,7 +122,7 @@ async def test_a_bulk_runs(scheduler: Scheduler) -> None:
     scheduler.on("job:created", created.append)
     await scheduler.start()
     jobs = await scheduler.schedule_bulk([{"name": "work", "data": {"n": n}} for n in range(200)])
-    ended = await asyncio.gather(*(scheduler.wait(job.id, timeout=30) for job in jobs))
+    ended = await asyncio.gather(*(scheduler.wait(job.id, timeout=60) for job in jobs))
     assert Counter(job.state for job in ended) == {"completed": 200}
     assert sorted(seen) == list(range(200))
     assert [job.id for job in created] == [job.id for job in jobs]

@@ -77,7 +77,7 @@ async def test_an_unknown_id_is_not_found_by_any_verb(scheduler: Scheduler, verb
         "retry": lambda: scheduler.retry(job_id),
         "run_now": lambda: scheduler.run_now(job_id),
         "delete": lambda: scheduler.delete(job_id),
-        "wait": lambda: scheduler.wait(job_id, 5),
+        "wait": lambda: scheduler.wait(job_id, 60),
         "update": lambda: scheduler.update(job_id, priority=1),
         "update-data": lambda: scheduler.update(job_id, data={}),
     }
@@ -174,7 +174,7 @@ async def test_jobs_are_listed_by_state_name_queue_and_tag(scheduler: Scheduler)
     )
     await scheduler.start()
     for job in ended:
-        await scheduler.wait(job.id, 10)
+        await scheduler.wait(job.id, 60)
     slow = await scheduler.schedule("slow", queue="b", tags=["u"])
     await until_running(scheduler, slow)
     later = await scheduler.schedule("good", queue="b", tags=["t"], delay=3600)
@@ -258,7 +258,7 @@ async def test_a_wrong_filter_is_refused(scheduler: Scheduler) -> None:
 async def test_waiting_gives_the_job_in_whatever_way_it_ended(scheduler: Scheduler, name: str, state: str) -> None:
     handlers(scheduler)
     job = await scheduler.schedule(name)
-    waiting = asyncio.create_task(scheduler.wait(job.id, timeout=10))
+    waiting = asyncio.create_task(scheduler.wait(job.id, timeout=60))
     await scheduler.start()
     done = await waiting
     assert done.state == state and done.finished
@@ -274,7 +274,7 @@ async def test_waiting_ends_with_its_timeout_and_the_job_goes_on(scheduler: Sche
 
 async def test_waiting_for_a_job_that_is_deleted_ends(scheduler: Scheduler) -> None:
     job = await scheduler.schedule("x", delay=3600)
-    waiting = asyncio.create_task(scheduler.wait(job.id, timeout=10))
+    waiting = asyncio.create_task(scheduler.wait(job.id, timeout=60))
     await asyncio.sleep(0)
     await scheduler.delete(job.id)
     with pytest.raises(JobNotFound):
@@ -284,7 +284,7 @@ async def test_waiting_for_a_job_that_is_deleted_ends(scheduler: Scheduler) -> N
 async def test_many_can_wait_for_the_same_job_and_one_may_give_up(scheduler: Scheduler) -> None:
     handlers(scheduler)
     job = await scheduler.schedule("good")
-    waits = [asyncio.create_task(scheduler.wait(job.id, timeout=10)) for _ in range(5)]
+    waits = [asyncio.create_task(scheduler.wait(job.id, timeout=60)) for _ in range(5)]
     await asyncio.sleep(0.01)
     waits[0].cancel()
     await scheduler.start()
@@ -298,7 +298,7 @@ async def test_one_can_wait_in_another_process_than_the_worker(make_scheduler: M
     handlers(worker)
     await worker.start()
     job = await other.schedule("good")
-    assert (await other.wait(job.id, 10)).result == "token 1"
+    assert (await other.wait(job.id, 60)).result == "token 1"
 
 
 async def test_a_wait_under_way_ends_when_the_scheduler_is_stopped(scheduler: Scheduler) -> None:
@@ -318,7 +318,7 @@ async def test_an_ended_job_runs_again_as_a_new_round_of_attempts(scheduler: Sch
     handlers(scheduler)
     await scheduler.start()
     job = await scheduler.schedule(name, expires_at=datetime.now(UTC) + timedelta(hours=1))
-    first = await scheduler.wait(job.id, 10)
+    first = await scheduler.wait(job.id, 60)
     again = await scheduler.retry(job.id)
     assert again.tries in (0, 1) and again.expires_at is None
     if again.state != first.state:  # the worker may have ended it again before it was read
@@ -340,7 +340,7 @@ async def test_a_new_round_has_all_its_attempts_again(scheduler: Scheduler) -> N
 
     await scheduler.start()
     job = await scheduler.schedule("fail")
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await scheduler.retry(job.id)
     done = await eventually(lambda: ended_with(scheduler, job.id, 4))
     assert [attempt.outcome for attempt in done.attempts] == ["retried", "failed"] * 2
@@ -367,7 +367,7 @@ async def test_an_expired_job_does_not_run_again(make_scheduler: Make) -> None:
     old = datetime.now(UTC) - timedelta(hours=1)
     job = await scheduler.schedule("good", run_at=old, start_within=1)
     await scheduler.start()
-    assert (await scheduler.wait(job.id, 10)).state == "expired"
+    assert (await scheduler.wait(job.id, 60)).state == "expired"
     with pytest.raises(JobStateError, match="is expired"):
         await scheduler.retry(job.id)
 
@@ -378,7 +378,7 @@ async def test_a_job_for_later_can_be_run_now(scheduler: Scheduler) -> None:
     job = await scheduler.schedule("good", delay=3600)
     due = await scheduler.run_now(job.id)
     assert due.run_at < job.run_at
-    assert (await scheduler.wait(job.id, 10)).state == "completed"
+    assert (await scheduler.wait(job.id, 60)).state == "completed"
     with pytest.raises(JobStateError, match=r"is completed; run_now\(\) works on pending jobs only"):
         await scheduler.run_now(job.id)
 
@@ -432,7 +432,7 @@ async def test_a_new_retry_policy_counts(scheduler: Scheduler) -> None:
     job = await scheduler.schedule("fail")
     await scheduler.update(job.id, retry=1)
     await scheduler.start()
-    assert (await scheduler.wait(job.id, 10)).tries == 1
+    assert (await scheduler.wait(job.id, 60)).tries == 1
 
 
 async def test_an_update_of_nothing_changes_nothing(scheduler: Scheduler) -> None:
@@ -474,7 +474,7 @@ async def test_neither_a_running_nor_an_ended_job_can_be_changed(scheduler: Sche
     with pytest.raises(JobStateError, match=r"is running; update\(\) works on pending jobs only"):
         await scheduler.update(job.id, priority=1)
     go_on.set()
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     with pytest.raises(JobStateError, match="is completed"):
         await scheduler.update(job.id, priority=1)
 
@@ -489,7 +489,7 @@ async def test_jobs_that_do_not_run_can_be_deleted(scheduler: Scheduler) -> None
     with pytest.raises(JobStateError, match=r"is running; delete\(\) works on waiting and ended \(cancel it first\)"):
         await scheduler.delete(job.id)
     go_on.set()
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await scheduler.delete(job.id)
     for one in (pending, job):
         with pytest.raises(JobNotFound):
@@ -517,7 +517,7 @@ async def test_a_scheduler_can_be_started_once_only_but_again_after_a_stop(sched
     await scheduler.stop()
     async with scheduler:
         job = await scheduler.schedule("good")
-        assert (await scheduler.wait(job.id, 10)).state == "completed"
+        assert (await scheduler.wait(job.id, 60)).state == "completed"
 
 
 async def test_two_starts_at_once_make_one_worker(scheduler: Scheduler, db: Any) -> None:

@@ -48,7 +48,7 @@ async def test_the_life_of_a_job_is_announced_in_order(scheduler: Scheduler) -> 
     job = await scheduler.schedule("good")
     assert names(heard, job) == ["job:created"]
     await scheduler.start()
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await heard_all(heard, job, "job:created", "job:start", "job:success")
     await scheduler.stop()
     around = [event for event, payload in heard if not isinstance(payload, Job)]
@@ -85,7 +85,7 @@ async def test_each_ending_is_announced_once(scheduler: Scheduler, name: str, ex
 
     job = await scheduler.schedule(name)
     await scheduler.start()
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await heard_all(heard, job, *expected)
     attempts = [payload for event, payload in heard if event in ("job:retry", "job:snooze")]
     assert all(payload.state in ("pending", "running") for payload in attempts)
@@ -115,7 +115,7 @@ async def test_what_an_event_tells_of_is_stored_when_it_comes(make_scheduler: Ma
     await scheduler.start()
     for name in ("good", "bad"):
         job = await scheduler.schedule(name, delay=0.05)
-        await scheduler.wait(job.id, 10)
+        await scheduler.wait(job.id, 60)
     await eventually(lambda: len(stored) == 6)
     assert stored["job:start good"] == "running"
     assert (stored["job:success good"], stored["job:fail bad"]) == ("completed", "failed")
@@ -139,7 +139,7 @@ async def test_progress_is_announced_after_it_is_stored(make_scheduler: Make) ->
 
     await scheduler.start()
     job = await scheduler.schedule("work")
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     ((told, found),) = stored
     assert told == found and told.percent == 50
 
@@ -154,7 +154,7 @@ async def test_the_last_progress_of_a_quick_job_is_kept_and_announced(scheduler:
 
     await scheduler.start()
     job = await scheduler.schedule("quick")
-    done = await scheduler.wait(job.id, 10)
+    done = await scheduler.wait(job.id, 60)
     assert done.progress is not None and done.progress.percent == 100
     await eventually(lambda: heard)
     assert [one.progress and one.progress.percent for one in heard] == [100]
@@ -182,7 +182,7 @@ async def test_progress_that_is_stored_again_with_the_end_is_announced_once(
 
     await scheduler.start()
     job = await scheduler.schedule("quick")
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await scheduler.stop()
     assert [one.progress and one.progress.percent for one in heard] == [100]
 
@@ -204,7 +204,7 @@ async def test_callbacks_that_raise_harm_nobody(scheduler: Scheduler) -> None:
 
     job = await scheduler.schedule("good")
     await scheduler.start()
-    assert (await scheduler.wait(job.id, 10)).state == "completed"
+    assert (await scheduler.wait(job.id, 60)).state == "completed"
     await heard_all(heard, job, "job:created", "job:start", "job:success")
     await scheduler.stop()
 
@@ -220,7 +220,7 @@ async def test_no_end_is_left_behind_by_the_announcing_of_another(make_scheduler
 
     jobs = await scheduler.schedule_bulk([{"name": "nap", "data": {"seconds": 0.001 * i}} for i in range(60)])
     await scheduler.start()
-    await asyncio.gather(*(scheduler.wait(job.id, 10) for job in jobs))
+    await asyncio.gather(*(scheduler.wait(job.id, 60) for job in jobs))
     await eventually(lambda: Counter(event for event, _ in heard)["job:success"] == 60)
     assert Counter(event for event, _ in heard)["job:start"] == 60
     assert Counter(event for event, _ in heard)["job:created"] == 60
@@ -262,7 +262,7 @@ async def test_a_lost_worker_is_announced_by_whoever_rescues_its_job(make_schedu
             ],
         )
     await scheduler.start()
-    assert [(await scheduler.wait(job.id, 10)).state for job in jobs] == ["completed", "failed"]
+    assert [(await scheduler.wait(job.id, 60)).state for job in jobs] == ["completed", "failed"]
     await heard_all(heard, jobs[0], "job:created", "job:rescue", "job:start", "job:success")
     await heard_all(heard, jobs[1], "job:created", "job:rescue", "job:fail")
     failed = await scheduler.get_job(jobs[1].id)
@@ -311,4 +311,4 @@ async def test_errors_of_the_worker_itself_are_announced(scheduler: Scheduler, s
     async def after() -> None: ...
 
     job = await scheduler.schedule("after")
-    assert (await scheduler.wait(job.id, 10)).state == "completed"
+    assert (await scheduler.wait(job.id, 60)).state == "completed"

@@ -192,7 +192,7 @@ async def test_a_call_while_the_job_runs_makes_a_new_one_that_runs_after_it(sche
     assert (second.id != first.id, second.deduplicated) == (True, False)
     assert (third.id, third.deduplicated) == (second.id, True)
     going.set()
-    await scheduler.wait(third.id, 20)
+    await scheduler.wait(third.id, 60)
     assert ran == [1, 3]
 
 
@@ -222,7 +222,7 @@ async def test_a_job_that_is_to_be_tried_again_keeps_its_data_and_the_call_makes
     await eventually(failed_once)
     second = await scheduler.schedule("index", {"n": 2}, debounce=0.01)
     assert (second.deduplicated, second.id == first.id) == (False, False)
-    await scheduler.wait(second.id, 20)
+    await scheduler.wait(second.id, 60)
     assert (await scheduler.get_job(first.id)).data == {"n": 1}
 
 
@@ -245,7 +245,7 @@ async def test_a_job_that_came_back_without_using_an_attempt_is_changed(schedule
     await eventually(snoozed)
     second = await scheduler.schedule("index", {"n": 2}, debounce=0.01)
     assert (second.id, second.deduplicated) == (first.id, True)
-    await scheduler.wait(first.id, 20)
+    await scheduler.wait(first.id, 60)
     assert ran == [1, 2]
 
 
@@ -482,7 +482,7 @@ async def test_a_handler_can_debounce_its_children(scheduler: Scheduler) -> None
         return (await ctx.schedule("child", {"n": n}, debounce=HOUR)).id
 
     await scheduler.start()
-    jobs = [await scheduler.wait((await scheduler.schedule("parent", {"n": n})).id, 20) for n in range(2)]
+    jobs = [await scheduler.wait((await scheduler.schedule("parent", {"n": n})).id, 60) for n in range(2)]
     assert jobs[0].result == jobs[1].result
     child = await scheduler.get_job(jobs[1].result)
     assert (child.data, child.parent_id) == ({"n": 1}, jobs[1].id)

@@ -61,7 +61,7 @@ async def test_a_key_holds_while_its_job_runs_and_is_free_once_it_has_ended(sche
     await eventually(runs)
     assert (await scheduler.schedule("work", dedupe_key="k")).id == first.id
     going.set()
-    await scheduler.wait(first.id, timeout=20)
+    await scheduler.wait(first.id, timeout=60)
     later = await scheduler.schedule("work", dedupe_key="k")
     assert (later.deduplicated, later.id == first.id) == (False, False)
 
@@ -112,7 +112,7 @@ async def test_a_window_holds_after_the_job_has_run(scheduler: Scheduler) -> Non
 
     await scheduler.start()
     first = await scheduler.schedule("work", dedupe_key="k", dedupe_window=600)
-    await scheduler.wait(first.id, timeout=20)
+    await scheduler.wait(first.id, timeout=60)
     again = await scheduler.schedule("work", dedupe_key="k")
     assert (again.id, again.deduplicated, again.state) == (first.id, True, "completed")
 

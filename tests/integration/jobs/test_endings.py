@@ -20,7 +20,7 @@ Make = Callable[..., Scheduler]
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=20)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 async def waiting_again(scheduler: Scheduler, job: Job) -> Job:
@@ -46,7 +46,7 @@ async def test_what_a_handler_returns_is_the_result(scheduler: Scheduler) -> Non
 
     await scheduler.start()
     jobs = await scheduler.schedule_bulk([{"name": "give", "data": {"which": i}} for i in range(len(results))])
-    done = [await scheduler.wait(job.id, 10) for job in jobs]
+    done = [await scheduler.wait(job.id, 60) for job in jobs]
     assert [job.result for job in done] == results
     assert {job.state for job in done} == {"completed"}
     assert all(job.result_note is None and job.error is None and job.finished_at is not None for job in done)
@@ -81,7 +81,7 @@ async def test_many_jobs_that_end_alike_keep_an_attempt_each(make_scheduler: Mak
 
     jobs = await scheduler.schedule_bulk([{"name": "one"}] * 300)
     await scheduler.start()
-    done = [await scheduler.wait(job.id, 20) for job in jobs]
+    done = [await scheduler.wait(job.id, 60) for job in jobs]
     assert {job.result for job in done} == {"same"}
     assert all(len(job.attempts) == 1 and job.attempts[0].outcome == "completed" for job in done)
 
@@ -244,7 +244,7 @@ async def test_the_next_try_is_due_when_the_policy_says(
 
 @pytest.mark.parametrize("again", [ValueError(), RetryAfter(0.05), Snooze(0.05)], ids=["retry", "after", "snooze"])
 async def test_another_try_that_is_due_soon_does_not_wait_for_the_poll(make_scheduler: Make, again: Exception) -> None:
-    scheduler = make_scheduler(poll_interval=60)
+    scheduler = make_scheduler(poll_interval=3600)
 
     @scheduler.job("again", retry=Retry(attempts=2, delay=0.05))
     async def once_more(ctx: JobContext) -> None:
@@ -415,7 +415,7 @@ async def test_progress_and_log_lines_are_visible_while_the_job_runs(scheduler: 
     assert running.progress is not None and (running.progress.percent, running.progress.note) == (40, "nearly half")
     assert running.worker is not None and running.lease_until is not None and running.started_at is not None
     go_on.set()
-    done = await scheduler.wait(job.id, 10)
+    done = await scheduler.wait(job.id, 60)
     assert done.attempts[0].log == ("begun",)
     assert done.progress is not None and done.progress.percent == 40
 
@@ -441,7 +441,7 @@ async def test_a_context_tells_the_facts_of_its_job(scheduler: Scheduler) -> Non
 
     await scheduler.start()
     job = await scheduler.schedule("facts", {"a": 1}, queue="q", priority=2, tags=["t"])
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     assert seen == [(job.id, "facts", {"a": 1}, "q", 2, 1, 1, ("t",)), (False, job.run_at, None, None)]
 
 
@@ -531,7 +531,7 @@ async def test_a_thread_that_ignores_its_timeout_is_reported_and_its_slot_replac
 
     @scheduler.job("stuck", timeout=0.05, retry=1)
     def stuck() -> str:
-        let_go.wait(30)
+        let_go.wait(60)
         return "too late"
 
     @scheduler.job("next")

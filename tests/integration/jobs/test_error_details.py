@@ -26,7 +26,7 @@ class Refused(Exception):
 async def attempt_of(scheduler: Scheduler, handler: Callable[..., Any], data: Any = None, **options: Any) -> Job:
     scheduler.job("work", retry=1, **options)(handler)
     async with scheduler:
-        return await scheduler.wait((await scheduler.schedule("work", data)).id, timeout=20)
+        return await scheduler.wait((await scheduler.schedule("work", data)).id, timeout=60)
 
 
 def error_of(job: Job) -> JobError:

@@ -97,7 +97,7 @@ class Receiver:
 
 async def _ran(scheduler: Scheduler, name: str) -> None:
     async for job in scheduler.jobs(name=name):
-        assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+        assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__.strip("_"))
@@ -142,14 +142,14 @@ async def test_a_redrive_lays_exact_values_over_the_data(scheduler: Scheduler) -
 
     await scheduler.start()
     job = await scheduler.schedule("pay", {"price": Decimal("1")})
-    assert (await scheduler.wait(job.id, timeout=20)).state == "failed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "failed"
     for data in ({"price": map(str, "1")}, {"price": {"a": Decimal("2")}}):
         with pytest.raises(InvalidJob, match=r"data\['price'\]"):
             await scheduler.dead_letters.retry(name="pay", data=data)
     with pytest.raises(InvalidJob, match="no annotation of a handler"):
         await scheduler.dead_letters.retry(everything=True, data={"price": Decimal("2.50")})
     await scheduler.dead_letters.retry(name="pay", data={"price": Decimal("2.50")})
-    assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     assert prices == [Decimal("1"), Decimal("2.50")]
 
 

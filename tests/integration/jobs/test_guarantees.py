@@ -45,7 +45,7 @@ UNKNOWN = "it may have done all of its work, some of it, or none. Find out which
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=30)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 def error_of(job: Job) -> tuple[str, str]:
@@ -141,7 +141,7 @@ async def test_a_job_that_executes_at_most_once_runs_again_by_hand_as_a_new_roun
     await scheduler.start()
     failed = await ended(scheduler, "x")
     await scheduler.retry(failed.id)
-    done = await scheduler.wait(failed.id, 20)
+    done = await scheduler.wait(failed.id, 60)
     assert (failed.state, done.state, done.tries, runs) == ("failed", "completed", 1, [1, 2])
 
 
@@ -254,7 +254,7 @@ async def test_a_handler_that_takes_its_process_with_it_is_not_started_again(
 async def test_a_lost_reply_is_read_back_and_the_handler_is_started_once(
     make_scheduler: Make, servers: Servers, db: Database, reply: str
 ) -> None:
-    scheduler = make_scheduler(poll_interval=60)
+    scheduler = make_scheduler(poll_interval=3600)
     runs: list[int] = []
     fault = {"failCommands": ["update"], "writeConcernError": {"code": 64, "errmsg": "not in time"}}
     fault |= {"namespace": f"{db.name}.jobs", "appName": "mainspring"}
@@ -381,8 +381,8 @@ async def test_a_raw_insert_may_choose_its_guarantee_and_nonsense_fails(schedule
     await db.jobs.insert_one({"_id": once, "name": "x", "state": "pending", "guarantee": "at_most_once"})
     await db.jobs.insert_one({"_id": nonsense, "name": "x", "state": "pending", "guarantee": "twice"})
     await scheduler.start()
-    assert error_of(await scheduler.wait(str(once), 20))[0] == "ValueError"
-    kind, message = error_of(await scheduler.wait(str(nonsense), 20))
+    assert error_of(await scheduler.wait(str(once), 60))[0] == "ValueError"
+    kind, message = error_of(await scheduler.wait(str(nonsense), 60))
     assert (kind, "guarantee must be one of" in message) == ("Undecodable", True)
 
 
@@ -523,7 +523,7 @@ async def test_the_idempotency_key_is_the_same_over_all_attempts_and_rounds(sche
     await scheduler.start()
     done = await ended(scheduler, "x")
     await scheduler.retry(done.id)
-    await scheduler.wait(done.id, 20)
+    await scheduler.wait(done.id, 60)
     assert keys == [f"ms-{done.id}"] * 3
     other = await ended(scheduler, "x")
     assert keys[-1] == f"ms-{other.id}" != keys[0]
@@ -555,5 +555,5 @@ async def test_jobs_of_one_name_in_two_collections_have_two_idempotency_keys(
         scheduler.job("key")(guaranteed.key_of)
         await scheduler.start()
         await db[collection].insert_one({"_id": "order 7", "name": "key", "state": "pending"})
-        found.append((await scheduler.wait("order 7", 20)).result)
+        found.append((await scheduler.wait("order 7", 60)).result)
     assert found[0] != found[1]

@@ -32,7 +32,7 @@ async def test_a_job_function_schedules_jobs_of_its_handler(scheduler: Scheduler
 
     await scheduler.start()
     jobs: list[Job] = [await add.schedule(a=1, b=2), await add.schedule(1, 2), await add.schedule(1)]
-    assert [(await job.wait(20)).result for job in jobs] == [["add", 3], ["add", 3], ["add", 2]]
+    assert [(await job.wait(60)).result for job in jobs] == [["add", 3], ["add", 3], ["add", 2]]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when a function is defined")

@@ -18,8 +18,8 @@ async def test_a_job_is_waited_for_by_its_own_verb(scheduler: Scheduler) -> None
 
     await scheduler.start()
     job = await scheduler.schedule("add", {"a": 1, "b": 2})
-    assert (await job.wait(20)).result == 3
-    again = await (await job.retry()).wait(20)
+    assert (await job.wait(60)).result == 3
+    again = await (await job.retry()).wait(60)
     assert (again.result, len(again.attempts)) == (3, 2)
 
 

@@ -31,7 +31,7 @@ async def test_a_report_that_is_being_written_when_its_job_ends_is_stored_with_t
 
     monkeypatch.setattr(notes, "write", late)
     await scheduler.start()
-    job = await scheduler.wait((await scheduler.schedule("work")).id, timeout=30)
+    job = await scheduler.wait((await scheduler.schedule("work")).id, timeout=60)
     ended.set()
     assert job.progress is not None
     assert (job.progress.percent, job.progress.note) == (42, "nearly")

@@ -27,7 +27,7 @@ Run = Callable[[], Awaitable[Any]]
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=10)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 # -- hooks ---------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ async def test_hooks_run_before_the_first_job_and_after_the_last(scheduler: Sche
 
     job = await scheduler.schedule("x")
     await scheduler.start()
-    await scheduler.wait(job.id, 10)
+    await scheduler.wait(job.id, 60)
     await scheduler.stop()
     assert said == ["start", "start, async", "job", "stop"]
     begin()
@@ -289,7 +289,7 @@ async def test_a_child_knows_its_parent(scheduler: Scheduler) -> None:
     await scheduler.start()
     for number, name in enumerate(("parent", "parent-thread"), 1):
         done = await ended(scheduler, name)
-        grown = await scheduler.wait(done.result, 10)
+        grown = await scheduler.wait(done.result, 60)
         assert (grown.parent_id, grown.result, grown.name) == (done.id, number, "child")
     assert (await scheduler.get_job(done.id)).parent_id is None
 

@@ -66,7 +66,7 @@ def greet_3(scheduler: Scheduler, **options: Any) -> list[Any]:
 
 
 async def ended(scheduler: Scheduler, job: Job) -> Job:
-    return await scheduler.wait(job.id, timeout=20)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 async def held(scheduler: Scheduler, job: Job) -> Job:
@@ -349,7 +349,7 @@ async def test_another_program_may_insert_data_of_a_version(make_scheduler: Make
         {"data_v": "three"},
     ]
     inserted = await db.jobs.insert_many([{"name": "greet", "state": "pending", **one} for one in given])
-    done = [await worker.wait(str(one), timeout=20) for one in inserted.inserted_ids]
+    done = [await worker.wait(str(one), timeout=60) for one in inserted.inserted_ids]
     assert [job.result for job in done] == ["3: a b", "3: c d", None]
     assert str(done[2].error).startswith("Undecodable: data_v must be a whole number from 1 on")
 
@@ -399,7 +399,7 @@ async def test_an_old_worker_beside_a_new_one_leaves_it_the_new_data_and_runs_th
     await old.start()
     await new.start()
     jobs = await producer.schedule_bulk(items)
-    done = await asyncio.gather(*(producer.wait(job.id, timeout=40) for job in jobs))
+    done = await asyncio.gather(*(producer.wait(job.id, timeout=60) for job in jobs))
     assert Counter(job.state for job in done) == {"completed": 200}
     assert all(len(job.attempts) == 1 for job in done)
     assert {tuple(data) for data in seen[0]} <= {("name",)}

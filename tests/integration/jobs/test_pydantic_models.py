@@ -39,7 +39,7 @@ async def test_a_model_arrives_as_a_model_and_is_returned_as_its_document(schedu
         return order
 
     async with scheduler:
-        done = await (await x.schedule(ORDER, [ORDER])).wait(20)
+        done = await (await x.schedule(ORDER, [ORDER])).wait(60)
     assert seen == [(ORDER, [ORDER], None)] and isinstance(seen[0][0].lines[0], Line)
     assert Order.model_validate(done.result) == ORDER
 
@@ -51,6 +51,6 @@ async def test_the_fields_of_a_model_may_be_given_as_a_document(scheduler: Sched
 
     async with scheduler:
         job = await scheduler.schedule("x", {"order": {"orderNumber": 7, "lines": []}})
-        assert (await job.wait(20)).result == 7
+        assert (await job.wait(60)).result == 7
     with pytest.raises(BadArguments, match="orderNumber"):
         await scheduler.schedule("x", {"order": {"number": 7, "lines": []}})

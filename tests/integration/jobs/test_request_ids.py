@@ -189,7 +189,7 @@ async def fail(scheduler: Scheduler, *names: str) -> None:
         scheduler.job(name, retry=1)(bad)
     await scheduler.start()
     for name in names:
-        await scheduler.wait((await scheduler.schedule(name)).id, 20)
+        await scheduler.wait((await scheduler.schedule(name)).id, 60)
     await scheduler.stop()
     await scheduler.connect()
 

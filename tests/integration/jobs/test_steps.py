@@ -38,7 +38,7 @@ SOON = Retry(attempts=3, delay=0.01)
 
 async def ended(scheduler: Scheduler, name: str = "work", data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=20)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 def noted(ran: list[Any], what: Any, result: Any) -> Any:
@@ -483,7 +483,7 @@ async def test_a_released_job_keeps_its_steps(make_scheduler: Make) -> None:
     await waiting.wait()
     await first.stop(graceful=False)
     await second.start()
-    assert (await second.wait(job.id, timeout=20)).state == "completed"
+    assert (await second.wait(job.id, timeout=60)).state == "completed"
     assert ran == [[1], []]
 
 
@@ -500,7 +500,7 @@ async def test_a_job_that_failed_or_was_cancelled_goes_on_where_it_was_when_run_
     given_up = await ended(scheduler)
     again = await scheduler.retry(given_up.id)
     assert [step.name for step in again.steps] == ["count"]
-    assert (await scheduler.wait(again.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(again.id, timeout=60)).state == "completed"
     assert ran == [1]
 
 
@@ -511,7 +511,7 @@ async def test_a_job_that_was_done_is_done_again_when_run_again(scheduler: Sched
     await scheduler.start()
     done = await ended(scheduler)
     assert (await scheduler.retry(done.id)).steps == ()
-    again = await scheduler.wait(done.id, timeout=20)
+    again = await scheduler.wait(done.id, timeout=60)
     assert (again.state, ran, [step.name for step in again.steps]) == ("completed", [1, 2], ["count"])
 
 
@@ -528,9 +528,9 @@ async def test_steps_are_dropped_when_the_data_is_changed_and_not_when_something
     assert len((await scheduler.update(job.id, priority=1)).steps) == 1
     assert (await scheduler.update(job.id, data={"n": 2})).steps == ()
     await scheduler.queues.resume("default")
-    assert (await scheduler.wait(job.id, timeout=20)).state == "failed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "failed"
     await scheduler.retry(job.id)
-    assert (await scheduler.wait(job.id, timeout=20)).result == 2
+    assert (await scheduler.wait(job.id, timeout=60)).result == 2
     assert ran == [1, 2]
 
 

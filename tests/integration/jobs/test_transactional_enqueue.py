@@ -286,7 +286,7 @@ async def test_a_job_that_a_late_commit_puts_first_in_its_sequence_waits_for_the
     await eventually(lambda: _in_line(scheduler, first.id))
     go_on.set()
     for job in (first, second):
-        await scheduler.wait(job.id, 20)
+        await scheduler.wait(job.id, 60)
     assert order == [(2,), (1,)]
 
 
@@ -315,7 +315,7 @@ async def test_two_workers_that_each_found_another_job_first_do_not_run_both_at_
         await _deceive((await inside(worker).store()).gates, job, both_looked)
     for worker in workers:
         await worker.start()
-    assert [(await workers[0].wait(job.id, 30)).state for job in jobs] == ["completed"] * 2
+    assert [(await workers[0].wait(job.id, 60)).state for job in jobs] == ["completed"] * 2
     assert most == [1]
 
 

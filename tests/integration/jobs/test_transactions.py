@@ -19,7 +19,7 @@ Make = Callable[..., Scheduler]
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=20)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 async def effects(db: Any) -> list[dict[str, Any]]:
@@ -222,7 +222,7 @@ async def test_many_jobs_that_write_one_document_lose_no_update(make_scheduler: 
 
     jobs = await scheduler.schedule_bulk([{"name": "add"}] * 16)
     await scheduler.start()
-    assert {(await scheduler.wait(job.id, 30)).state for job in jobs} == {"completed"}
+    assert {(await scheduler.wait(job.id, 60)).state for job in jobs} == {"completed"}
     assert await effects(ready) == [{"_id": 1, "n": 16}]
 
 
@@ -351,7 +351,7 @@ async def test_a_job_of_a_transaction_runs_once_it_is_committed(scheduler: Sched
     await scheduler.start()
     async with scheduler.transaction() as tx:
         jobs = await scheduler.schedule_bulk([{"name": "x", "data": {"a": a}} for a in (1, 2)], session=tx.session)
-    assert [(await scheduler.wait(job.id, 10)).result for job in jobs] == [1, 2]
+    assert [(await scheduler.wait(job.id, 60)).result for job in jobs] == [1, 2]
 
 
 async def test_a_session_of_the_clients_own_will_do(scheduler: Scheduler) -> None:

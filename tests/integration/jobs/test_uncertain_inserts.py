@@ -60,8 +60,8 @@ async def test_a_job_is_stored_and_runs_although_its_line_could_not_be_announced
     (two,) = await scheduler.schedule_bulk([{"name": "limited", "data": {"key": 2}}])
     monkeypatch.undo()
     await scheduler.start()
-    await eventually(lambda: sorted(ran) == [1, 2], 30)
-    assert [(await scheduler.wait(job.id, timeout=20)).state for job in (one, two)] == ["completed"] * 2
+    await eventually(lambda: sorted(ran) == [1, 2], 60)
+    assert [(await scheduler.wait(job.id, timeout=60)).state for job in (one, two)] == ["completed"] * 2
 
 
 async def test_a_wait_that_the_driver_gives_up_is_an_outage_and_not_a_cancellation() -> None:

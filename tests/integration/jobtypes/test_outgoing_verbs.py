@@ -29,7 +29,7 @@ async def test_a_webhook_is_sent_by_the_worker_of_the_process_that_made_it(
             timeout="5s",
             tags=["a"],
         )
-        done = await job.wait(20)
+        done = await job.wait(60)
         assert (done.state, done.label, done.queue, done.tags) == ("completed", "billing", "http", ("a",))
         (request,) = sink.received
         assert (request.path, request.header("x-from"), request.body) == ("/orders/7", "shop", b'{"order":7}')
@@ -79,7 +79,7 @@ async def test_a_mail_is_sent(scheduler: Scheduler) -> None:
             job = await scheduler.email(
                 ("ann@example.com", "ben@example.com"), "Your report", "It is ready.", html="<p>", name="report"
             )
-            done = await job.wait(20)
+            done = await job.wait(60)
         assert (done.state, done.label, done.queue) == ("completed", "report", "email")
         assert sink.received[0].recipients == ["ann@example.com", "ben@example.com"]
         assert sink.received[0].message["subject"] == "Your report"

@@ -59,7 +59,7 @@ async def fail(scheduler: Scheduler, service: Service, number: int) -> None:
     service.up = False
     jobs = [await scheduler.schedule("x", {"i": -1}) for _ in range(number)]
     for job in jobs:
-        await scheduler.wait(job.id, 10)
+        await scheduler.wait(job.id, 60)
 
 
 async def status(scheduler: Scheduler) -> BreakerStatus:
@@ -116,7 +116,7 @@ async def test_a_breaker_opens_by_error_rate_and_holds_its_jobs_back_everywhere(
     assert (
         waiting.waiting_for.note == "The breaker of the job 'x' is open: 4 of the 4 attempts of the last 60 s failed."
     )
-    await other.wait((await other.schedule("y")).id, 10)
+    await other.wait((await other.schedule("y")).id, 60)
     assert len(service.calls) == calls
     assert [(event, now.state) for event, now in heard] == [("breaker:open", "open")]
 
@@ -134,7 +134,7 @@ async def test_after_a_while_one_probe_is_let_through_and_closes_the_breaker(
     service.up = True
     jobs = [await other.schedule("x", {"i": i}) for i in range(20)]
     for job in jobs:
-        assert (await other.wait(job.id, 20)).state == "completed"
+        assert (await other.wait(job.id, 60)).state == "completed"
     closed = await status(other)
     assert (closed.state, closed.reason, closed.open_until) == ("closed", "", None)
     assert closed.bad == 0
@@ -161,7 +161,7 @@ async def test_probes_run_one_at_a_time_in_all_processes_together_and_a_bad_one_
     assert "A probe has failed." in {now.reason for event, now in heard if event == "breaker:open"}
     service.up = True
     for job in jobs:
-        await other.wait(job.id, 20)
+        await other.wait(job.id, 60)
     assert (await becomes(other, "closed")).good >= 0
     states = [now.state for _, now in heard]
     assert all((states[i], states[i + 1]) != ("half_open", "half_open") for i in range(len(states) - 1))
@@ -182,7 +182,7 @@ async def test_a_breaker_stays_closed_below_its_error_rate_and_below_its_minimum
     await eventually(lambda: counted(0, 3))
     service.up = True
     for _ in range(3):
-        await scheduler.wait((await scheduler.schedule("x")).id, 10)
+        await scheduler.wait((await scheduler.schedule("x")).id, 60)
     await eventually(lambda: counted(3, 3))
     await fail(scheduler, service, 2)
     assert (await becomes(scheduler, "open")).bad == 5
@@ -197,8 +197,8 @@ async def test_only_ends_that_tell_of_success_or_failure_count(scheduler: Schedu
             raise ends.pop(0)
 
     await scheduler.start()
-    await scheduler.wait((await scheduler.schedule("x")).id, 10)
-    await scheduler.wait((await scheduler.schedule("x")).id, 10)
+    await scheduler.wait((await scheduler.schedule("x")).id, 60)
+    await scheduler.wait((await scheduler.schedule("x")).id, 60)
 
     async def counted() -> bool:
         now = await status(scheduler)
@@ -214,7 +214,7 @@ async def test_the_counts_of_all_workers_together_open_a_breaker(make_scheduler:
     service.handle(one, two, breaker=LONG)
     await asyncio.gather(one.start(), two.start())
     for queue in ("one", "two") * 2:
-        await one.wait((await one.schedule("x", queue=queue)).id, 10)
+        await one.wait((await one.schedule("x", queue=queue)).id, 60)
     assert (await becomes(one, "open")).bad == 4
 
 
@@ -229,7 +229,7 @@ async def test_a_queues_breaker_holds_back_all_its_jobs(scheduler: Scheduler, se
     assert (opened.scope, opened.target) == ("queue", "default")
     job = await scheduler.schedule("y")
     service.up = True
-    assert (await scheduler.wait(job.id, 10)).state == "completed"
+    assert (await scheduler.wait(job.id, 60)).state == "completed"
     await becomes(scheduler, "closed")
 
 
@@ -247,12 +247,12 @@ async def test_a_probe_without_a_word_makes_way_for_the_next(scheduler: Schedule
 
     await scheduler.start()
     for _ in range(4):
-        await scheduler.wait((await scheduler.schedule("x")).id, 10)
+        await scheduler.wait((await scheduler.schedule("x")).id, 60)
     await becomes(scheduler, "open", "half_open")
     jobs = [await scheduler.schedule("x") for _ in range(3)]
     await becomes(scheduler, "closed")
     await eventually(lambda: not ends)
-    assert (await scheduler.wait(jobs[2].id, 10)).state == "completed"
+    assert (await scheduler.wait(jobs[2].id, 60)).state == "completed"
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ async def test_a_probe_whose_worker_stops_makes_way_for_the_next(make_scheduler:
     two = make_scheduler()
     service.handle(two, breaker=SHORT)
     await two.start()
-    assert (await other.wait(job.id, 20)).state == "completed"
+    assert (await other.wait(job.id, 60)).state == "completed"
     await becomes(other, "closed")
 
 
@@ -288,7 +288,7 @@ async def test_a_breaker_is_worked_by_hand_also_where_none_is_declared(
     job = await other.schedule("x")
     await in_line(other, job)
     assert (await other.limits.close_breaker(name="x", actor="bert")).actor == "bert"
-    assert (await other.wait(job.id, 10)).state == "completed"
+    assert (await other.wait(job.id, 60)).state == "completed"
     assert (await other.limits.close_breaker(name="x")).state == "closed"
     assert (await other.limits.close_breaker(name="never-heard-of")).state == "closed"
     assert [event for event, _ in heard] == ["breaker:open", "breaker:close"]
@@ -305,10 +305,10 @@ async def test_a_breaker_opened_by_hand_for_a_time_lets_probes_through_then(
     await scheduler.limits.open_breaker(name="x", open_for=0.3)
     await eventually(lambda: inside(scheduler).limits.closures)
     probe = await scheduler.schedule("x")
-    assert (await scheduler.wait(probe.id, 10)).state == "failed"
+    assert (await scheduler.wait(probe.id, 60)).state == "failed"
     service.up = True
     job = await scheduler.schedule("x")
-    assert (await scheduler.wait(job.id, 10)).state == "completed"
+    assert (await scheduler.wait(job.id, 60)).state == "completed"
     assert (await becomes(scheduler, "closed")).rule is None
 
 
@@ -322,7 +322,7 @@ async def test_a_job_behind_an_open_breaker_can_be_cancelled_at_once(scheduler: 
     assert (await scheduler.cancel(job.id)).state == "cancelled"
     await scheduler.limits.close_breaker(name="x")
     other = await scheduler.schedule("x", {"i": 2})
-    await scheduler.wait(other.id, 10)
+    await scheduler.wait(other.id, 60)
     assert service.calls == [2]
 
 
@@ -338,7 +338,7 @@ async def test_a_breaker_that_was_closed_by_somebody_who_died_then_leaves_nobody
     await in_line(other, job)
     store = await inside(other).store()
     await store.controls.close_breaker(Target("name", "x"), "", None)  # and nothing else
-    assert (await other.wait(job.id, 10)).state == "completed"
+    assert (await other.wait(job.id, 60)).state == "completed"
 
 
 async def test_what_is_declared_is_shown_before_anything_was_counted(make_scheduler: Make, service: Service) -> None:

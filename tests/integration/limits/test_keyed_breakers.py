@@ -43,7 +43,7 @@ def hosts() -> Hosts:
 
 async def call(scheduler: Scheduler, target: str, times: int = 1) -> list[str]:
     jobs = [await scheduler.schedule("call", {"target": target}) for _ in range(times)]
-    return [(await scheduler.wait(job.id, 10)).state for job in jobs]
+    return [(await scheduler.wait(job.id, 60)).state for job in jobs]
 
 
 async def of(scheduler: Scheduler, value: Any) -> BreakerStatus | None:
@@ -169,7 +169,7 @@ async def test_a_value_is_broken_by_hand_and_explained_and_mended_by_hand(make_s
         "they asked us to."
     )
     assert (await other.limits.close_breaker(name="call", key=key)).state == "closed"
-    assert (await other.wait(waits.id, 10)).state == "completed"
+    assert (await other.wait(waits.id, 60)).state == "completed"
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ async def test_a_long_value_and_a_missing_one_have_breakers_too(scheduler: Sched
     for data in ({"target": "x" * 5000}, {"target": {"a": 1}}, {}):
         jobs = [await scheduler.schedule("call", data) for _ in range(4)]
         for job in jobs:
-            await scheduler.wait(job.id, 10)
+            await scheduler.wait(job.id, 60)
 
     async def all_open() -> bool:
         found = await scheduler.limits.breakers()

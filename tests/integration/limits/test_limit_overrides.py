@@ -73,7 +73,7 @@ def without_chore(scheduler: Scheduler, name: str) -> None:
 async def all_done(scheduler: Scheduler, jobs: list[Job], crowd: Crowd) -> None:
     crowd.let_go(len(jobs))
     for job in jobs:
-        assert (await scheduler.wait(job.id, 20)).state == "completed"
+        assert (await scheduler.wait(job.id, 60)).state == "completed"
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ async def test_of_ten_reports_under_a_limit_of_two_two_run_and_eight_wait_and_sa
         "2 jobs at once are allowed by name:report"
     )
     meter.door.set()
-    ended = [await scheduler.wait(job.id, timeout=20) for job in jobs]
+    ended = [await scheduler.wait(job.id, timeout=60) for job in jobs]
     assert {job.state for job in ended} == {"completed"}
     assert meter.most[""] == 2
 
@@ -93,7 +93,7 @@ async def test_a_limit_holds_across_schedulers_and_each_key_has_its_own(make_sch
         [{"name": "report", "data": {"n": n, "tenant": f"t{n % 4}"}} for n in range(80)]
     )
     for job in jobs:
-        assert (await schedulers[0].wait(job.id, timeout=30)).state == "completed"
+        assert (await schedulers[0].wait(job.id, timeout=60)).state == "completed"
     assert max(meter.most.values()) <= 2
     assert len(meter.most) == 4
 
@@ -106,7 +106,7 @@ async def test_a_queue_is_limited_whatever_the_names_in_it(make_scheduler: Make,
     await scheduler.start()
     jobs = await scheduler.schedule_bulk([{"name": "ab"[n % 2], "data": {"n": n}} for n in range(12)])
     for job in jobs:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
     assert meter.most[""] == 1
 
 
@@ -149,7 +149,7 @@ async def test_a_job_in_line_can_be_cancelled_and_edited_at_once(make_scheduler:
     assert (await scheduler.cancel(first.id)).state == "cancelled"
     assert (await scheduler.update(second.id, data={"n": 7})).data == {"n": 7}
     meter.door.set()
-    assert (await scheduler.wait(second.id, timeout=20)).result == 7
+    assert (await scheduler.wait(second.id, timeout=60)).result == 7
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ async def test_slots_are_given_back_when_nobody_needs_them_and_when_a_worker_sto
     scheduler = with_limit(make_scheduler(), meter, concurrency=3)
     await scheduler.start()
     job = await scheduler.schedule("report")
-    await scheduler.wait(job.id, timeout=20)
+    await scheduler.wait(job.id, timeout=60)
 
     async def nothing_held() -> bool:
         return all(not gate["grants"] for gate in (await gates(db)).values())
@@ -179,7 +179,7 @@ async def test_slots_of_a_worker_that_is_gone_are_taken_back(make_scheduler: Mak
     scheduler = with_limit(make_scheduler(lease=1.5), meter, concurrency=1)
     await scheduler.start()
     job = await scheduler.schedule("report")
-    assert (await scheduler.wait(job.id, timeout=30)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
 
 
 async def test_a_retry_gives_its_slot_to_others_while_it_waits(make_scheduler: Make) -> None:
@@ -195,7 +195,7 @@ async def test_a_retry_gives_its_slot_to_others_while_it_waits(make_scheduler: M
     await scheduler.start()
     await scheduler.schedule("report", {"n": 0})
     await eventually(lambda: ran == [0])
-    await scheduler.wait((await scheduler.schedule("report", {"n": 1})).id, timeout=20)
+    await scheduler.wait((await scheduler.schedule("report", {"n": 1})).id, timeout=60)
     assert ran == [0, 1]
 
 
@@ -220,7 +220,7 @@ async def test_jobs_of_a_sequence_run_in_the_order_in_which_they_were_scheduled(
         [{"name": "ship", "data": {"order": order, "step": step}} for step in range(6) for order in range(5)]
     )
     for job in jobs:
-        assert (await schedulers[0].wait(job.id, timeout=30)).state == "completed"
+        assert (await schedulers[0].wait(job.id, timeout=60)).state == "completed"
     for order in range(5):
         assert [step for one, step in done if one == order] == list(range(6))
 
@@ -239,9 +239,9 @@ async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Ma
 
     await scheduler.start()
     jobs = [await scheduler.schedule("ship", {"order": 1, "step": step}) for step in range(3)]
-    assert (await scheduler.wait(jobs[1].id, timeout=20)).state == "failed"
+    assert (await scheduler.wait(jobs[1].id, timeout=60)).state == "failed"
     if on_failure == "pass":
-        assert (await scheduler.wait(jobs[2].id, timeout=20)).state == "completed"
+        assert (await scheduler.wait(jobs[2].id, timeout=60)).state == "completed"
         return
 
     async def waits() -> bool:
@@ -252,7 +252,7 @@ async def test_a_failed_job_of_a_sequence_blocks_or_lets_pass(make_scheduler: Ma
     assert ran == [0, 1]
     broken = False
     await scheduler.retry(jobs[1].id)
-    assert (await scheduler.wait(jobs[2].id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(jobs[2].id, timeout=60)).state == "completed"
     assert ran == [0, 1, 1, 2]
 
 
@@ -270,7 +270,7 @@ async def test_a_job_scheduled_by_a_process_that_does_not_know_of_the_sequence_j
     jobs = [await stranger.schedule("ship", {"order": 1, "step": step}) for step in range(5)]
     await worker.start()
     for job in jobs:
-        await stranger.wait(job.id, timeout=20)
+        await stranger.wait(job.id, timeout=60)
     assert done == list(range(5))
 
 
@@ -330,7 +330,7 @@ async def test_a_rate_lets_a_burst_start_and_then_so_many_a_second(make_schedule
     await scheduler.start()
     jobs = await scheduler.schedule_bulk([{"name": "call", "data": {"n": n}} for n in range(30)])
     for job in jobs:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
     assert started[-1] - started[0] >= (30 - 5 - 3) / 20
     assert "r:name:call" in await gates(db)
 
@@ -351,7 +351,7 @@ async def test_a_heavy_job_waits_until_there_is_enough_for_it_and_is_not_passed_
     )
     await scheduler.start()
     for job in jobs:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
     assert done[:2] == [0, 1]
 
 

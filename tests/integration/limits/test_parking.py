@@ -68,7 +68,7 @@ async def schedule(scheduler: Scheduler, number: int, **data: Any) -> list[Job]:
 async def with_parked(scheduler: Scheduler, crossing: Crossing, number: int = 10) -> list[Job]:
     """Two jobs that run, and others of theirs that are parked behind them."""
     await scheduler.start()
-    await scheduler.wait((await scheduler.schedule("x")).id, timeout=20)  # how long they take is known from here on
+    await scheduler.wait((await scheduler.schedule("x")).id, timeout=60)  # how long they take is known from here on
     crossing.door.clear()
     jobs = await schedule(scheduler, number)
     await eventually(lambda: crossing.running == LIMIT and len(parking(scheduler)) > 0)
@@ -76,7 +76,7 @@ async def with_parked(scheduler: Scheduler, crossing: Crossing, number: int = 10
 
 
 async def ended(scheduler: Scheduler, jobs: list[Job]) -> list[Job]:
-    return [await scheduler.wait(job.id, timeout=30) for job in jobs]
+    return [await scheduler.wait(job.id, timeout=60) for job in jobs]
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ async def test_what_is_parked_is_given_back_by_a_worker_that_stops_and_costs_no_
     scheduler, other = serving(make_scheduler(), crossing), make_scheduler()
     jobs = await with_parked(scheduler, crossing)
     stopping = asyncio.create_task(scheduler.stop())
-    await eventually(lambda: count_jobs(db, state="running"), timeout=10)
+    await eventually(lambda: count_jobs(db, state="running"), timeout=60)
     crossing.door.set()
     await stopping
     found = [await other.get_job(job.id) for job in jobs]
@@ -174,7 +174,7 @@ async def test_a_job_that_is_cancelled_while_it_is_parked_does_not_run(
 async def test_without_prefetch_nothing_is_parked(make_scheduler: Make, crossing: Crossing) -> None:
     scheduler = serving(make_scheduler(prefetch=0), crossing)
     await scheduler.start()
-    await scheduler.wait((await scheduler.schedule("x")).id, timeout=20)
+    await scheduler.wait((await scheduler.schedule("x")).id, timeout=60)
     crossing.door.clear()
     jobs = await schedule(scheduler, 10)
     await eventually(lambda: crossing.running == LIMIT)

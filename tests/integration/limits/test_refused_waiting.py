@@ -22,7 +22,7 @@ async def scheduled(scheduler: Scheduler, number: int) -> list[Job]:
 
 
 async def states_of(scheduler: Scheduler, jobs: Sequence[Job]) -> set[str]:
-    return {(await scheduler.wait(job.id, timeout=15)).state for job in jobs}
+    return {(await scheduler.wait(job.id, timeout=60)).state for job in jobs}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_a_job_whose_waiting_alone_is_refused_fails_with_the_reason(
     async with refusing(db, "jobs", {"_id": document_id(bad.id), "line": {"$exists": True}}):
         await limited.start()
         assert await states_of(limited, [first, *others]) == {"completed"}
-        failed = await limited.wait(bad.id, timeout=15)
+        failed = await limited.wait(bad.id, timeout=60)
     assert failed.error is not None and failed.error.type == "ClaimRefused"
 
 

@@ -96,7 +96,7 @@ async def test_slots_of_jobs_that_the_database_does_not_count_are_counted_again(
     assert (await granted(db))[worker.id] == 1
     assert len(warnings(caplog)) == 1
     door.opened.set()
-    assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
 
 
 async def test_the_audit_changes_nothing_where_the_books_balance(
@@ -112,7 +112,7 @@ async def test_the_audit_changes_nothing_where_the_books_balance(
         await audit.run_once()
     assert (await granted(db), warnings(caplog)) == ({worker.id: 2}, [])
     door.opened.set()
-    assert {(await scheduler.wait(job.id, timeout=20)).state for job in jobs} == {"completed"}
+    assert {(await scheduler.wait(job.id, timeout=60)).state for job in jobs} == {"completed"}
 
 
 async def _waiting(db: Database, number: int) -> bool:
@@ -137,7 +137,7 @@ async def test_a_slot_that_no_job_has_is_free_again_after_two_passes(
     (said,) = warnings(caplog)
     assert GATE in said and worker.id in said
     door.opened.set()
-    assert (await scheduler.wait((await scheduler.schedule("x")).id, timeout=20)).state == "completed"
+    assert (await scheduler.wait((await scheduler.schedule("x")).id, timeout=60)).state == "completed"
 
 
 async def test_a_claim_that_came_to_nothing_gives_its_slots_up(

@@ -106,7 +106,7 @@ async def test_jobs_under_a_limit_run_though_putting_those_behind_them_in_line_f
     found = await candidates(scheduler, 3)
     fault = Fault((await inside(scheduler).store()).gates, "add_to_wait_lists", Unavailable)
     await scheduler.start()
-    ended = [await scheduler.wait(str(job.id), timeout=20) for job in found]
+    ended = [await scheduler.wait(str(job.id), timeout=60) for job in found]
     assert [job.state for job in ended] == ["completed"] * 3
     assert fault.met
 
@@ -303,7 +303,7 @@ async def test_a_claim_whose_outcome_was_not_heard_is_settled_and_its_slots_are_
     producer.wake()  # it settles them itself, before it looks for jobs
     await eventually(lambda: not producer._unclear)
     if after:
-        assert (await scheduler.wait(str(found[0].id), timeout=20)).state == "completed"
+        assert (await scheduler.wait(str(found[0].id), timeout=60)).state == "completed"
     assert producer.limiter.admitted == {}
 
     def slots_in_use() -> int:
@@ -374,7 +374,7 @@ async def test_a_service_starts_again_when_what_it_waited_for_was_cancelled(make
     await scheduler.start()
     fault = Fault((await inside(scheduler).store()).claims, "claim", asyncio.CancelledError, after=True)
     job = await scheduler.schedule("x")
-    assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     assert fault.met
 
 

@@ -40,7 +40,7 @@ async def test_a_job_with_a_limit_may_take_longer_than_a_short_lease(
     await scheduler.start()
     await asyncio.sleep(1.5)  # a worker that had nothing to do all that time has a lease, too
     job = await scheduler.schedule("long", {"key": 1})
-    assert (await scheduler.wait(job.id, timeout=30)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     assert tokens == [1]
 
 
@@ -63,13 +63,13 @@ async def test_nothing_limited_is_claimed_while_no_heartbeat_keeps_the_slots(mak
     limiter.extend = lambda asked: None  # type: ignore[method-assign]
     lapse(limiter, extend)
     one = await scheduler.schedule("limited")
-    await scheduler.wait((await scheduler.schedule("free")).id, timeout=30)
+    await scheduler.wait((await scheduler.schedule("free")).id, timeout=60)
     await asyncio.sleep(0.5)
     job = await scheduler.get_job(one.id)
     assert (done, job.state, job.token) == (["free"], "pending", 0)
     limiter.extend = extend  # type: ignore[method-assign]
-    await eventually(lambda: done == ["free", "limited"], 30)
-    ended = await scheduler.wait(one.id, timeout=30)
+    await eventually(lambda: done == ["free", "limited"], 60)
+    ended = await scheduler.wait(one.id, timeout=60)
     assert ended.token == 1
 
 

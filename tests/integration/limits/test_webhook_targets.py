@@ -32,7 +32,7 @@ async def order(scheduler: Scheduler, sink: Sink, times: int = 1) -> list[Job]:
 
 
 async def ended(scheduler: Scheduler, jobs: list[Job]) -> list[str]:
-    return [(await scheduler.wait(job.id, 20)).state for job in jobs]
+    return [(await scheduler.wait(job.id, 60)).state for job in jobs]
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ async def test_an_attempt_is_a_span_that_is_linked_to_the_one_that_stored_its_jo
     async def good() -> None: ...
 
     await scheduler.start()
-    job = await (await scheduler.schedule("good")).wait(10)
+    job = await (await scheduler.schedule("good")).wait(60)
     send, process = traced.span("send mail"), traced.span("process mail")
     assert (send.kind, process.kind) == (trace.SpanKind.PRODUCER, trace.SpanKind.CONSUMER)
     assert [link.context.span_id for link in process.links] == [_context(send).span_id]
@@ -130,7 +130,7 @@ async def test_with_the_same_trace_an_attempt_is_a_child(make_scheduler: Make) -
     traced = Traced(make_scheduler(), same_trace=True)
     traced.scheduler.job("good")(lambda: None)
     await traced.scheduler.start()
-    await (await traced.scheduler.schedule("good")).wait(10)
+    await (await traced.scheduler.schedule("good")).wait(60)
     send, process = traced.span("send default"), traced.span("process default")
     assert process.parent is not None and process.parent.span_id == _context(send).span_id
     assert not process.links
@@ -144,7 +144,7 @@ async def test_the_span_of_a_failed_attempt_has_the_redacted_error(traced: Trace
         raise ValueError(f"the card {card} is refused")
 
     await scheduler.start()
-    await (await scheduler.schedule("bad", {"card": "4111-1111-1111"})).wait(10)
+    await (await scheduler.schedule("bad", {"card": "4111-1111-1111"})).wait(60)
     process = traced.span("process default")
     assert process.status.status_code is trace.StatusCode.ERROR
     assert (process.attributes or {})["error.type"] == "ValueError"
@@ -161,7 +161,7 @@ async def test_jobs_that_a_handler_schedules_and_waits_for_are_in_its_trace(trac
 
     scheduler.job("child")(lambda: None)
     await scheduler.start()
-    job = await (await scheduler.schedule("parent")).wait(10)
+    job = await (await scheduler.schedule("parent")).wait(60)
     await eventually(lambda: traced.spans("process one"))
     first = traced.spans("process parents")[0]
     send = traced.spans("send one")[0]
@@ -199,7 +199,7 @@ async def test_spans_end_where_their_calls_end(traced: Traced) -> None:
     assert [span.parent for span in traced.spans("send default")] == [None, None]
     await scheduler.start()
     for job in jobs:
-        await job.wait(10)
+        await job.wait(60)
     await eventually(lambda: len(traced.spans("process default")) == 2)
     assert {one.span_id for one in inside_job} == {_context(span).span_id for span in traced.spans("process default")}
 
@@ -214,7 +214,7 @@ async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(trac
     job = await scheduler.schedule("bad", dedupe_key="once")
     await scheduler.schedule("bad", dedupe_key="once")  # none is stored, and none counts
     await scheduler.start()
-    await job.wait(10)
+    await job.wait(60)
     found = traced.metrics()
     assert sum(point.value for point in found["messaging.client.sent.messages"]) == 1
     (consumed,) = found["messaging.client.consumed.messages"]
@@ -248,7 +248,7 @@ async def test_a_webhook_carries_the_trace_of_its_attempt(traced: Traced, monkey
     await scheduler.start()
     request = parse_request({"url": "https://example.com/hook"})
     data = webhook_data(request, None, "https://example.com", "00-" + 32 * "1" + "-" + 16 * "2" + "-01")
-    await (await scheduler.schedule(HTTP, data)).wait(10)
+    await (await scheduler.schedule(HTTP, data)).wait(60)
     assert sent == [_traceparent(traced.span("process http"))]
 
 
@@ -277,7 +277,7 @@ async def test_an_observer_that_raises_affects_no_job(scheduler: Scheduler, capl
     inside(scheduler).core.observers.add(_Broken())
     scheduler.job("good")(lambda: 7)
     await scheduler.start()
-    assert (await (await scheduler.schedule("good")).wait(10)).result == 7
+    assert (await (await scheduler.schedule("good")).wait(60)).result == 7
     assert caplog.text.count("An observer of jobs raised") == 2
 
 
@@ -295,5 +295,5 @@ async def test_a_trace_that_another_program_wrote_wrongly_harms_no_job(traced: T
     await jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"trace": wrong}})
     await scheduler.start()
     await job.run_now()
-    assert (await job.wait(10)).state == "completed"
+    assert (await job.wait(60)).state == "completed"
     assert traced.span("process default").links == ()

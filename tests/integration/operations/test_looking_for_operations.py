@@ -1,4 +1,4 @@
-"""How workers learn of operations: seldom while there are none, in time for each start, and at once when one is told of."""
+"""How workers learn of operations: by seldom looks, in time for each start, and at once by the change stream."""
 
 from __future__ import annotations
 

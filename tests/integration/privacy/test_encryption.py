@@ -66,7 +66,7 @@ async def test_chosen_fields_and_the_result_are_stored_sealed_and_the_handler_ge
     job = await scheduler.schedule("pay", CARD)
     assert job.data == CARD and job.encrypted
     await scheduler.start()
-    done = await scheduler.wait(job.id, timeout=20)
+    done = await scheduler.wait(job.id, timeout=60)
     document = await stored(db, job)
     assert set(document["data"]["card"]["number"]) == {"__sealed__", "kid", "n", "c"}
     assert document["data"]["card"]["name"] == "Ann" and document["data"]["amount"] == 5
@@ -79,7 +79,7 @@ async def test_all_data_is_stored_as_one_sealed_value(make_scheduler: Make, db: 
     seen = serve(scheduler)
     jobs = await scheduler.schedule_bulk([{"name": "pay", "data": {"n": n}} for n in range(30)])
     await scheduler.start()
-    done = await asyncio.gather(*(scheduler.wait(job.id, timeout=20) for job in jobs))
+    done = await asyncio.gather(*(scheduler.wait(job.id, timeout=60) for job in jobs))
     assert [job.result for job in done] == [{"n": n} for n in range(30)]
     assert sorted(one["n"] for one in seen) == list(range(30))
     assert set((await stored(db, jobs[0]))["data"]) == {"__sealed__", "kid", "n", "c"}
@@ -95,7 +95,7 @@ async def test_a_producer_without_the_handler_encrypts_by_an_option_and_the_resu
     (other,) = await producer.schedule_bulk([{"name": "pay", "data": CARD, "encrypt": True}])
     await worker.start()
     for one in (job, other):
-        await worker.wait(one.id, timeout=20)
+        await worker.wait(one.id, timeout=60)
         assert (await stored(db, one))["result"]["kid"] == "new"
     assert (await stored(db, other))["data"]["kid"] == "new"
 
@@ -110,7 +110,7 @@ async def test_a_result_of_nothing_and_a_job_without_the_fields_are_stored_as_ev
 
     job = await scheduler.schedule("quiet", {"a": 1})
     await scheduler.start()
-    assert (await scheduler.wait(job.id, timeout=20)).result is None
+    assert (await scheduler.wait(job.id, timeout=60)).result is None
     document = await stored(db, job)
     assert document["data"] == {"a": 1} and "sealed" not in document and document["result"] is None
 
@@ -145,7 +145,7 @@ async def test_a_debounced_job_is_sealed_for_the_job_that_waits(make_scheduler: 
     assert second.data == {"n": 2} and third.data == {"n": 3}
     await scheduler.start()
     for job in (first, fourth):
-        assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+        assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     assert sorted(one["n"] for one in seen) == [3, 4]
 
 
@@ -186,7 +186,7 @@ async def test_a_handlers_transaction_and_steps_store_sealed_results(make_schedu
 
     job = await scheduler.schedule("pay", CARD)
     await scheduler.start()
-    done = await scheduler.wait(job.id, timeout=20)
+    done = await scheduler.wait(job.id, timeout=60)
     assert done.result == {"secret": "result"} and looked == ["x"]
     assert [step.result for step in done.steps] in ([], [{"found": "secret-step"}])
     document = await stored(db, job)
@@ -240,7 +240,7 @@ async def test_a_schedules_data_is_sealed_for_it_and_its_jobs_are_made_without_a
     assert (await keeper.get_job(job.id)).data == CARD
     seen = serve(keeper)
     await keeper.start()
-    assert (await keeper.wait(job.id, timeout=20)).state == "completed"
+    assert (await keeper.wait(job.id, timeout=60)).state == "completed"
     assert seen == [CARD]
 
 
@@ -315,7 +315,7 @@ async def test_a_worker_without_the_key_holds_the_job_and_says_so_until_a_worker
     await keyless.start()
     job = await keeper.schedule("pay", CARD, encrypt=True)
     plain = await keyless.schedule("pay", {"n": 1})
-    assert (await keyless.wait(plain.id, timeout=20)).state == "completed"
+    assert (await keyless.wait(plain.id, timeout=60)).state == "completed"
     held = await eventually(lambda: held_by(keyless, job, "key"))
     assert held.state == "pending" and held.tries == 0
     assert held.waiting_for.note.startswith(
@@ -326,7 +326,7 @@ async def test_a_worker_without_the_key_holds_the_job_and_says_so_until_a_worker
     assert explanation.holding is not None and explanation.holding.kind == "key"
     assert "does not have it" in explanation.text
     await keeper.start()
-    assert (await keeper.wait(job.id, timeout=20)).state == "completed"
+    assert (await keeper.wait(job.id, timeout=60)).state == "completed"
     assert seen == [CARD]
 
 
@@ -343,7 +343,7 @@ async def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(make_s
     await keyless.start()
     jobs = await keeper.schedule_bulk([{"name": "pay", "data": {"n": n}, "encrypt": True} for n in range(40)])
     for job in jobs:
-        done = await keeper.wait(job.id, timeout=20)
+        done = await keeper.wait(job.id, timeout=60)
         assert done.state == "completed" and len(done.attempts) == 1
     assert len(seen) == 40 and other == []
 
@@ -357,7 +357,7 @@ async def test_jobs_without_a_key_do_not_stand_in_the_way_of_those_behind_them(m
     )
     jobs = await producer.schedule_bulk([{"name": "pay", "priority": 9, "data": {"n": n}} for n in range(5)])
     await keyless.start()
-    await asyncio.gather(*(keyless.wait(job.id, timeout=30) for job in jobs))
+    await asyncio.gather(*(keyless.wait(job.id, timeout=60) for job in jobs))
     assert len(seen) == 5
 
 
@@ -377,7 +377,7 @@ async def test_a_key_that_comes_while_the_worker_runs_releases_what_waited_for_i
     job = await producer.schedule("pay", CARD, encrypt=True)
     await eventually(lambda: held_by(worker, job, "key"))
     file.write_text(f"{new}\n{old}\n")
-    assert (await worker.wait(job.id, timeout=20)).state == "completed"
+    assert (await worker.wait(job.id, timeout=60)).state == "completed"
     assert seen == [CARD]
 
 
@@ -389,7 +389,7 @@ async def test_a_handler_that_encrypts_waits_for_a_key_even_for_plain_data(make_
     job = await eventually(lambda: raw_held(worker))
     assert job.waiting_for.note.startswith("What 'pay' finds out is to be encrypted")
     worker.privacy.set_keys(NEW)
-    done = await worker.wait("raw", timeout=20)
+    done = await worker.wait("raw", timeout=60)
     assert done.state == "completed" and done.result == {"n": 1} and seen == [{"n": 1}]
     assert (await db.jobs.find_one({"_id": "raw"}) or {})["result"]["kid"] == "new"
 
@@ -407,7 +407,7 @@ async def test_a_value_that_does_not_open_with_its_key_fails_the_job_as_undecoda
     job = await producer.schedule("pay", CARD, encrypt=["card.number"])
     before = (await stored(db, job))["data"]
     await worker.start()
-    failed = await worker.wait(job.id, timeout=20)
+    failed = await worker.wait(job.id, timeout=60)
     assert failed.state == "failed" and failed.error is not None and failed.error.type == "Undecodable"
     assert "data.card.number cannot be decrypted" in failed.error.message and failed.tries == 1
     assert seen == [] and (await stored(db, job))["data"] == before
@@ -420,8 +420,8 @@ async def test_a_sealed_value_that_is_copied_to_another_job_fails_it(make_schedu
     number = (await stored(db, theirs))["data"]["card"]["number"]
     await db.jobs.update_one({"_id": ObjectId(mine.id)}, {"$set": {"data.card.number": number}})
     await scheduler.start()
-    assert (await scheduler.wait(mine.id, timeout=20)).state == "failed"
-    assert (await scheduler.wait(theirs.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(mine.id, timeout=60)).state == "failed"
+    assert (await scheduler.wait(theirs.id, timeout=60)).state == "completed"
     assert len(seen) == 1
 
 
@@ -434,11 +434,11 @@ async def test_jobs_and_schedules_are_sealed_anew_so_that_an_old_key_can_be_reti
     serve(scheduler, encrypt=["card.number"])
     done = await scheduler.schedule("pay", CARD)
     await scheduler.start()
-    await scheduler.wait(done.id, timeout=20)
+    await scheduler.wait(done.id, timeout=60)
     later = await scheduler.schedule("pay", CARD, delay=3600)
     await scheduler.schedule("pay", CARD, repeat=Every("1h"), schedule_id="nightly")
     made = await scheduler.schedules.trigger("nightly")
-    await scheduler.wait(made.id, timeout=20)
+    await scheduler.wait(made.id, timeout=60)
     bulk = await scheduler.schedule_bulk([{"name": "pay", "data": CARD, "delay": 3600}] * 450)
     assert await scheduler.privacy.keys_in_use() == {"old": 454}
     scheduler.privacy.set_keys({**NEW, **OLD})
@@ -450,7 +450,7 @@ async def test_jobs_and_schedules_are_sealed_anew_so_that_an_old_key_can_be_reti
         found = await scheduler.get_job(job.id)
         assert found.data == CARD and found.result in (None, CARD)
     assert (await scheduler.schedules.get("nightly")).data == CARD
-    assert (await scheduler.wait((await scheduler.run_now(later.id)).id, timeout=20)).state == "completed"
+    assert (await scheduler.wait((await scheduler.run_now(later.id)).id, timeout=60)).state == "completed"
 
 
 @pytest.mark.slow
@@ -553,7 +553,7 @@ def test_the_blocking_face_has_the_same_verbs(uri: str) -> None:
         def pay(n: int) -> int:
             return n
 
-        job = scheduler.wait(scheduler.schedule("pay", {"n": 5}).id, timeout=20)
+        job = scheduler.wait(scheduler.schedule("pay", {"n": 5}).id, timeout=60)
         assert (job.data, job.result) == ({"n": 5}, 5)
         assert scheduler.privacy.shown(job).data == {"*": "[encrypted]"}
         scheduler.privacy.set_keys({**NEW, **OLD})

@@ -57,7 +57,7 @@ async def test_the_jobs_in_events_have_words_in_place_of_redacted_values_and_han
     job = await scheduler.schedule("login", data)
     assert job.data == data
     await scheduler.start()
-    done = await scheduler.wait(job.id, timeout=20)
+    done = await scheduler.wait(job.id, timeout=60)
     await eventually(lambda: any(event == "job:success" for event, _ in heard))
     assert seen == [data] and done.data == data and done.result == {"pin": SECRET, "user": "ann"}
     assert {event for event, _ in heard} >= {"job:created", "job:start", "job:progress", "job:success"}
@@ -94,7 +94,7 @@ async def test_values_are_redacted_in_errors_logs_and_notes_before_these_are_cut
 
     job = await scheduler.schedule("login", {"password": SECRET})
     await scheduler.start()
-    failed = await scheduler.wait(job.id, timeout=20)
+    failed = await scheduler.wait(job.id, timeout=60)
     await eventually(lambda: any(event == "job:fail" for event, _ in heard))
     assert failed.error is not None and failed.progress is not None and failed.progress.note is not None
     texts = [failed.error.message, failed.error.stack or "", failed.progress.note, *failed.attempts[0].log]
@@ -118,7 +118,7 @@ async def test_a_stack_is_redacted_before_its_beginning_is_cut(make_scheduler: M
 
     job = await scheduler.schedule("login", {"password": SECRET})
     await scheduler.start()
-    failed = await scheduler.wait(job.id, timeout=20)
+    failed = await scheduler.wait(job.id, timeout=60)
     assert failed.error is not None and failed.error.stack is not None
     assert failed.error.stack.startswith("… (cut)\n") and len(failed.error.stack) < MAX_STACK + 20
     for at in range(len(SECRET) - 3):
@@ -135,7 +135,7 @@ async def test_what_a_handler_says_of_its_end_is_redacted(make_scheduler: Make, 
 
     job = await scheduler.schedule("login", {"password": SECRET})
     await scheduler.start()
-    ended = await scheduler.wait(job.id, timeout=20)
+    ended = await scheduler.wait(job.id, timeout=60)
     assert (
         ended.error is not None
         and "[red" in ended.error.message
@@ -163,7 +163,7 @@ async def test_a_value_that_the_handler_takes_out_of_the_data_is_redacted_all_th
 
     job = await scheduler.schedule("login", {"user": {"password": SECRET}})
     await scheduler.start()
-    failed = await scheduler.wait(job.id, timeout=20)
+    failed = await scheduler.wait(job.id, timeout=60)
     assert failed.error is not None and failed.error.message == "[redacted]"
 
 
@@ -176,7 +176,7 @@ async def test_what_is_lifted_to_a_redacted_name_is_redacted(make_scheduler: Mak
         raise ValueError(password)
 
     await new.start()
-    failed = await new.wait(job.id, timeout=20)
+    failed = await new.wait(job.id, timeout=60)
     assert failed.error is not None and failed.error.message == "[redacted]"
 
 
@@ -195,7 +195,7 @@ async def test_log_lines_of_the_worker_show_no_redacted_value(
 
     job = await scheduler.schedule("login", {"password": SECRET})
     await scheduler.start()
-    assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     await eventually(lambda: "raised after its transaction" in caplog.text)
     assert SECRET not in caplog.text and "ValueError('[redacted]')" in caplog.text
 
@@ -240,7 +240,7 @@ async def test_a_job_is_shown_without_what_its_errors_and_logs_told_before_it_wa
 
     job = await careless.schedule("login", {"pin": SECRET})
     await careless.start()
-    failed = await careless.wait(job.id, timeout=20)
+    failed = await careless.wait(job.id, timeout=60)
     assert failed.error is not None and failed.error.message == f"pin {SECRET}"
     shown = careful.privacy.shown(failed)
     assert shown.error is not None and shown.error.message == "pin [redacted]"

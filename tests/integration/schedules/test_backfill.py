@@ -169,7 +169,7 @@ async def test_an_interrupted_backfill_goes_on_where_it_was_left(
 
     monkeypatch.setattr(Ledger, "backfill_batch", watched)
     task = asyncio.create_task(schedule.backfill(T0, clock.now(), which=which, limit=5000))
-    await asyncio.wait_for(reached.wait(), 20)
+    await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

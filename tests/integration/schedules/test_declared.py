@@ -36,7 +36,7 @@ async def test_a_decorated_function_is_run_by_its_schedule(scheduler: Scheduler)
 
     assert scheduler.workers.handler_names == ["tick"]
     await scheduler.start()
-    await asyncio.wait_for(ran.wait(), 20)
+    await asyncio.wait_for(ran.wait(), 60)
     (schedule,) = await stored(scheduler)
     assert (schedule.id, schedule.name, schedule.declared_by) == ("tick", "tick", "default")
     assert [job.name async for job in scheduler.jobs(schedule_id="tick")]

@@ -133,7 +133,7 @@ async def test_cancel_running_stops_the_run_that_goes_and_takes_its_place(
     schedule = await scheduler.schedule("work", repeat=Every(3600), schedule_id="s", overlap="cancel_running")
     await scheduler.start()
     first, second = await schedule.trigger(), await schedule.trigger()
-    ended = await scheduler.wait(first.id, timeout=20)
+    ended = await scheduler.wait(first.id, timeout=60)
     assert ended.state == "cancelled" and ended.error is not None
     assert "the next firing of schedule s takes its place" in ended.error.message
     await eventually(lambda: runs.begun[-1:] == [second.id])

@@ -274,11 +274,11 @@ async def test_a_running_job_never_writes_an_old_rule_back(scheduler: Scheduler,
 
     await scheduler.start()
     schedule = await scheduler.schedule("work", repeat=Every(0.2), schedule_id="s", overlap="skip", pause_after=3)
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 60)
     changed = await schedule.edit(repeat=Cron("0 0 1 1 *"), data={"n": 1}, priority=3)
     go_on.set()
     (job,) = [job async for job in scheduler.jobs(schedule_id="s")]
-    assert (await scheduler.wait(job.id, timeout=20)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
     await schedule.trigger()  # which takes note of the run's end
     after = await schedule.refresh()
     assert (after.rule, after.data, after.priority) == (Cron("0 0 1 1 *"), {"n": 1}, 3)

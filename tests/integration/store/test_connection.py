@@ -29,7 +29,7 @@ Client = AsyncMongoClient[dict[str, Any]]
 
 
 async def ended(scheduler: Scheduler, name: str, **options: Any) -> Job:
-    return await scheduler.wait((await scheduler.schedule(name, **options)).id, timeout=20)
+    return await scheduler.wait((await scheduler.schedule(name, **options)).id, timeout=60)
 
 
 # -- a client that is handed in ------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ async def test_a_build_that_takes_long_lets_the_process_work_and_what_needs_it_w
     async with fail_point(db, "hangAfterStartingIndexBuild"):
         await scheduler.start()
         job = await scheduler.schedule("work")
-        assert (await scheduler.wait(job.id, timeout=20)).result == "done"
+        assert (await scheduler.wait(job.id, timeout=60)).result == "done"
         store = inside(scheduler).open_store
         assert store.connection.indexes.missing() == (f"jobs.{FAILURES}",)
         with pytest.raises(Unavailable, match=f"still building jobs.{FAILURES}"):

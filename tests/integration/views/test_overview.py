@@ -36,7 +36,7 @@ async def test_a_running_scheduler_with_nothing_wrong_has_no_problems(scheduler:
 
     await scheduler.start()
     job = await scheduler.schedule("send")
-    await scheduler.wait(job.id, timeout=20)
+    await scheduler.wait(job.id, timeout=60)
     report = await scheduler.monitor.overview()
     assert report.problems == ()
     assert "One worker is alive." in report.checks
@@ -51,7 +51,7 @@ async def test_real_failures_name_their_error_and_the_dead_letters_to_retry(sche
     await scheduler.start()
     jobs = [await scheduler.schedule("charge", {"dead": True}) for _ in range(4)]
     for job in jobs:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
 
     async def told() -> Problem | None:
         found = of_kind(await scheduler.monitor.overview(), "failing")
@@ -85,7 +85,7 @@ async def test_pauses_breakers_limits_and_schedules_are_told_with_their_cures(sc
         report = await scheduler.monitor.overview()
         return report if {"limited", "unserved"} <= set(kinds(report)) else None
 
-    report = await eventually(told, timeout=20)
+    report = await eventually(told, timeout=60)
     assert report is not None
     assert [(one.text, one.reason, one.actor) for one in of_kind(report, "paused")] == [
         ("The queue 'slow' is paused.", "a deploy", "ops"),

@@ -92,7 +92,7 @@ async def test_counts_are_told_by_name_queue_and_scope(make_scheduler: Make) -> 
     jobs = [await scheduler.schedule("mail.send") for _ in range(3)]
     await scheduler.schedule("report")
     for job in jobs:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
 
     async def counted() -> bool:
         total = (await today(scheduler)).total

@@ -88,7 +88,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
 
 async def ended(scheduler: Scheduler, name: str, data: dict[str, Any] | None = None, **options: Any) -> Job:
     job = await scheduler.schedule(name, data, **options)
-    return await scheduler.wait(job.id, timeout=10)
+    return await scheduler.wait(job.id, timeout=60)
 
 
 def slots_in_use(scheduler: Scheduler) -> int:
@@ -110,7 +110,7 @@ async def test_whatever_a_handler_returns_its_job_completes_with_a_note_and_free
     scheduler.job("give", isolation=isolation)(give if isolation == "auto" else give_plain)
     jobs = await scheduler.schedule_bulk([{"name": "give", "data": {"kind": kind}} for kind in RESULTS])
     await scheduler.start()
-    done = {job.data["kind"]: await scheduler.wait(job.id, timeout=10) for job in jobs}
+    done = {job.data["kind"]: await scheduler.wait(job.id, timeout=60) for job in jobs}
     assert {job.state for job in done.values()} == {"completed"}
     assert [kind for kind, job in done.items() if "not kept" not in (job.result_note or "")] == []
     assert done["iterator"].result_note is not None and "Return a list" in done["iterator"].result_note
@@ -194,7 +194,7 @@ async def test_whatever_a_handler_raises_its_job_fails_and_frees_its_slot(
     given = [{"name": "fail", "data": {"kind": kind, "password": "hidden-secret"}} for kind in ERRORS]
     jobs = await scheduler.schedule_bulk(given)
     await scheduler.start()
-    done = {job.data["kind"]: await scheduler.wait(job.id, timeout=10) for job in jobs}
+    done = {job.data["kind"]: await scheduler.wait(job.id, timeout=60) for job in jobs}
     assert {job.state for job in done.values()} == {"failed"}
     assert all(job.error is not None and job.error.type for job in done.values())
     assert "hidden-secret" not in str([job.error for job in done.values()])

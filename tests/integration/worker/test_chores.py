@@ -92,7 +92,7 @@ async def test_a_chore_is_done_again_when_the_recovery_from_its_error_fails_too(
     monkeypatch.setattr(Indexes, "mend", mend)
     monkeypatch.setattr(chores["rescue_lost"], "run_once", counted("rescue", done, fail))
     await eventually(lambda: not errors)
-    await eventually(lambda: done["rescue"] >= 3, 20)
+    await eventually(lambda: done["rescue"] >= 3, 60)
     assert "it starts again" not in caplog.text
 
 

@@ -79,7 +79,7 @@ async def test_jobs_whose_keys_take_turns_are_started_once(make_scheduler: Make,
     scheduler = in_turns(make_scheduler(), started, guarantee=guarantee)
     ids = await lined_up(scheduler, db, 5 * KEYS)
     await scheduler.start()
-    ended = [await scheduler.wait(job, timeout=20) for job in ids]
+    ended = [await scheduler.wait(job, timeout=60) for job in ids]
     assert {(job.state, job.token) for job in ended} == {("completed", 1)}
     assert started == dict.fromkeys(ids, 1)
 

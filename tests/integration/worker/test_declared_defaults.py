@@ -117,7 +117,7 @@ async def test_a_job_that_a_handler_schedules_gets_them_too(make_worker: Make, m
 
     await parent.start()
     job = await parent.schedule("parent")
-    assert (await parent.wait(job.id, timeout=20)).result == "slow"
+    assert (await parent.wait(job.id, timeout=60)).result == "slow"
 
 
 async def test_jobs_in_a_transaction_get_them_too(make_worker: Make, scheduler: Scheduler) -> None:

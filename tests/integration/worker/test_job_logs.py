@@ -42,7 +42,7 @@ async def test_a_failed_attempt_is_one_warning_and_a_dead_letter_an_error_with_i
     workers: list[str] = []
     scheduler.on("worker:start", workers.append)
     await scheduler.start()
-    job = await scheduler.wait((await scheduler.schedule("bad")).id, timeout=20)
+    job = await scheduler.wait((await scheduler.schedule("bad")).id, timeout=60)
     await eventually(lambda: lines(caplog, logging.ERROR))  # it is told once it is known to be stored
     (warning,), (error,) = lines(caplog, logging.WARNING), lines(caplog, logging.ERROR)
     told = "boom\\n2026-01-01 00:00:00,000 1 ERROR forged\\x1b[31m"
@@ -72,7 +72,7 @@ async def test_a_job_that_gives_up_says_at_which_attempt(
         raise Fail("no such customer")
 
     await scheduler.start()
-    await scheduler.wait((await scheduler.schedule("hopeless")).id, timeout=20)
+    await scheduler.wait((await scheduler.schedule("hopeless")).id, timeout=60)
     await eventually(lambda: lines(caplog, logging.ERROR))  # it is told once it is known to be stored
     (error,) = lines(caplog, logging.ERROR)
     assert "Attempt 1 of 5 " in error.getMessage() and "Fail: no such customer" in error.getMessage()
@@ -84,7 +84,7 @@ async def test_secrets_are_not_logged(scheduler: Scheduler, caplog: pytest.LogCa
         raise ValueError(f"wrong: {password}")
 
     await scheduler.start()
-    await scheduler.wait((await scheduler.schedule("login", {"password": "hunter2-canary"})).id, timeout=20)
+    await scheduler.wait((await scheduler.schedule("login", {"password": "hunter2-canary"})).id, timeout=60)
     await eventually(lambda: lines(caplog, logging.ERROR))  # it is told once it is known to be stored
     assert len(lines(caplog, logging.WARNING)) == len(lines(caplog, logging.ERROR)) == 1
     assert "wrong: [redacted]" in caplog.text and "hunter2-canary" not in caplog.text
@@ -106,7 +106,7 @@ async def test_a_storm_of_failures_is_summed_up(
     jobs = await scheduler.schedule_bulk([{"name": "bad", "data": {"number": n}} for n in range(20)])
     await scheduler.start()
     for job in [*jobs, await scheduler.schedule("other")]:
-        await scheduler.wait(job.id, timeout=20)
+        await scheduler.wait(job.id, timeout=60)
     await eventually(lambda: {one.job_name for one in lines(caplog, logging.ERROR)} == {"bad", "other"})  # type: ignore[attr-defined]
     assert [one.job_name for one in lines(caplog, logging.ERROR)].count("bad") == 3  # type: ignore[attr-defined]
     assert [one.job_name for one in lines(caplog, logging.ERROR)].count("other") == 1  # type: ignore[attr-defined]

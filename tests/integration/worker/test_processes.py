@@ -112,7 +112,7 @@ async def test_several_run_at_once_each_in_its_own(worker: Scheduler, tmp_path: 
     assert len(pids) == 2
     for job in jobs:
         await worker.cancel(job.id)
-    assert {(await worker.wait(job.id, timeout=20)).state for job in jobs} == {"cancelled"}
+    assert {(await worker.wait(job.id, timeout=60)).state for job in jobs} == {"cancelled"}
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ async def test_a_cancellation_kills_the_process(worker: Scheduler, tmp_path: Pat
     job = await worker.schedule("hang", {"pid_file": str(file)})
     pid = await pid_in(file)
     await worker.cancel(job.id, "enough")
-    done = await worker.wait(job.id, timeout=20)
+    done = await worker.wait(job.id, timeout=60)
     assert (done.state, done.error and done.error.message) == ("cancelled", "enough")
     await gone(pid)
 
@@ -241,7 +241,7 @@ async def test_data_that_does_not_fit_fails_at_once(worker: Scheduler, database:
     job = await worker.schedule("add", {"a": 1, "b": 2}, delay=3600)
     await database.jobs.update_one({"_id": ObjectId(job.id)}, {"$set": {"data": {"a": "one"}}})
     await worker.run_now(job.id)
-    done = await worker.wait(job.id, timeout=20)
+    done = await worker.wait(job.id, timeout=60)
     assert (done.state, len(done.attempts)) == ("failed", 1)
     assert done.error is not None and done.error.type == "InvalidJob"
 
@@ -296,7 +296,7 @@ async def test_a_process_that_reads_nothing_does_not_stop_its_worker(worker: Sch
     await eventually(lambda: any(one.process is not None for one in inside(worker).worker.claimed_jobs.all()))
     assert (await ended(worker, "suspicious")).state == "completed"
     await worker.cancel(job.id)
-    assert (await worker.wait(job.id, timeout=20)).state == "cancelled"
+    assert (await worker.wait(job.id, timeout=60)).state == "cancelled"
 
 
 @pytest.mark.parametrize("name", ["count", "count_async"])

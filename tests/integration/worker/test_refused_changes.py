@@ -182,7 +182,7 @@ async def test_a_job_that_can_neither_be_decoded_nor_ended_does_not_stop_its_que
     async with refusing(db, "jobs", {"_id": ObjectId(bad.id)}):
         good = await scheduler.schedule("x")
         await scheduler.start()
-        assert (await scheduler.wait(good.id, timeout=20)).result == "done"
+        assert (await scheduler.wait(good.id, timeout=60)).result == "done"
         await scheduler.stop()
 
 

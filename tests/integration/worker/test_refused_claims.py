@@ -31,8 +31,8 @@ async def test_a_job_that_is_too_large_to_be_claimed_fails_and_those_behind_it_r
     bad, *others = await waiting(scheduler, 10)
     async with refusing(db, "jobs", {"_id": document_id(bad.id), "state": "running"}):
         await scheduler.start()
-        done = [await scheduler.wait(job.id, timeout=10) for job in others]
-        failed = await scheduler.wait(bad.id, timeout=10)
+        done = [await scheduler.wait(job.id, timeout=60) for job in others]
+        failed = await scheduler.wait(bad.id, timeout=60)
     assert {(job.state, job.tries) for job in done} == {("completed", 1)}
     assert (failed.state, failed.tries) == ("failed", 0)
     assert failed.error is not None and failed.error.type == "ClaimRefused"
@@ -45,7 +45,7 @@ async def test_a_job_that_has_no_room_for_the_reason_fails_without_it(scheduler:
     unsaid = {"state": "failed", "error": {"$exists": True}}
     async with refusing(db, "jobs", {"$or": [{"state": "running"}, unsaid]}):
         await scheduler.start()
-        failed = await scheduler.wait(bad.id, timeout=10)
+        failed = await scheduler.wait(bad.id, timeout=60)
     assert (failed.state, failed.error) == ("failed", None) and failed.finished_at is not None
 
 
@@ -56,7 +56,7 @@ async def test_a_job_that_cannot_be_changed_at_all_keeps_nobody_from_being_claim
     bad, *others = await waiting(scheduler, 5)
     async with refusing(db, "jobs", {"_id": document_id(bad.id)}):
         await scheduler.start()
-        done = [await scheduler.wait(job.id, timeout=10) for job in others]
+        done = [await scheduler.wait(job.id, timeout=60) for job in others]
         assert (await scheduler.get_job(bad.id)).state == "pending"
     assert {job.state for job in done} == {"completed"}
 

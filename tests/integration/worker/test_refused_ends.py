@@ -57,8 +57,8 @@ async def test_an_end_that_is_refused_becomes_a_failure_and_its_neighbours_are_w
     bad, *others = sorted(jobs, key=lambda job: job.data["number"] != NEIGHBOURS // 2)
     async with refusing(db, "jobs", {"_id": document_id(bad.id), "state": "completed"}):
         end.set()
-        failed = await scheduler.wait(bad.id, timeout=10)
-    done = [await scheduler.wait(job.id, timeout=10) for job in others]
+        failed = await scheduler.wait(bad.id, timeout=60)
+    done = [await scheduler.wait(job.id, timeout=60) for job in others]
     assert {job.state for job in done} == {"completed"} and {len(job.attempts) for job in done} == {1}
     assert [job.result for job in done] == [job.data for job in others]
     await eventually(lambda: sorted(heard) == sorted(job.id for job in others))
@@ -79,7 +79,7 @@ async def test_an_end_that_is_too_large_is_stored_without_its_log_and_its_result
     job = await scheduler.schedule("work")
     async with refusing(db, "jobs", larger_than(2_000)):
         await scheduler.start()
-        done = await scheduler.wait(job.id, timeout=10)
+        done = await scheduler.wait(job.id, timeout=60)
     assert (done.state, done.result) == ("completed", None)
     assert done.result_note is not None and "were not kept" in done.result_note
     assert done.attempts[-1].log_cut == 1
@@ -96,7 +96,7 @@ async def test_a_failure_that_is_too_large_is_stored_without_its_stack_and_is_re
     job = await scheduler.schedule("work")
     async with refusing(db, "jobs", larger_than(2_000)):
         await scheduler.start()
-        done = await scheduler.wait(job.id, timeout=10)
+        done = await scheduler.wait(job.id, timeout=60)
     assert (done.state, done.tries, done.attempts_cut) == ("failed", 2, 1)
     assert done.error is not None and done.error.type == "ValueError" and done.error.stack is None
     assert done.error.message.startswith("no such thing (MongoDB refused the whole of it")
@@ -113,12 +113,12 @@ async def test_an_end_that_is_refused_in_every_form_is_reported_and_the_worker_g
         end.set()
         await eventually(lambda: heard == [bad.id])
         assert (await scheduler.get_job(bad.id)).state == "running"
-    assert [(await scheduler.wait(job.id, timeout=10)).state for job in others] == ["completed"] * 2
+    assert [(await scheduler.wait(job.id, timeout=60)).state for job in others] == ["completed"] * 2
     (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert bad.id in line.getMessage() and "has ended, and that cannot be stored" in line.getMessage()
     await eventually(lambda: holdings(scheduler) == 0)
     later = await scheduler.schedule("work", {"number": 1})
-    assert (await scheduler.wait(later.id, timeout=10)).state == "completed"
+    assert (await scheduler.wait(later.id, timeout=60)).state == "completed"
 
 
 async def test_ends_wait_for_a_server_whose_disk_is_full(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ async def test_ends_wait_for_a_server_whose_disk_is_full(make_scheduler: Make, m
 
     monkeypatch.setattr(type(jobs), "bulk_write", full)
     end.set()
-    assert (await scheduler.wait(job.id, timeout=10)).state == "completed"
+    assert (await scheduler.wait(job.id, timeout=60)).state == "completed"
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ async def test_large_results_that_end_together_are_stored_without_an_error(
     await scheduler.start()
     await eventually(lambda: len(started) == 200)
     end.set()
-    done = [await scheduler.wait(job.id, timeout=20) for job in jobs]
+    done = [await scheduler.wait(job.id, timeout=60) for job in jobs]
     assert [job.result[:6] for job in done] == [f"{one:06}" for one in range(200)]
     assert "met an error" not in caplog.text
 
@@ -190,7 +190,7 @@ async def test_a_step_whose_result_is_refused_fails_the_job_and_is_not_run_again
     job = await scheduler.schedule("work")
     async with refusing(db, "jobs", {"steps": {"$exists": True}}):
         await scheduler.start()
-        done = await scheduler.wait(job.id, timeout=10)
+        done = await scheduler.wait(job.id, timeout=60)
     assert (done.state, run) == ("failed", [1])
     assert done.error is not None and "refuses to keep the result of step 'charge'" in done.error.message
 
@@ -209,5 +209,5 @@ async def test_a_result_is_kept_when_the_server_fails_for_a_reason_that_may_pass
 
     monkeypatch.setattr(finishing, "_write", failing)
     end.set()
-    done = [await scheduler.wait(job.id, timeout=20) for job in jobs]
+    done = [await scheduler.wait(job.id, timeout=60) for job in jobs]
     assert [(job.state, job.result, job.result_note) for job in done] == [("completed", job.data, None) for job in jobs]

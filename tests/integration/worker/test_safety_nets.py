@@ -120,7 +120,7 @@ async def test_a_line_whose_gate_was_marked_before_the_process_died_is_read(
     monkeypatch.setattr(store.gates, "open", die)
     await store.gates.mark([gate.name])
     await scheduler.start()
-    await eventually(lambda: ran == [7], 20)
+    await eventually(lambda: ran == [7], 60)
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ async def test_jobs_stored_in_a_sequence_keep_to_it_at_a_worker_whose_code_has_n
     jobs = [await before.schedule("ship", {"n": n, "tenant": "x"}) for n in range(5)]
     await after.start()
     for job in jobs:
-        await after.wait(job.id, timeout=30)
+        await after.wait(job.id, timeout=60)
     assert (most, ran) == (1, [0, 1, 2, 3, 4])
 
 

@@ -59,7 +59,7 @@ async def test_an_async_handler_shows_where_it_awaits_and_no_values(scheduler: S
     assert text.index("in wait") < text.index("in inner_call") and "asyncio.gather" in text
     assert "tell-no-one" not in text and "executor.py" not in text
     go.set()
-    done = await scheduler.wait(job_id, 20)
+    done = await scheduler.wait(job_id, 60)
     assert done.state == "completed" and done.stack is not None and done.stack_is_stale
 
 
@@ -153,7 +153,7 @@ async def test_a_blocked_event_loop_is_told_with_what_it_runs() -> None:
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(place.stack()))
     thread.start()
-    thread.join(30)  # blocks the event loop until the thread has given it up
+    thread.join(60)  # blocks the event loop until the thread has given it up
     assert "event loop is blocked" in found[0] and "thread.join(30)" in found[0]
 
 

@@ -50,7 +50,7 @@ async def test_an_interrupted_job_ends_also_where_the_end_of_its_process_is_not_
     claimed.use_process(process)
     claimed.interrupt()
     assert process.killed
-    await asyncio.wait({task}, timeout=5)
+    await asyncio.wait({task}, timeout=60)
     assert task.cancelled()
 
 
