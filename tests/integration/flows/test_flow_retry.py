@@ -11,8 +11,8 @@ from harness.pruning import prune
 from harness.waiters import LONG_AGO, Waiters
 from harness.waiting import eventually
 from mainspring import ChildrenFailed, Fail, JobContext, JobStateError, Keep, Scheduler
-from mainspring.errors import Unavailable
 from mainspring.client.scheduler import core_of
+from mainspring.errors import Unavailable
 from mainspring.store.collection import Collection
 from mainspring.store.flows import retrying
 from mainspring.store.flows.retrying import FlowRetries
@@ -233,7 +233,7 @@ async def test_members_that_were_cancelled_because_of_one_that_was_cancelled_by_
 async def test_a_member_that_judges_its_children_is_put_back_after_them(
     scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A map that fails fast, in a map: it would fail again if it ran while one of its children has not been put back."""
+    """A map that fails fast, in a map: it would fail again if it ran before one of its children is put back."""
     store, waiters = await inside(scheduler).store(), Waiters(db)
     await waiters.put("root", "failed", root=True, spawned=True)
     inner, outer = "root.m.0#items", "root.m#items"

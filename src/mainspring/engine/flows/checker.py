@@ -69,9 +69,9 @@ class Checker(Service):
             self.wake()
 
     def note_end(self, before: Sequence[str]) -> None:
-        """Check soon the waits that an ended job has held back. The last of them is that of its parent. A job of another
-        one holds back its parent, too, and is live until its own wait is checked: as long as there is one, the parent is
-        not checked. Otherwise each end in a thousand graphs would lead to a look at its root."""
+        """Check soon the waits that an ended job has held back. The last of them is that of its parent; the others are
+        those of the nodes behind it. These hold back the parent, too, and are live until they are checked: the parent is
+        checked only where one of them is not. Otherwise each end in a graph would lead to a look at its root."""
         *others, parent = before
         for one in others:
             self._behind.setdefault(one, set()).add(parent)

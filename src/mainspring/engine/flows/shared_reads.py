@@ -1,8 +1,8 @@
 """Reads the jobs before the nodes of one claim: one statement for many nodes.
 
 A worker claims hundreds of nodes at once where many flows run; a statement for each of them would cost more than all
-the rest of a short job. The read is made when the first node of a group starts. Its predecessors have ended by then, and
-those of the others in the group, too, since all of them are claimed.
+the rest of a short job. The read is made when the first node of a group starts. The predecessors of all nodes of the
+group have ended by then, since all of them are claimed.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class FlowRetries:
         parents = [{**bad, "spawned": True}, {**others, "spawned": True}]
         bad, others = {**bad, "spawned": {"$ne": True}}, {**others, "spawned": {"$ne": True}}
         await predecessors_again(self._connection, await self._put_back(bad, self._again()))
-        # Also where none was put back just now: a process that died may have put them back, and not those they had ended.
+        # Also where none was put back just now: a process that died may have put back these and no others.
         await self._put_caused_back(nodes, others)
         refused: list[DocumentId] = []
         while await self._put_deepest_back(parents, refused):
@@ -154,7 +154,7 @@ class FlowRetries:
     async def _change(
         self, members: Sequence[Document], filter: Document, stages: list[Document], passed: _PassedOver
     ) -> set[str]:
-        """Change these members; returns the waits that they hold back. Those that the server refuses are passed over."""
+        """Change these members; returns the waits that they hold back. Refused ones are passed over."""
         mirror = self._connection.mirror
         _, refused = await change_jobs(
             self._connection.jobs,
