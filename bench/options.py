@@ -39,6 +39,7 @@ class Options:
     graphs: int = 10
     graph_nodes: int = 1_000
     suspended: int = 10_000
+    suspended_seconds: float = 60.0
     largest_map: int = 1_000_000
     profile: str | None = None
 
@@ -73,6 +74,7 @@ def quick(repeat: int, concurrency: int, profile: str | None) -> Options:
         graphs=2,
         graph_nodes=200,
         suspended=1_000,
+        suspended_seconds=15.0,
         largest_map=0,
         profile=profile,
     )

@@ -151,7 +151,7 @@ class Worker:
             told=links.listening,
             failed=self._failed,
         )
-        self.checker = Checker(store, events, self.producer.poll_all, self._failed)
+        self.checker = Checker(store, events, self.producer.poll_all, self.producer.poll, self._failed)
         self.watcher = Watcher(
             store,
             self.producer,
@@ -429,7 +429,7 @@ class _Links:
         self._worker.timekeeper.run_ended(schedule_id)
 
     def predecessor_ended(self, waits: Sequence[str]) -> None:
-        self._worker.checker.note(waits)
+        self._worker.checker.note_end(waits)
 
     def suspended(self, claimed: ClaimedJob, waits: Waits) -> None:
         self._worker.checker.note(waits.ids)

@@ -45,7 +45,7 @@ def checker(store: Store, heard: list[str]) -> Checker:
 
     callbacks = Callbacks()
     callbacks.on("job:cancel", hear)
-    return Checker(store, callbacks, lambda: None, reported)
+    return Checker(store, callbacks, lambda: None, lambda queues: None, reported)
 
 
 def fail_at(patch: pytest.MonkeyPatch, *calls: int) -> None:

@@ -22,6 +22,7 @@ from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.collection import Collection
 from mainspring.store.flows.checks import Checks
+from mainspring.store.flows.spawners import Spawner
 from mainspring.store.jobs.hints import Hint
 
 
@@ -368,6 +369,30 @@ async def test_the_ends_of_children_are_not_read_for_a_handler_that_lost_its_cla
         await store.checks.ends("p", 4, on)
 
 
+# -- many predecessors ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("when", "state"), [("success", "cancelled"), ("failure", "pending"), ("done", "pending")])
+async def test_a_skipped_job_among_many_does_not_hide_one_that_failed(
+    waiters: Waiters, store: Store, when: str, state: str
+) -> None:
+    wait = await waiters.waiter(total=100, when=when)
+    await waiters.child("a", "cancelled", wait, error={"type": "Skipped", "message": "no failure"})
+    await waiters.child("b", "failed", wait, error={"type": "ValueError", "message": "no"})
+    await store.checks.check([wait])
+    assert await waiters.state() == state
+    if when == "success":
+        assert (await waiters.get())["because"] == "b"
+
+
+async def test_a_job_behind_many_of_which_one_was_skipped_is_skipped(waiters: Waiters, store: Store) -> None:
+    wait = await waiters.waiter(total=100, when="success")
+    await waiters.child("a", "cancelled", wait, error={"type": "Skipped", "message": "no failure"}, because="first")
+    await store.checks.check([wait])
+    ended = await waiters.get()
+    assert (ended["state"], ended["error"]["type"], ended["because"]) == ("cancelled", "Skipped", "first")
+
+
 # -- jobs that the server refuses to change ------------------------------------------------------------------------
 
 
@@ -416,3 +441,17 @@ async def test_a_member_that_cannot_be_changed_keeps_no_other_from_being_retried
     async with refusing(db, "jobs", {"_id": "child1"}):
         await store.flow_retries.retry("waiter")
     assert [await waiters.state(f"child{number}") for number in range(3)] == ["pending", "failed", "pending"]
+
+
+async def test_a_late_child_that_cannot_be_changed_keeps_no_other_from_being_cancelled(
+    waiters: Waiters, store: Store, db: Database
+) -> None:
+    wait = await waiters.waiter(total=3)
+    await waiters.set("waiter", state="running", token=1, cancel={"at": LONG_AGO, "reason": "no"})
+    for number in range(3):
+        await waiters.child(f"child{number}", "pending", wait)
+    spawner = Spawner("waiter", 1, "waiter", noted=True)
+    async with refusing(db, "jobs", {"_id": "child1"}):
+        with pytest.raises(ClaimLost):
+            await store.spawners.end(spawner, [f"child{number}" for number in range(3)])
+    assert [await waiters.state(f"child{number}") for number in range(3)] == ["cancelled", "pending", "cancelled"]

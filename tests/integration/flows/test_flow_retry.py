@@ -1,13 +1,21 @@
 """Retrying a flow: what failed runs again, what was cancelled because of it waits again, and nothing else."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mainspring import ChildrenFailed, Fail, JobContext, JobStateError, Scheduler
+from harness.inside import inside
+from harness.looking import Database
+from harness.pruning import prune
+from harness.waiters import LONG_AGO, Waiters
+from harness.waiting import eventually
+from mainspring import ChildrenFailed, Fail, JobContext, JobStateError, Keep, Scheduler
 from mainspring.client.scheduler import core_of
+from mainspring.errors import Unavailable
 from mainspring.store.collection import Collection
 from mainspring.store.flows import retrying
+from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.schema import FLOW
 
 SOON = 30
@@ -160,3 +168,112 @@ async def test_a_saga_whose_undoing_failed_goes_on_with_it_when_both_are_retried
         await scheduler.retry(job.id)
         ended = await scheduler.wait(job.id, timeout=SOON)
     assert (str(ended.error), undone) == ("Fail: not booked", ["flight"])
+
+
+# -- a process that dies, and workers that run while a flow is put back ------------------------------------------------
+
+
+def after_first(patch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """Do something once, right after the members that failed were put back."""
+    real, left = FlowRetries._put_back, [act]
+
+    async def disturbed(self: FlowRetries, *arguments: Any) -> Any:
+        held = await real(self, *arguments)
+        if left:
+            await left.pop()()
+        return held
+
+    patch.setattr(FlowRetries, "_put_back", disturbed)
+
+
+def node(name: str, *after: str, **fields: Any) -> dict[str, Any]:
+    """The fields of a node of the flow `root`."""
+    waits = {"ids": [f"root.{name}#after"], "total": [len(after)], "tolerate": [0], "fail_fast": [False]}
+    waits |= {"sealed": True, "when": "success", "since": LONG_AGO}
+    stored: dict[str, Any] = {"flow": "root", "node": name, "token": 0, **fields}
+    return stored | ({"waits": waits} if after else {})
+
+
+async def test_a_retry_that_dies_after_the_failed_members_were_put_back_is_carried_on(
+    scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, waiters = await inside(scheduler).store(), Waiters(db)
+    await waiters.put("root", "failed", root=True, spawned=True)
+    await waiters.put("root.a", "failed", **node("a", before=["root.b#after", "root#nodes"]))
+    await waiters.put("root.b", "cancelled", **node("b", "a", before=["root#nodes"], because="root.a"))
+
+    async def die() -> None:
+        raise Unavailable("died")
+
+    after_first(monkeypatch, die)
+    with pytest.raises(Unavailable):
+        await store.flow_retries.retry("root")
+    assert [await waiters.state(one) for one in ("root.a", "root.b", "root")] == ["pending", "cancelled", "failed"]
+    await waiters.due("root")
+    checked, _ = await store.checks.sweep()
+    await store.flow_retries.carry_on(checked.marked[0])
+    assert [await waiters.state(one) for one in ("root.a", "root.b", "root")] == ["pending", "blocked", "pending"]
+
+
+async def test_members_that_were_cancelled_because_of_one_that_was_cancelled_by_hand_stay(
+    scheduler: Scheduler, db: Database
+) -> None:
+    store, waiters = await inside(scheduler).store(), Waiters(db)
+    await waiters.put("root", "failed", root=True, spawned=True)
+    await waiters.put("root.a", "cancelled", **node("a", before=["root.b#after", "root#nodes"]))
+    await waiters.put("root.b", "cancelled", **node("b", "a", before=["root#nodes"], because="root.a"))
+    await waiters.put("root.c", "cancelled", **node("c", before=["root#nodes"], because="root.a"))
+    await waiters.put("root.x", "failed", **node("x", before=["root.y#after", "root#nodes"]))
+    await waiters.put("root.y", "cancelled", **node("y", "x", before=["root#nodes"], because="root.x"))
+    await store.flow_retries.retry("root")
+    states = [await waiters.state(f"root.{one}") for one in "abcxy"]
+    assert states == ["cancelled", "cancelled", "cancelled", "pending", "blocked"]
+
+
+async def test_a_member_that_judges_its_children_is_put_back_after_them(
+    scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map that fails fast, in a map: it would fail again if it ran before one of its children is put back."""
+    store, waiters = await inside(scheduler).store(), Waiters(db)
+    await waiters.put("root", "failed", root=True, spawned=True)
+    inner, outer = "root.m.0#items", "root.m#items"
+    await waiters.put("root.m", "failed", **node("m", before=["root#nodes"], spawned=True))
+    await waiters.put("root.m.0", "failed", **node("m/items", before=[outer], spawned=True))
+    await waiters.put("root.m.1", "cancelled", **node("m/items", before=[outer], spawned=True, because="root.m.0"))
+    await waiters.put("root.m.0.0", "failed", **node("m/items/items", before=[inner]))
+    await waiters.put("root.m.0.1", "cancelled", **node("m/items/items", before=[inner], because="root.m.0.0"))
+    below = {"root.m": ["root.m.0", "root.m.1"], "root.m.0": ["root.m.0.0", "root.m.0.1"], "root": ["root.m"]}
+    change_jobs = retrying.change_jobs
+
+    async def looked_after(*arguments: Any) -> Any:
+        outcome = await change_jobs(*arguments)
+        for parent, children in below.items():
+            if await waiters.state(parent) == "pending":
+                assert [await waiters.state(one) for one in children] == ["pending"] * len(children), parent
+        return outcome
+
+    monkeypatch.setattr(retrying, "change_jobs", looked_after)
+    await store.flow_retries.retry("root")
+    assert {await waiters.state(one) for one in ["root", *below["root.m"], *below["root.m.0"]]} == {"pending"}
+
+
+@pytest.mark.slow
+async def test_the_jobs_of_a_failed_flow_are_kept_as_long_as_its_root(scheduler: Scheduler, ran: list[Any]) -> None:
+    flow = scheduler.flow("kept")
+    first = flow.add("note", {"what": "first"}, name="first")
+    flaky = flow.add("flaky", {"n": 1}, after=first)
+    flow.add("note", {"what": "last"}, after=flaky, name="last")
+    rules = [Keep(count=0)]
+    async with scheduler:
+        run = await flow.start()
+        assert (await run.wait(SOON)).state == "failed"
+        assert await prune(scheduler, rules) == 0
+        ended = await (await run.retry()).wait(SOON)
+        assert ended.state == "completed", ended.error
+
+        async def all_are_gone() -> bool:
+            await prune(scheduler, rules)
+            return not [job async for job in scheduler.jobs()]
+
+        await eventually(all_are_gone)
+    assert ran == ["first", ("flaky", 1), ("flaky", 1), "last"]

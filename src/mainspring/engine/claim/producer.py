@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
 from mainspring.clock import monotonic
@@ -121,6 +121,12 @@ class Producer(Service):
     def poll_all(self) -> None:
         """Poll at once, also in new queues without a hint."""
         self._queues.look_again()
+        self.wake()
+
+    def poll(self, queues: Iterable[str]) -> None:
+        """Poll at once, also these queues, in which jobs have become ready."""
+        for queue in queues:
+            self._queues.add(queue)
         self.wake()
 
     def hold(self) -> None:
@@ -250,11 +256,7 @@ class Producer(Service):
         return min(ahead - left, _LARGEST_CLAIM) if left <= ahead // 2 else 0
 
     def _ahead(self) -> int:
-        if not self._deep:
-            return 0
-        meanwhile = self._meanwhile()
-        if meanwhile < 1:
-            return 0
+        meanwhile = self._meanwhile() if self._deep else 0
         return min(self._settings.prefetch, 3 * meanwhile, 10 * self._last_batch + self._slots.concurrency)
 
     def _meanwhile(self) -> int:
@@ -266,9 +268,7 @@ class Producer(Service):
         due now."""
         interval = self._settings.poll_interval * random.uniform(0.95, 1.25)
         queues = await self._queues.to_poll()
-        if not queues:
-            return interval
-        first = await self._store.claims.next_run_at(queues)
+        first = await self._store.claims.next_run_at(queues) if queues else None
         if first is None:
             return interval
         wait = (first[0] - self._store.clock.now()).total_seconds()

@@ -8,7 +8,7 @@ waits; a wait with a shorter timeout is ended on time by the worker that has sus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from mainspring.clock import monotonic
@@ -37,12 +37,21 @@ class Checker(Service):
     name = "checker"
 
     def __init__(
-        self, store: Store, events: Callbacks, poll_all: Callable[[], None], failed: Callable[[Exception], None]
+        self,
+        store: Store,
+        events: Callbacks,
+        poll_all: Callable[[], None],
+        poll: Callable[[Iterable[str]], None],
+        failed: Callable[[Exception], None],
     ) -> None:
+        """`poll` and `poll_all` have the worker claim jobs that have become ready, in these queues or in any."""
         super().__init__(store, failed)
         self._events = events
         self._poll_all = poll_all
+        self._poll = poll
         self._noted: set[str] = set()
+        self._behind: dict[str, set[str]] = {}
+        """The waits to be checked where no job waits by a noted one any more."""
         self._parents: list[tuple[Document, str]] = []
         self._listening: dict[DocumentId, tuple[str, ...]] = {}
         self._timed: dict[DocumentId, datetime] = {}
@@ -58,6 +67,15 @@ class Checker(Service):
         self._noted.update(waits)
         if len(self._noted) > before:
             self.wake()
+
+    def note_end(self, before: Sequence[str]) -> None:
+        """Check soon the waits that an ended job has held back. The last of them is that of its parent; the others are
+        those of the nodes behind it. These hold back the parent, too, and are live until they are checked: the parent is
+        checked only where one of them is not. Otherwise each end in a graph would lead to a look at its root."""
+        *others, parent = before
+        for one in others:
+            self._behind.setdefault(one, set()).add(parent)
+        self.note(others or [parent])
 
     def listen(self, job_id: DocumentId, signals: tuple[str, ...]) -> None:
         """Look once more for signals of a job that was just suspended: one may have arrived before that."""
@@ -140,12 +158,16 @@ class Checker(Service):
 
     async def _check(self, due: list[str]) -> None:
         self._noted.difference_update(due)
+        behind = {one: self._behind.pop(one) for one in due if one in self._behind}
         began = monotonic()
         try:
             checked = await self._store.checks.check(due)
         except BaseException:
             self._noted.update(due)
+            for one, parents in behind.items():
+                self._behind.setdefault(one, set()).update(parents)
             raise
+        self._noted.update(parent for one in checked.absent & behind.keys() for parent in behind[one])
         for one in due:
             times = self._checked.get(one, (0.0, 0))[1] + 1
             pause = _FAR_APART if one in checked.far else _APART if times >= _AT_ONCE else 0.0
@@ -155,7 +177,7 @@ class Checker(Service):
     def settle(self, checked: Checked) -> None:
         """Do what follows from a check."""
         if checked.started:
-            self._poll_all()
+            self._poll(checked.queues)
         self._noted |= checked.again
         self._ended += checked.ended
         if checked.again or checked.ended:

@@ -132,20 +132,22 @@ class Children:
             ends = await self._insist(
                 lambda: self._store.checks.ends(self._claimed.id, self._claimed.token, [on[one.name] for one in known])
             )
-        waiting = [on[one.name] for one in asked if self._waits_on(one, on[one.name], ends)]
+        waiting = [on[one.name] for one in asked if await self._waits_on(one, on[one.name], ends)]
         if waiting:
             self.suspend(Waits(tuple(waiting)))
             return None
         return [await self._settled(one, on[one.name], ends.get(on[one.name].id)) for one in asked]
 
-    @staticmethod
-    def _waits_on(asked: Asked, on: Predecessors, ends: dict[str, Ends]) -> bool:
+    async def _waits_on(self, asked: Asked, on: Predecessors, ends: dict[str, Ends]) -> bool:
         if asked.total == 0:
             return False
         if asked.fresh:
             return True
         end = ends[on.id]
-        return end.live and not (on.fail_fast and end.failed > on.tolerate)
+        if not end.live or not on.fail_fast:
+            return end.live
+        # As the check counts: otherwise the check would start this handler again and again.
+        return end.failed + len(await self._gone(on)) <= on.tolerate
 
     def suspend(self, waits: Waits) -> None:
         """End this run of the handler until these waits are over."""
@@ -282,16 +284,21 @@ class Children:
     async def _deleted(self, asked: Asked, on: Predecessors) -> list[str]:
         """The children of a wait that were deleted by hand, as far as their ids are known; a map may have lost children
         before it was stored that this job waits for them."""
-        noted = [] if self._waited is None else self._waited.deleted_from(on.id)
-        if noted:
-            there = await self._insist(lambda: self._store.spawning.get([document_id(one) for one in noted]))
-            noted = [one for one in noted if one not in {str(found) for found in there}]
+        noted = await self._gone(on)
         if not asked.counted or not asked.total:
             return noted
         family = self._family(asked.name, asked.keyed)
         there_are = await self._insist(lambda: self._store.spawning.count(family, asked.total))
         own = [one for one in noted if family.has(one)]
         return noted + [f"{family.prefix}.?"] * (asked.total - there_are - len(own))
+
+    async def _gone(self, on: Predecessors) -> list[str]:
+        """The predecessors of a wait whose deletion by hand was noted, and that do not exist."""
+        noted = [] if self._waited is None else self._waited.deleted_from(on.id)
+        if not noted:
+            return []
+        there = await self._insist(lambda: self._store.spawning.get([document_id(one) for one in noted]))
+        return [one for one in noted if one not in {str(found) for found in there}]
 
     async def _insist(self, verb: Callable[[], Awaitable[T]]) -> T:
         """Carry out a verb that may be repeated; try again while the server cannot be reached and the claim holds."""

@@ -94,7 +94,7 @@ async def run_batch(ctx: JobContext) -> Fields:
     layout = _backend(ctx).layout
     sealed = await ctx.step(SEALED, layout.sealed_batch)
     total = int(sealed["total"])
-    settled = await layout.settle([Asked(ITEMS, total, tolerate=total)])
+    settled = await layout.settle([Asked(ITEMS, total, tolerate=total, counted=True)])
     if settled is None:
         raise Suspension
     failed = settled[0].failed

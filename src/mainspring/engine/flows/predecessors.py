@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.clock import monotonic
+from mainspring.engine.flows.shared_reads import SharedRead, predecessors_of
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import Unavailable
 from mainspring.model.flows.before import Predecessor
 from mainspring.model.flows.references import Fill, fill_in
 from mainspring.store import Store
-from mainspring.store.codec import DocumentId, document_id
+from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
 
 DELETED = "deleted"
@@ -48,19 +49,19 @@ async def read_predecessors(claimed: ClaimedJob, store: Store) -> Predecessors |
     """Read the jobs before a node; None of a job that is no node. Try again while the server cannot be reached and the
     claim holds: that is no failure of the handler."""
     document = claimed.job.document
-    entries = [*(document.get("after") or ()), *(document.get("refs") or ())]
-    if not entries:
+    if not (document.get("after") or document.get("refs")):
         return None
-    wanted = {document_id(one["job"]) for one in entries if isinstance(one, Mapping) and "state" not in one}
+    own = predecessors_of(document)
+    shared = claimed.predecessors_read or SharedRead(own)
     while True:
         try:
-            found = await store.layouts.results(list(wanted)) if wanted else {}
+            found = await shared.results(store)
             break
         except Unavailable:
             if claimed.stopping or monotonic() >= claimed.valid_until:
                 raise
             await asyncio.sleep(_PAUSE)
-    return Predecessors(document, {str(key): _predecessor(store, key, one) for key, one in found.items()})
+    return Predecessors(document, {str(key): _predecessor(store, key, found[key]) for key in own if key in found})
 
 
 def _predecessor(store: Store, job_id: DocumentId, document: Document) -> Predecessor:

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from mainspring.clock import monotonic
+from mainspring.engine.flows.shared_reads import SharedRead
 from mainspring.engine.handler import Handler
 from mainspring.engine.limits.slot_shares import slots_until
 from mainspring.engine.run.attempt_notes import AttemptNotes
@@ -126,6 +127,8 @@ class ClaimedJob:
     """When its transaction began (monotonic)."""
     renew_until: float = float("inf")
     """From this instant on the claim is not renewed: the handler should have stopped long ago."""
+    predecessors_read: SharedRead | None = None
+    """Of a node: the read of its predecessors, which it shares with other nodes of its claim."""
     task: asyncio.Task[Outcome] | None = None
     process: Killable | None = None
     """The process of its own that runs the handler, if there is one."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from mainspring.clock import monotonic
+from mainspring.engine.flows.shared_reads import Grouping
 from mainspring.engine.limits.parking import Parking
 from mainspring.engine.run.claimed_jobs import ClaimedJob, ClaimState
 from mainspring.engine.run.completer import Completer
@@ -53,7 +54,9 @@ class Slots:
 
     def admit(self, claimed_jobs: Iterable[ClaimedJob]) -> None:
         """Run these jobs in this order, as soon as there are slots."""
+        grouping = Grouping()
         for claimed in claimed_jobs:
+            claimed.predecessors_read = grouping.share(claimed.job)
             claimed.wait()
             self.waiting.append(claimed)
         if self._closed:

@@ -50,7 +50,7 @@ from mainspring.store.schema import (
 
 logger = logging.getLogger("mainspring")
 
-_NEEDED = {"waits": 1, "rev": 1, "before": 1}
+_NEEDED = {"waits": 1, "rev": 1, "before": 1, "queue": 1}
 _BAD = {"before": 1, "state": 1, "error.type": 1, "because": 1}
 _SWEPT = {**_NEEDED, "state": 1, "flow": 1, "cancel_tree": 1, "retry_tree": 1}
 _MANY = 400
@@ -67,10 +67,14 @@ class Checked:
 
     started: int = 0
     """How many jobs may run now."""
+    queues: set[str] = field(default_factory=set)
+    """The queues of these."""
     ended: list[DocumentId] = field(default_factory=list)
     """The jobs that were cancelled or skipped."""
     again: set[str] = field(default_factory=set)
     """The waits to be checked next: those that the ended jobs held back, and those whose job has changed meanwhile."""
+    absent: set[str] = field(default_factory=set)
+    """The waits by which no job waits: it is not blocked any more, or not sealed yet."""
     far: set[str] = field(default_factory=set)
     """The waits with so many live predecessors that another check in the next moment would be in vain."""
     marked: list[Document] = field(default_factory=list)
@@ -99,7 +103,10 @@ class Checks:
         sealed = {"_id": {"$in": list(waiters)}, "state": BLOCKED, "waits.sealed": True}
         async with self._connection.snapshot() as session:
             found = await self._connection.jobs.find_all(sealed, _NEEDED, hint=BY_ID, snapshot=session)
-            return await self._decide([one for one in _waiters(found) if not wanted.isdisjoint(one.waits.ids)], session)
+            waiting = [one for one in _waiters(found) if not wanted.isdisjoint(one.waits.ids)]
+            checked = await self._decide(waiting, session)
+        checked.absent = wanted.difference(*(one.waits.ids for one in waiting))
+        return checked
 
     async def sweep(self, limit: int = SWEPT_AT_ONCE) -> tuple[Checked, int]:
         """Check the jobs whose time for another look has come; returns how many there were, too. A batch whose maker
@@ -287,11 +294,21 @@ class Checks:
         return bad
 
     async def _bad_of(self, one: Predecessors, session: AsyncClientSession | None) -> list[Document]:
+        """The bad ends of a large wait, as far as they decide: one more than are tolerated, and where there are fewer,
+        a skipped one. Skipped ones are read apart, since they may come first and are no failures."""
+        failed = await self._some_bad(one, {"$ne": SKIPPED}, one.tolerate + 1, session)
+        if len(failed) > one.tolerate:
+            return failed
+        return failed + await self._some_bad(one, SKIPPED, 1, session)
+
+    async def _some_bad(
+        self, one: Predecessors, error: Any, limit: int, session: AsyncClientSession | None
+    ) -> list[Document]:
         return await self._connection.jobs.find_all(
-            {"before": one.id, "state": {"$in": list(BADLY_ENDED)}},
+            {"before": one.id, "state": {"$in": list(BADLY_ENDED)}, "error.type": error},
             _BAD,
             hint=BEFORE_BADLY,
-            limit=one.tolerate + 1,
+            limit=limit,
             snapshot=session,
         )
 
@@ -312,6 +329,7 @@ class Checks:
         for decision, waiter in made:
             if decision.move is Move.START:
                 checked.started += 1
+                checked.queues |= {queue} if isinstance(queue := waiter.document.get("queue"), str) else set()
             else:
                 checked.ended.append(waiter.document["_id"])
                 checked.again |= set(waiter.document.get("before") or ())

@@ -15,6 +15,7 @@ from mainspring.model.jobs.job import RUNNING
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
 from mainspring.store.jobs.edit import cancel_stages
+from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import BY_ID, NOT_ENDED
 
 _LOOKED_AT = {"state": 1, "token": 1, "cancel": 1, "cancel_tree": 1}
@@ -60,12 +61,17 @@ class Spawners:
             return
         own, root = await self._look(spawner)
         if _cancelled(own) or _cancelled(root):
-            live = {"_id": {"$in": list(made)}, "state": {"$in": list(NOT_ENDED)}}
-            stages = cancel_stages(self._connection.clock.expression(), BORN_LATE)
-            await self._connection.jobs.update_many(*self._connection.mirror.update(live, stages), hint=BY_ID)
+            await self._cancel(made)
             raise _stopped(spawner)
         if not _holds(own, spawner):  # the run that holds the job now makes the same children
             raise _stopped(spawner)
+
+    async def _cancel(self, made: Sequence[DocumentId]) -> None:
+        live, mirror = {"state": {"$in": list(NOT_ENDED)}}, self._connection.mirror
+        stages = cancel_stages(self._connection.clock.expression(), BORN_LATE)
+        await change_jobs(
+            self._connection.jobs, made, lambda some: mirror.update({**some, **live}, stages), "cannot be cancelled"
+        )
 
     async def _look(self, spawner: Spawner) -> tuple[Document, Document]:
         """The job, and the root of its flow."""

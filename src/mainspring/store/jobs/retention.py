@@ -14,7 +14,7 @@ from typing import Any
 from pymongo import DeleteMany
 
 from mainspring.clock import truncate
-from mainspring.model.jobs.job import FINISHED
+from mainspring.model.jobs.job import FAILED, FINISHED
 from mainspring.model.jobs.retention import Retention, Share
 from mainspring.store.codec import DocumentId, document_id
 from mainspring.store.connection import Connection, Document
@@ -90,15 +90,15 @@ class Removal:
         return document.get("schedule_id") is None or ended < now - _FIRING_KEPT
 
     async def without_members(self, documents: Sequence[Document]) -> list[Document]:
-        """These jobs without the members of flows whose roots have not ended: their results may be read yet."""
+        """These jobs without the members of flows whose roots have not ended, or have failed: their results may be read
+        yet, by a root that goes on or is retried with its flow."""
         flows = {str(document["flow"]) for document in documents if "flow" in document}
         if not flows:
             return list(documents)
         roots = [document_id(one) for one in flows if one]
-        live = await self._connection.jobs.find_ids(
-            {"_id": {"$in": roots}, "state": {"$nin": list(FINISHED)}}, hint=BY_ID
-        )
-        kept = {str(one) for one in live}
+        over = [state for state in FINISHED if state != FAILED]
+        going_on = await self._connection.jobs.find_ids({"_id": {"$in": roots}, "state": {"$nin": over}}, hint=BY_ID)
+        kept = {str(one) for one in going_on}
         return [document for document in documents if str(document.get("flow")) not in kept]
 
     async def load(self, documents: Sequence[Document]) -> list[Document]:

@@ -1,0 +1,149 @@
+"""The end of a node of a graph: it is checked whether the nodes behind it start, and its root only where that may be
+over; and the predecessors of many nodes are read together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.inside import inside
+from harness.looking import Database
+from harness.waiters import LONG_AGO, Waiters
+from mainspring import JobContext, Scheduler
+from mainspring.engine.flows import shared_reads
+from mainspring.engine.flows.checker import Checker
+from mainspring.store import Store
+from mainspring.store.flows.checks import Checked, Checks
+from mainspring.store.flows.layout import Layouts
+
+SOON = 30
+BEHIND, NODES = "root.b#after", "root#nodes"
+
+
+@pytest.fixture
+async def store(scheduler: Scheduler) -> Store:
+    return await inside(scheduler).store()
+
+
+@pytest.fixture
+async def waiters(store: Store, db: Database) -> Waiters:
+    """A flow of two nodes, of which the first has completed."""
+    stored = Waiters(db)
+    nodes = {"ids": [NODES], "total": [2], "tolerate": [2], "fail_fast": [False], "sealed": True, "since": LONG_AGO}
+    await stored.put("root", "blocked", root=True, spawned=True, waits=nodes, check_at=LONG_AGO)
+    await stored.put("root.a", "completed", flow="root", node="a", before=[BEHIND, NODES])
+    after = {**nodes, "ids": [BEHIND], "total": [1], "tolerate": [0], "when": "success"}
+    await stored.put("root.b", "blocked", flow="root", node="b", before=[NODES], waits=after, token=0)
+    return stored
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The waits of each check."""
+    noted: list[list[str]] = []
+    check = Checks.check
+
+    async def checked(self: Checks, waits: Any) -> Checked:
+        noted.append(sorted(waits))
+        return await check(self, waits)
+
+    monkeypatch.setattr(Checks, "check", checked)
+    return noted
+
+
+def checker_of(scheduler: Scheduler, store: Store) -> Checker:
+    def fails(error: Exception) -> None:
+        raise error
+
+    return Checker(store, inside(scheduler).events, lambda: None, lambda queues: None, fails)
+
+
+async def test_the_end_of_a_node_leads_to_no_look_at_its_root_while_another_waits_for_it(
+    scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
+) -> None:
+    checker = checker_of(scheduler, store)
+    checker.note_end([BEHIND, NODES])
+    await checker.run_once()
+    assert checker.idle and looked_at == [[BEHIND]]
+    assert (await waiters.state("root.b"), await waiters.state("root")) == ("pending", "blocked")
+
+
+async def test_the_end_of_a_node_leads_to_a_look_at_its_root_where_the_job_behind_it_has_ended_before(
+    scheduler: Scheduler, store: Store, waiters: Waiters, looked_at: list[list[str]]
+) -> None:
+    await waiters.set("root.b", state="cancelled")
+    checker = checker_of(scheduler, store)
+    checker.note_end([BEHIND, NODES])
+    await checker.run_once()
+    await checker.run_once()
+    assert checker.idle and looked_at == [[BEHIND], [NODES]]
+    assert await waiters.state("root") == "pending"
+
+
+async def test_a_check_that_fails_forgets_no_root(
+    scheduler: Scheduler,
+    store: Store,
+    waiters: Waiters,
+    looked_at: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await waiters.set("root.b", state="cancelled")
+    checker, decide, left = checker_of(scheduler, store), Checks._decide, [RuntimeError("once")]
+
+    async def disturbed(self: Checks, *arguments: Any) -> Checked:
+        if left:
+            raise left.pop()
+        return await decide(self, *arguments)
+
+    monkeypatch.setattr(Checks, "_decide", disturbed)
+    checker.note_end([BEHIND, NODES])
+    with pytest.raises(RuntimeError):
+        await checker.run_once()
+    await checker.run_once()
+    await checker.run_once()
+    assert looked_at == [[BEHIND], [BEHIND], [NODES]] and await waiters.state("root") == "pending"
+
+
+async def test_the_predecessors_of_nodes_that_are_claimed_together_are_read_together(
+    scheduler: Scheduler, store: Store, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    results, seen = Layouts.results, []
+
+    async def read(self: Layouts, ids: Any) -> Any:
+        reads.append(len(ids))
+        return await results(self, ids)
+
+    monkeypatch.setattr(Layouts, "results", read)
+
+    @scheduler.job("job")
+    async def job(ctx: JobContext) -> None:
+        seen.append((ctx.id, ctx.before.result))
+
+    stored = Waiters(db)
+    for n in range(4):
+        await stored.put(f"p{n}", "completed", result=n)
+        await stored.put(f"n{n}", "pending", after=[{"node": f"p{n}", "job": f"p{n}"}])
+    async with scheduler:
+        for n in range(4):
+            await scheduler.wait(f"n{n}", SOON)
+    assert sorted(seen) == [(f"n{n}", n) for n in range(4)]
+    assert reads == [4]
+
+
+async def test_nodes_share_reads_of_a_bounded_number_of_predecessors(
+    scheduler: Scheduler, store: Store, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_reads, "_TOGETHER", 3)
+    stored = Waiters(db)
+    for number in range(6):
+        after = [{"node": f"p{number}", "job": f"p{number}"}, {"node": "common", "job": "common"}]
+        await stored.put(f"n{number}", "pending", after=after)
+    await stored.put("plain", "pending")
+    jobs = sorted(await store.claims.candidates("default", 10), key=lambda job: str(job.id))
+    grouping = shared_reads.Grouping()
+    groups = [grouping.share(job) for job in jobs]
+    assert groups.pop() is None
+    assert [groups.index(one) for one in groups] == [0, 0, 2, 2, 4, 4]
+    assert [len(one.ids) for one in groups if one is not None] == [3] * 6
