@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { absolute, duration, learnClock, relative, serverNow } from "./time";
+import { absolute, duration, estimate, learnClock, relative, serverNow, spelt } from "./time";
 
 test("durations have one or two units", () => {
   expect(duration(0)).toBe("0 ms");
@@ -13,6 +13,35 @@ test("an instant is told from the server's now", () => {
   expect(relative("2026-01-01T00:05:00Z", Date.parse("2026-01-01T00:00:00Z"))).toBe("in 5 min");
   expect(relative("2026-01-01T00:00:00Z", Date.parse("2026-01-01T03:00:00Z"))).toBe("3 h ago");
   expect(relative("nonsense")).toBe("–");
+});
+
+test("an instant far away is told in one unit", () => {
+  const now = Date.parse("2026-01-01T00:00:00Z");
+  expect(relative(now - 9.5 * 60_000, now)).toBe("9 min 30 s ago");
+  expect(relative(now - 10.5 * 60_000, now)).toBe("10 min ago");
+  expect(relative(now + 18.2 * 3_600_000, now)).toBe("in 18 h");
+});
+
+test("an estimate is no more exact than it can be", () => {
+  expect([900, 43_200, 57_000, 333_000, 742_000].map(estimate)).toEqual([
+    "a few seconds",
+    "about 40 s",
+    "about 1 min",
+    "about 6 min",
+    "about 12 min",
+  ]);
+  expect([3_590_000, 6_000_000, 40_000_000].map(estimate)).toEqual(["about 1 h", "about 1 h 30 min", "about 11 h"]);
+});
+
+test("a duration of the service is spelt as the pages do", () => {
+  expect(["1m", "1h30m", "30s", "2d", "soon", ""].map(spelt)).toEqual([
+    "1 min",
+    "1 h 30 min",
+    "30 s",
+    "2 d",
+    "soon",
+    "",
+  ]);
 });
 
 test("the server's clock corrects a wrong one", () => {

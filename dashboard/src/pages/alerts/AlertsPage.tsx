@@ -6,6 +6,7 @@ import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { PageHead } from "../../app/PageHead";
+import { absolute } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
 import { pythonLiteral } from "../../ui/commands";
 import { Menu } from "../../ui/Menu";
@@ -85,7 +86,7 @@ function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
     {
       key: "to",
       title: "Tells",
-      cell: (rule) => <span className="wrap">{rule.to.map(destinationWords).join("; ")}</span>,
+      cell: (rule) => <span className="wrap alert-words">{rule.to.map(destinationWords).join("; ")}</span>,
     },
     {
       key: "scope",
@@ -119,11 +120,13 @@ function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
 
 function Status({ rule }: { rule: Rule }) {
   const tone = rule.status === "firing" ? "bad" : rule.status === "pending" ? "warn" : "good";
-  const why = rule.silence ? `Silenced until ${rule.silence.until}: ${rule.silence.reason}` : undefined;
   return (
-    <Badge tone={rule.enabled ? tone : "neutral"} title={why}>
-      {statusWords(rule)}
-    </Badge>
+    <span className="row alert-status">
+      <Badge tone={rule.enabled ? tone : "neutral"}>{statusWords(rule)}</Badge>
+      {rule.enabled && rule.silence && (
+        <Badge title={`Until ${absolute(rule.silence.until)}: ${rule.silence.reason}`}>silenced</Badge>
+      )}
+    </span>
   );
 }
 

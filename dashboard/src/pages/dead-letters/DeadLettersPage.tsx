@@ -2,7 +2,7 @@
 import { useRole } from "../../api/session";
 import { useParameters } from "../../app/search";
 import { PageHead } from "../../app/PageHead";
-import { count } from "../../lib/text";
+import { count, shownName } from "../../lib/text";
 import { useLive } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { type Call, CallButton } from "../../ui/Call";
@@ -98,7 +98,8 @@ function columnsOf(open: (group: Group) => void): Column<Group>[] {
       cell: (group) => (
         <div className="dead-cause">
           <button type="button" className="dead-open" onClick={() => open(group)}>
-            <strong>{group.errorType || "no error"}</strong> in {group.name || "a job without a name"}
+            <strong>{group.errorType || "no error"}</strong> in{" "}
+            {group.name ? shownName(group.name) : "a job without a name"}
           </button>
           <div className="dead-line muted">{group.message || "–"}</div>
         </div>

@@ -49,6 +49,7 @@ export function Actions({ job }: { job: Detail }) {
   const live = pending || job.state === "running" || job.state === "blocked";
   return (
     <>
+      <CallButton calls={calls(job, role.can("operator"))} />
       {role.can("operator") && (
         <>
           {pending && (
@@ -81,7 +82,6 @@ export function Actions({ job }: { job: Detail }) {
           )}
         </>
       )}
-      <CallButton calls={calls(job, role.can("operator"))} />
       {open === "cancel" && (
         <ReasonDialog
           title="Cancel this job?"

@@ -77,7 +77,8 @@ function Sentence({ job }: { job: Detail }) {
     case "failed":
       return (
         <Ended job={job}>
-          Failed for good after {plural(job.attempts.length + job.attemptsCut, "attempt")} <Time at={job.finishedAt} />.
+          Failed for good after {plural(job.attempts.length + job.attemptsCut, "attempt")}, <Time at={job.finishedAt} />
+          .
         </Ended>
       );
     case "cancelled":

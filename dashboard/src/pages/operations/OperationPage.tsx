@@ -23,8 +23,6 @@ export default function OperationPage() {
       {(operation) => (
         <div className="stack">
           <PageHead title={sentence(operation)}>
-            <OperationBadge state={operation.state} />
-            <CancelButton operation={operation} />
             <CallButton
               calls={[
                 {
@@ -43,6 +41,8 @@ export default function OperationPage() {
                     ]),
               ]}
             />
+            <OperationBadge state={operation.state} />
+            <CancelButton operation={operation} />
           </PageHead>
           <Panel title="Progress">
             <Bar operation={operation} />
