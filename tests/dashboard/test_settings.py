@@ -171,7 +171,9 @@ async def test_keys_that_are_no_admins_reach_the_calendars_and_no_settings(
         await board.open("/settings?tab=calendars")
         await expect(page.get_by_role("heading", level=1)).to_have_text("Calendars")
         await board.open("/settings")
-        await expect(page.get_by_role("main")).to_contain_text(f"has the role {role}. Log in with a key of the role admin")
+        await expect(page.get_by_role("main")).to_contain_text(
+            f"has the role {role}. Log in with a key of the role admin"
+        )
 
 
 async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_it(board: Board) -> None:

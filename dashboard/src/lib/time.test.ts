@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { absolute, duration, estimate, learnClock, relative, serverNow, spelt } from "./time";
+import { absolute, duration, estimate, learnClock, relative, serverNow, spelt, withLocalInstants } from "./time";
 
 test("durations have one or two units", () => {
   expect(duration(0)).toBe("0 ms");
@@ -47,6 +47,12 @@ test("a duration of the service is spelt as the pages do", () => {
 test("the server's clock corrects a wrong one", () => {
   learnClock(new Date(Date.now() + 3_600_000).toUTCString());
   expect(Math.abs(serverNow() - Date.now() - 3_600_000)).toBeLessThan(2000);
+});
+
+test("instants in a sentence are the viewer's", () => {
+  const at = "2026-11-18T10:24:35.190Z";
+  expect(withLocalInstants(`It is due in 1 h, at ${at}.`)).toBe(`It is due in 1 h, at ${absolute(at)}.`);
+  expect(withLocalInstants("since 2026-11-18")).toBe("since 2026-11-18");
 });
 
 test("an unreadable instant is shown as it is", () => {

@@ -86,5 +86,10 @@ export function absolute(at: string | number, zone?: string, seconds = true): st
   return Number.isNaN(date.getTime()) ? String(at) : format(zone, seconds).format(date);
 }
 
+/** A sentence of the service with its instants in the viewer's zone. */
+export function withLocalInstants(text: string): string {
+  return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)/g, (instant) => absolute(instant));
+}
+
 /** The viewer's time zone. */
 export const viewerZone = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -229,7 +229,7 @@ function options(
     },
     scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
-      { ...axis, values: (_plot, ticks, _space, step) => ticks.map((tick) => instant(tick, step)) },
+      { ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => instant(tick, step)) },
       { ...axis, size: 84, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) },
     ],
     series: [{}, ...series],

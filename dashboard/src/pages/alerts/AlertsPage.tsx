@@ -80,13 +80,13 @@ export default function AlertsPage() {
 function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
   return [
     { key: "status", title: "Status", cell: (rule) => <Status rule={rule} /> },
-    { key: "name", title: "Name", cell: (rule) => <span className="alert-words">{rule.name}</span> },
-    { key: "kind", title: "Problem", cell: (rule) => <span className="alert-words">{kindWords(rule.kind)}</span> },
+    { key: "name", title: "Rule", cell: (rule) => <Name rule={rule} /> },
     { key: "subjects", title: "Now", cell: (rule) => <Subjects rule={rule} /> },
     {
       key: "to",
       title: "Tells",
       cell: (rule) => <span className="wrap alert-words">{rule.to.map(destinationWords).join("; ")}</span>,
+      minor: true,
     },
     {
       key: "scope",
@@ -116,6 +116,16 @@ function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
         ),
     },
   ];
+}
+
+function Name({ rule }: { rule: Rule }) {
+  const kind = kindWords(rule.kind);
+  return (
+    <span className="alert-words">
+      {rule.name}
+      {kind !== rule.name && <span className="muted alert-kind">{kind}</span>}
+    </span>
+  );
 }
 
 function Status({ rule }: { rule: Rule }) {

@@ -151,6 +151,7 @@ function columns(
     {
       key: "actor",
       title: "Actor",
+      minor: true,
       cell: (row) => (
         <button
           type="button"

@@ -105,7 +105,11 @@ function Result({ job }: { job: Detail }) {
         <JsonTree value={job.result} name="result" />
       ) : (
         <p className="muted">
-          {job.state === "completed" ? "The handler returned nothing." : "There is none until the job completes."}
+          {job.state === "completed"
+            ? "The handler returned nothing."
+            : job.finishedAt
+              ? "There is none: the job has not completed."
+              : "There is none until the job completes."}
         </p>
       )}
     </>

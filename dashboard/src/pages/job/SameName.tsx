@@ -14,6 +14,7 @@ export function SameName({ job }: { job: Detail }) {
     queryFn: async () =>
       (await unwrap(api.GET("/api/jobs/search", { params: { query: { name: job.name, limit: MOST } } }))).data,
   });
+  if (query.data && !query.data.some((one) => one.id !== job.id)) return null;
   return (
     <Panel
       title="The latest of this name"

@@ -14,13 +14,15 @@ type Facts = {
   tries?: number;
   startedAt?: string | null;
   finishedAt?: string | null;
+  /** How long the last attempt ran, in milliseconds. */
+  duration?: number | null;
 };
 export type Bar = { id: string; state: string; took: number | null; height: number; words: string };
 
 /** The bars of the newest jobs, with the job itself among them where it is older than all of them. */
 export function barsOf(newest: readonly Facts[], own: Facts, now: number): Bar[] {
   const all = newest.some((one) => one.id === own.id) ? newest : [...newest.slice(0, MOST - 1), own];
-  const took = all.map(tookOf);
+  const took = all.map((one) => (one.finishedAt && Number.isFinite(one.duration) ? Number(one.duration) : null));
   const longest = Math.max(1, ...took.map((ms) => ms ?? 0));
   const bars = all.map((one, index): Bar => {
     const ms = took[index] ?? null;
@@ -36,11 +38,6 @@ export function barsOf(newest: readonly Facts[], own: Facts, now: number): Bar[]
     };
   });
   return bars.toReversed();
-}
-
-function tookOf(job: Facts): number | null {
-  const ms = Date.parse(job.finishedAt ?? "") - Date.parse(job.startedAt ?? "");
-  return Number.isNaN(ms) || ms < 0 ? null : ms;
 }
 
 /** "Of the latest 20 jobs 18 have completed and 2 have failed; half of them took 350 ms or less." */

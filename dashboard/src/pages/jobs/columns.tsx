@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { shortId, shownName } from "../../lib/text";
 import { StateBadge } from "../../ui/Badge";
 import type { Column } from "../../ui/Table";
-import { Time } from "../../ui/Time";
+import { Duration, Time } from "../../ui/Time";
 import type { ColumnName } from "./prefs";
 import type { Job } from "./read";
 import type { Row } from "./rows";
@@ -18,6 +18,7 @@ export const TITLES: Record<ColumnName, string> = {
   when: "When",
   created: "Created",
   tries: "Attempts",
+  took: "Took",
   worker: "Worker",
   detail: "What happens",
   tags: "Tags",
@@ -28,7 +29,7 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   name: {
     cell: ({ job }) => (
       <>
-        <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name">
+        <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name" title={job.label || job.name}>
           {job.label || shownName(job.name)}
         </Link>
         {job.label && <span className="muted"> {job.name}</span>}
@@ -55,6 +56,7 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   when: { cell: ({ job }) => <When job={job} /> },
   created: { cell: ({ job }) => <Time at={job.createdAt} />, minor: true },
   tries: { cell: ({ job }) => job.tries, align: "right", minor: true },
+  took: { cell: ({ job }) => <Took job={job} />, align: "right", minor: true },
   worker: {
     cell: ({ job }) => (
       <span className="mono jobs-short" title={job.worker ?? undefined}>
@@ -79,6 +81,12 @@ function When({ job }: { job: Job }) {
       <Time at={at} />
     </span>
   );
+}
+
+/** How long the last attempt ran, or the running one has been running. */
+function Took({ job }: { job: Job }) {
+  if (job.state === "running") return <Duration since={job.startedAt} />;
+  return job.duration === null || job.duration === undefined ? null : <Duration ms={job.duration} />;
 }
 
 /** The one thing to know about a job: its progress, what it waits for, or the first line of its error. */

@@ -8,7 +8,7 @@ import { Badge } from "../../ui/Badge";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Sparkline } from "../../ui/Sparkline";
 import { type Column, Table } from "../../ui/Table";
-import { Time } from "../../ui/Time";
+import { Duration } from "../../ui/Time";
 import { backlogOf, drainOf, isCapped, type Queue, worstFirst } from "./queues";
 
 const ROWS = 12;
@@ -66,7 +66,7 @@ const columns: Column<Queue>[] = [
     title: "Oldest waiting",
     align: "right",
     minor: true,
-    cell: (queue) => <Time at={queue.oldestDueAt} />,
+    cell: (queue) => (queue.oldestDueAt ? <Duration since={queue.oldestDueAt} /> : <span className="muted">–</span>),
   },
   {
     key: "busy",

@@ -316,7 +316,11 @@ function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean })
         {!stored && (
           <TextField {...text("id")} label="Id" placeholder="chosen by the service" hint="H and jitter depend on it." />
         )}
-        <TextField {...text("queue")} label="Queue" placeholder="that of the handler" />
+        <TextField
+          {...text("queue")}
+          label="Queue"
+          placeholder={form.work === "handler" ? "that of the handler" : "default"}
+        />
         <TextField
           {...text("priority")}
           label="Priority"

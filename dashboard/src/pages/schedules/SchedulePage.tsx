@@ -263,7 +263,8 @@ function Ledger({ id }: { id: string }) {
                 key: "outcome",
                 title: "Outcome",
                 cell: (row) => {
-                  const kind = KINDS[kindOf({ outcome: row.outcome, jobState: null })];
+                  // The job has a page of its own: the mark of a firing that was on time is that of a success.
+                  const kind = KINDS[row.outcome === "on_time" ? "completed" : kindOf({ ...row, jobState: null })];
                   return (
                     <span className="row" style={{ color: kind.colour }}>
                       <span aria-hidden="true" className="schedules-mark">

@@ -128,6 +128,7 @@ const COLUMNS: Column<Setting>[] = [
   {
     key: "source",
     title: "Source",
+    minor: true,
     width: "110px",
     cell: (one) =>
       one.source === "default" ? <span className="muted">default</span> : <Badge tone="info">{one.source}</Badge>,
