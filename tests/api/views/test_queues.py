@@ -58,8 +58,9 @@ async def test_a_queue_that_is_empty_stays_for_as_long_as_its_activity_is_shown(
     store, lately = await inside(api.scheduler).store(), timedelta(minutes=10)
     counts = Counts()
     counts.ended("completed", 5)
+    minute = api.scheduler.now().replace(second=0, microsecond=0)
     for queue, ago in (("quick", lately), ("quiet", 4 * lately)):
-        await store.statistics.add("w", [(Kind(api.scheduler.now() - ago, queue, "x"), counts)])
+        await store.statistics.add("w", [(Kind(minute - ago, queue, "x"), counts)])
     found = await queues(api)
     assert list(found) == ["quick"] and (found["quick"]["due"], sum(found["quick"]["activity"]["ended"])) == (0, 1)
     tenant = await keyed(api, "viewer", queues=["quick", "quiet"])

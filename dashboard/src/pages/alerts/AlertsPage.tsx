@@ -144,7 +144,7 @@ function Subjects({ rule }: { rule: Rule }) {
   if (rule.subjects.length === 0) return <span className="muted">nothing</span>;
   const more = rule.subjects.length - 3;
   return (
-    <ul className="wrap alert-subjects">
+    <ul className="alert-subjects">
       {rule.subjects.slice(0, 3).map((one) => (
         <li key={one.key}>{one.text}</li>
       ))}

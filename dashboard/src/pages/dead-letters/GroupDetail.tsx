@@ -38,7 +38,9 @@ export function GroupDetail({ group, onClose }: { group: Group; onClose: () => v
   );
   // The panel lies below the table: a click on a group of the first rows would seem to do nothing.
   const place = useRef<HTMLDivElement>(null);
-  useEffect(() => place.current?.scrollIntoView?.({ block: "nearest" }), []);
+  useEffect(() => {
+    void place.current?.scrollIntoView?.({ block: "nearest" });
+  }, []);
   return (
     <div ref={place} className="dead-detail">
       <Panel

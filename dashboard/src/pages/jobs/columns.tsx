@@ -32,7 +32,7 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
         <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name" title={job.label || job.name}>
           {job.label || shownName(job.name)}
         </Link>
-        {job.label && <span className="muted"> {job.name}</span>}
+        {job.label && <span className="muted"> {shownName(job.name)}</span>}
       </>
     ),
   },
@@ -95,7 +95,12 @@ function Detail({ job, gone }: { job: Job; gone: boolean }) {
   if (job.cancelRequested && job.state === "running") return <span className="muted">was asked to stop</span>;
   if (job.progress && job.state === "running")
     return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;
-  if (job.waitingFor) return <span className="jobs-line">{job.waitingFor.note}</span>;
+  if (job.waitingFor)
+    return (
+      <span className="jobs-line" title={job.waitingFor.note}>
+        {job.waitingFor.note}
+      </span>
+    );
   if (job.error) {
     const line = `${job.error.type}: ${job.error.message}`.split("\n", 1)[0] ?? "";
     return (
