@@ -8,8 +8,11 @@ from playwright.async_api import Browser, expect
 
 from api.conftest import serving
 from dashboard.conftest import opened
+from harness.dead import dead_letter
+from harness.inside import inside
 from harness.sinks import Sink
 from mainspring import Scheduler
+from mainspring.engine.alerts.evaluation import evaluate
 
 Make = Callable[..., Scheduler]
 
@@ -98,3 +101,19 @@ async def test_the_form_has_headers_and_thresholds_and_says_in_place_what_does_n
         assert request["url"] == "https://a.example/canary"
         assert request["headers"] == {"X-Team": "mail", "X-Key": "canary"}
         await board.check_accessibility()
+
+
+async def test_the_sentences_of_a_problem_are_readable_on_a_phone(browser: Browser, make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    async with serving(scheduler) as api, opened(browser, api, phone=True) as board:
+        to = [{"type": "email", "to": ["operators@example.com"]}]
+        await scheduler.alerts.create("Dead letters of the shop", "dead_letters", to)
+        store = await inside(scheduler).store()
+        await store.connection.jobs.insert_one(dead_letter(store.clock.now(), name="charge"))
+        await evaluate(store)
+        page = await board.open("/alerts")
+        told = page.locator(".alert-subjects li").first
+        await expect(told).to_contain_text("charge")
+        box = await told.bounding_box()
+        assert box is not None and box["width"] > 100 and box["height"] < 200
+        await board.check_width()

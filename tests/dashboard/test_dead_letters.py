@@ -40,15 +40,16 @@ async def test_a_group_is_run_again_with_a_reason(board: Board) -> None:
     await expect(row).to_contain_text("3")
     await expect(row).to_contain_text("default, payments")
     await expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile("^3 failed in the last 24 hours"))
-    await row.get_by_role("button").click()
+    await row.get_by_role("button", name="LookupError").click()
     await expect(page.locator(".dead-stack")).to_contain_text("raise LookupError")
     await expect(page.get_by_role("region", name="Dead letters of this group").get_by_role("row")).to_have_count(4)
     now["up"] = True
-    await page.get_by_role("button", name="Run again…").click()
+    await expect(page.locator(".dead-detail")).to_be_in_viewport()
+    await row.get_by_role("button", name="Retry…").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("3 dead letters")
     await dialog.get_by_label("Reason").fill("the bank is back")
-    await dialog.get_by_role("button", name="Run them again").click()
+    await dialog.get_by_role("button", name="Retry them").click()
     await expect(page.get_by_text("There are no dead letters")).to_be_visible()
     redrives = page.get_by_role("region", name="The latest redrives")
     await expect(redrives).to_contain_text("3 of 3 dead letters run again.")
@@ -64,8 +65,7 @@ async def test_a_group_is_run_again_with_a_reason(board: Board) -> None:
 async def test_discarding_a_group_needs_a_reason(board: Board) -> None:
     await failing(board)
     page = await board.open("/dead-letters")
-    await page.get_by_role("row", name="LookupError").get_by_role("button").click()
-    await page.get_by_role("button", name="Discard…").click()
+    await page.get_by_role("row", name="LookupError").get_by_role("button", name="Discard…").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_role("button", name="Discard them")).to_be_disabled()
     await dialog.get_by_label("Reason").fill("a test")
@@ -99,7 +99,7 @@ async def test_the_page_is_readable_with_hostile_and_long_causes(board: Board, l
         for phone in (False, True):
             async with looks(board, theme=theme, phone=phone) as look:
                 page = await look.open("/dead-letters")
-                await page.get_by_role("row", name="LookupError").get_by_role("button").click()
+                await page.get_by_role("row", name="LookupError").get_by_role("button", name="LookupError").click()
                 await expect(page.locator(".dead-stack")).to_be_visible()
                 await look.check_width()
                 await look.check_accessibility()

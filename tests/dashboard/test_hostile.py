@@ -33,7 +33,7 @@ PAGES = (
         "/schedules/new",
     ),
     *("/schedules/calendar", "/queues", "/dead-letters", "/workers", "/audit", "/settings", "/settings?tab=keys"),
-    *("/settings?tab=secrets", "/settings?tab=calendars"),
+    *("/settings?tab=secrets", "/schedules/calendars"),
 )
 
 

@@ -49,6 +49,27 @@ async def done(board: Board, amount: int, **more: Any) -> str:
     return (await board.scheduler.wait(job.id, 60)).id
 
 
+async def test_a_job_is_shown_among_the_latest_of_its_name_with_the_time_that_each_took(board: Board) -> None:
+    handlers(board.scheduler)
+    await board.scheduler.start()
+    good, bad = await done(board, 5), await done(board, 500)
+    page = await board.open(f"/jobs/{bad}")
+    bars = page.locator(".same-name-bar")
+    await expect(bars).to_have_count(2)
+    await expect(bars.last).to_have_attribute("aria-current", "true")
+    await expect(bars.last).to_have_attribute("aria-label", re.compile(r"^This job: failed in \d+"))
+    await expect(page.get_by_text("2 jobs: 1 completed, 1 failed.")).to_be_visible()
+    await board.check_accessibility()
+    await bars.first.click()
+    await page.wait_for_url(f"**/jobs/{good}")
+    await board.open("/jobs?state=completed")
+    await expect(page.get_by_role("columnheader", name="Took")).to_be_visible()
+    await expect(page.get_by_role("row").filter(has_text="shop.charge")).to_contain_text(re.compile(r"\d+ m?s"))
+    found = (await board.api.get("/api/jobs/search?name=shop.charge")).data
+    detail = (await board.api.get(f"/api/jobs/{good}/detail")).data
+    assert all(one["duration"] >= 0 for one in [*found, detail]) and len(found) == 2
+
+
 async def shot(page: Page, name: str) -> None:
     place = picture(name)
     if place is not None:

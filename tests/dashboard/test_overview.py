@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.async_api import Page, expect
@@ -138,6 +139,40 @@ async def test_a_range_dragged_on_a_chart_filters_what_is_below_and_stays_in_the
     await page.wait_for_url(re.compile("zoom=1"))
     await page.get_by_role("button", name="Clear the range").click()
     await page.wait_for_url(re.compile(r"\?range=1h$"))
+
+
+async def test_a_range_on_a_chart_is_chosen_and_cleared_by_the_keyboard(board: Board) -> None:
+    await count(board.scheduler)
+    page = await board.open("/?range=1h")
+    chart = page.get_by_role("slider", name="Attempts per minute: choose a range")
+    await chart.focus()
+    await expect(page.get_by_text("with Shift mark a range").first).to_be_visible()
+    await page.keyboard.press("Home")
+    await page.keyboard.press("ArrowRight")
+    await expect(chart).to_have_attribute("aria-valuetext", re.compile(r"^\d.*: .*completed \d+$"))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(re.compile(r"from=.*to="))
+    one = page.url
+    assert _minutes(one) == 1
+    for _ in range(9):
+        await page.keyboard.press("Shift+ArrowRight")
+    await expect(chart).to_have_attribute("aria-valuetext", re.compile("is marked$"))
+    await expect(page.locator(".chart").first.locator(".u-select")).to_have_css("left", re.compile(r"^[1-9]"))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(lambda url: url != one)
+    assert _minutes(page.url) == 10
+    link = page.get_by_role("region", name="Most failing names").get_by_role("link", name="billing.charge")
+    await expect(link).to_have_attribute("href", re.compile(r"name=billing\.charge.*since=.*until=.*state=failed"))
+    await expect(chart).to_be_focused()
+    await board.check_accessibility()
+    await page.keyboard.press("Escape")
+    await page.wait_for_url(re.compile(r"\?range=1h$"))
+    await expect(page.get_by_role("button", name="Clear the range")).to_have_count(0)
+
+
+def _minutes(url: str) -> float:
+    part = parse_qs(urlsplit(url).query)
+    return (datetime.fromisoformat(part["to"][0]) - datetime.fromisoformat(part["from"][0])) / MINUTE
 
 
 async def test_ranges_and_queues_are_chosen_and_kept_in_the_address(board: Board) -> None:

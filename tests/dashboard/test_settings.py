@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -50,6 +50,8 @@ async def test_the_settings_in_force_are_shown_with_their_sources(keyed: Board) 
     port = page.get_by_role("row").filter(has_text=re.compile("^port"))
     await expect(port).to_contain_text("program")
     await expect(page.locator("dl").first).to_contain_text("2026a")
+    await expect(page.get_by_role("row").filter(has_text="smtp_url")).to_contain_text("not set")
+    await expect(page.get_by_role("row").filter(has_text=re.compile("^prefix"))).to_contain_text("an empty text")
 
 
 async def test_a_key_is_created_shown_once_rotated_and_revoked(keyed: Board) -> None:
@@ -149,9 +151,34 @@ async def test_without_an_encryption_key_the_page_says_how_to_make_one(board: Bo
     await expect(page.get_by_role("button", name="Store a secret")).to_have_count(0)
 
 
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+async def test_keys_that_are_no_admins_reach_the_calendars_and_no_settings(
+    browser: Browser, make_scheduler: Make, role: Literal["viewer", "operator"]
+) -> None:
+    scheduler = make_scheduler()
+    await scheduler.calendars.put("holidays", Calendar(yearly=["12-25"]))
+    key = await scheduler.api_keys.create(role, role)
+    async with serving(scheduler, keyless=False) as api, opened(browser, api) as board:
+        board.expected = ("401",)
+        page = await log_in(board, key.text, "/schedules")
+        await page.get_by_role("link", name="Calendars").click()
+        row = page.get_by_role("row").filter(has_text="holidays")
+        await expect(row).to_contain_text("every year 12-25")
+        may = 1 if role == "operator" else 0
+        await expect(page.get_by_role("button", name="Store a calendar")).to_have_count(may)
+        await expect(row.get_by_role("button", name="Actions on the calendar holidays")).to_have_count(may)
+        await expect(page.get_by_role("link", name="Settings and keys")).to_have_count(0)
+        await board.open("/settings?tab=calendars")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Calendars")
+        await board.open("/settings")
+        await expect(page.get_by_role("main")).to_contain_text(
+            f"has the role {role}. Log in with a key of the role admin"
+        )
+
+
 async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_it(board: Board) -> None:
     board.expected = ("409",)
-    page = await board.open("/settings?tab=calendars")
+    page = await board.open("/schedules/calendars")
     await page.get_by_role("button", name="Store a calendar").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name", exact=True).fill("holidays")
@@ -181,7 +208,7 @@ async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_i
 
 async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_is_refused(board: Board) -> None:
     board.expected = ("422",)
-    page = await board.open("/settings?tab=calendars")
+    page = await board.open("/schedules/calendars")
     await page.get_by_role("button", name="Store a calendar").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name").fill("holidays")
@@ -202,27 +229,27 @@ async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_i
 
 async def test_a_hostile_calendar_and_key_are_text(board: Board) -> None:
     await board.scheduler.calendars.put(HOSTILE, Calendar(weekdays=["SAT"], description=HOSTILE))
-    page = await board.open("/settings?tab=calendars")
+    page = await board.open("/schedules/calendars")
     page.on("dialog", lambda dialog: board.errors.append(f"a script was run: {dialog.message}"))
     await expect(page.get_by_role("row").filter(has_text="alert(1)")).to_have_count(1)
     await board.check_width()
 
 
-async def test_an_admin_with_a_scope_sees_its_keys_and_calendars_alone(browser: Browser, make_scheduler: Make) -> None:
+async def test_an_admin_with_a_scope_sees_its_keys_alone(browser: Browser, make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     await scheduler.api_keys.create("all", "admin")
     part = await scheduler.api_keys.create("part", "admin", queues=["billing"])
     async with serving(scheduler, keyless=False) as api, opened(browser, api) as board:
         board.expected = ("401",)
         page = await log_in(board, part.text, "/settings")
-        await expect(page.get_by_role("tab")).to_have_text(["API keys", "Calendars"])
+        await expect(page.get_by_role("tab")).to_have_text(["API keys"])
         await expect(page.get_by_role("row").filter(has_text="part")).to_have_count(1)
         await expect(page.get_by_role("row").filter(has_text="all")).to_have_count(0)
 
 
 async def test_a_session_that_ends_returns_to_the_login_and_then_to_the_same_place(keyed: Board) -> None:
-    page = await keyed.open("/settings?tab=calendars")
-    await expect(page.get_by_role("tab", name="Calendars", selected=True)).to_be_visible()
+    page = await keyed.open("/settings?tab=secrets")
+    await expect(page.get_by_role("tab", name="Secrets", selected=True)).to_be_visible()
     other = await keyed.scheduler.api_keys.create("other", "admin")
     (mine,) = [key for key in await keyed.scheduler.api_keys.all() if key.name == "the-admin"]
     await keyed.scheduler.api_keys.revoke(mine.id)
@@ -238,10 +265,10 @@ async def test_every_tab_is_accessible_and_fits_a_phone(board: Board, looks: Cal
     await board.scheduler.calendars.put("holidays", Calendar(yearly=["12-25"], description="closed"))
     for phone in (False, True):
         async with looks(board, theme=theme, phone=phone) as other:
-            for tab in ("service", "keys", "secrets", "calendars"):
-                page = await other.open(f"/settings?tab={tab}")
+            for path in ("/settings", "/settings?tab=keys", "/settings?tab=secrets", "/schedules/calendars"):
+                page = await other.open(path)
                 await expect(page.get_by_role("status", name="Loading")).to_have_count(0)
                 await other.check_accessibility()
                 await other.check_width()
-                if place := picture(f"settings-{tab}-{theme}-{'phone' if phone else 'desk'}"):
+                if place := picture(f"{re.split('[/=]', path)[-1]}-{theme}-{'phone' if phone else 'desk'}"):
                     await page.screenshot(path=place)

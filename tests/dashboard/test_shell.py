@@ -14,7 +14,10 @@ from dashboard.conftest import Board, opened
 from mainspring import Scheduler
 
 Make = Callable[..., Scheduler]
-PAGES = ["Overview", "Jobs", "Schedules", "Queues and limits", "Dead letters", "Workers", "Operations", "Audit"]
+PAGES = [
+    *("Overview", "Jobs", "Flows", "Schedules", "Queues and limits", "Dead letters", "Workers", "Alerts", "Operations"),
+    *("Audit", "Settings and keys"),
+]
 
 
 @pytest.mark.core
@@ -90,3 +93,21 @@ async def test_the_frame_is_accessible_and_fits_a_phone(board: Board, looks: Cal
         await other.open()
         await other.check_accessibility()
         await other.check_width()
+
+
+async def test_the_navigation_of_a_phone_shows_the_open_page(board: Board, looks: Callable[..., Any]) -> None:
+    async with looks(board, phone=True) as other:
+        page = await other.open("/audit")
+        await expect(page.get_by_role("link", name="Audit", exact=True)).to_be_in_viewport(ratio=1)
+
+
+async def test_a_key_with_a_scope_is_offered_no_page_that_refuses_it(browser: Browser, make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    part = await scheduler.api_keys.create("part", "admin", queues=["billing"])
+    async with serving(scheduler, keyless=False) as api, opened(browser, api) as board:
+        board.expected = ("401",)
+        page = await board.open("/")
+        await page.get_by_label("API key").fill(part.text)
+        await page.get_by_role("button", name="Log in").click()
+        links = page.get_by_role("navigation").get_by_role("link")
+        await expect(links).to_have_text([one for one in PAGES if one not in ("Workers", "Audit")])

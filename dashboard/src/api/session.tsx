@@ -42,6 +42,7 @@ export function useSession(): Session {
 export function useRole() {
   const session = useSession();
   return {
+    name: session.role,
     can: (role: Role) => ORDER.indexOf(session.role) >= ORDER.indexOf(role),
     everything: !session.scope.queues && !session.scope.prefixes,
   };

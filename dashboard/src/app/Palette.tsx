@@ -24,6 +24,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         ]
       : []),
     { title: "Calendar of coming firings", hint: "", run: go("/schedules/calendar") },
+    { title: "Calendars of days off", hint: "", run: go("/schedules/calendars") },
     { title: "Failed jobs", hint: "", run: go("/jobs", { state: "failed" }) },
     { title: "Running jobs", hint: "", run: go("/jobs", { state: "running" }) },
     { title: "Dark theme", hint: "", run: () => chooseTheme("dark") },

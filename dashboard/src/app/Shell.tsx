@@ -37,6 +37,13 @@ export function Shell() {
     window.addEventListener("keydown", open);
     return () => window.removeEventListener("keydown", open);
   }, []);
+  const nav = useRef<HTMLElement>(null);
+  // On a phone the navigation is a line that scrolls: the page that is open must be seen in it.
+  useEffect(() => {
+    const line = nav.current;
+    const current = line?.querySelector<HTMLElement>("[aria-current=page]");
+    if (line && current) line.scrollLeft = current.offsetLeft - (line.clientWidth - current.offsetWidth) / 2;
+  }, [path, pages.length]);
   useShortcuts([
     ...pages.map((page) => ({ keys: `g ${page.key}`, what: page.title, run: () => void navigate({ to: page.path }) })),
     { keys: "?", what: "This list", run: () => setHelp(true) },
@@ -63,7 +70,7 @@ export function Shell() {
           <Caller />
         </div>
       </header>
-      <nav className="shell-nav" aria-label="Pages">
+      <nav className="shell-nav" aria-label="Pages" ref={nav}>
         {pages.map((page) => (
           <Link
             key={page.path}

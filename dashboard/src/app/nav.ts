@@ -8,7 +8,7 @@ export const PAGES: readonly Page[] = [
   { path: "/schedules", title: "Schedules", key: "s" },
   { path: "/queues", title: "Queues and limits", key: "q" },
   { path: "/dead-letters", title: "Dead letters", key: "d" },
-  { path: "/workers", title: "Workers", key: "w" },
+  { path: "/workers", title: "Workers", key: "w", everything: true },
   { path: "/alerts", title: "Alerts", key: "l" },
   { path: "/operations", title: "Operations", key: "p" },
   { path: "/audit", title: "Audit", key: "a", role: "admin", everything: true },

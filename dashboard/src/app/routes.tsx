@@ -51,6 +51,7 @@ const routes = [
   page("/schedules", () => import("../pages/schedules/SchedulesPage")),
   page("/schedules/new", () => import("../pages/schedules/EditSchedulePage")),
   page("/schedules/calendar", () => import("../pages/schedules/CalendarPage")),
+  page("/schedules/calendars", () => import("../pages/calendars/CalendarsPage")),
   page("/schedules/$id", () => import("../pages/schedules/SchedulePage")),
   page("/schedules/$id/edit", () => import("../pages/schedules/EditSchedulePage")),
   page("/queues", () => import("../pages/queues/QueuesPage")),

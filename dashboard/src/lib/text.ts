@@ -12,6 +12,16 @@ export function plural(value: number, one: string, many = `${one}s`, capped = fa
   return `${count(value, capped)} ${value === 1 && !capped ? one : many}`;
 }
 
+/** How often something happens, as exact as a reader needs: "120 per minute", "2.5 per minute", "12 per hour". */
+export function rate(perMinute: number | null | undefined): string {
+  if (perMinute === null || perMinute === undefined || Number.isNaN(perMinute)) return "–";
+  if (perMinute <= 0) return "none";
+  if (perMinute >= 10) return `${whole.format(Math.round(perMinute))} per minute`;
+  if (perMinute >= 1) return `${Number(perMinute.toFixed(1))} per minute`;
+  const perHour = Math.round(perMinute * 60);
+  return perHour >= 1 ? `${perHour} per hour` : "under 1 per hour";
+}
+
 /** A text that people typed, as a sentence: with one full stop. */
 export function sentence(text: string): string {
   return /[.!?…]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`;
@@ -32,7 +42,15 @@ export function bytes(value: number | null | undefined): string {
 
 /** The name of a handler; those of Mainspring itself have words. */
 export function shownName(name: string): string {
-  return { "mainspring:http": "Webhook", "mainspring:email": "Email" }[name] ?? (name || "(no name)");
+  return (
+    {
+      "mainspring:http": "Webhook",
+      "mainspring:email": "Email",
+      "mainspring:flow": "Flow",
+      "mainspring:batch": "Batch",
+    }[name] ??
+    (name || "(no name)")
+  );
 }
 
 /** The last part of an id, enough to recognise it. */

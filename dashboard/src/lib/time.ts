@@ -23,10 +23,10 @@ const UNITS: [number, string][] = [
   [1000, "s"],
 ];
 
-/** A duration such as "250 ms", "4.2 s", "3 min 20 s" or "2 d 4 h". */
-export function duration(ms: number | null | undefined): string {
+/** A duration such as "250 ms", "4.2 s", "3 min 20 s" or "2 d 4 h"; two units as long as there are fewer than `upTo`. */
+export function duration(ms: number | null | undefined, upTo = 20): string {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
-  if (ms < 0) return `-${duration(-ms)}`;
+  if (ms < 0) return `-${duration(-ms, upTo)}`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
   for (const [index, [size, unit]] of UNITS.entries()) {
@@ -34,17 +34,32 @@ export function duration(ms: number | null | undefined): string {
     const next = UNITS[index + 1];
     const whole = Math.floor(ms / size);
     const rest = next ? Math.floor((ms % size) / next[0]) : 0;
-    return rest && next && whole < 20 ? `${whole} ${unit} ${rest} ${next[1]}` : `${whole} ${unit}`;
+    return rest && next && whole < upTo ? `${whole} ${unit} ${rest} ${next[1]}` : `${whole} ${unit}`;
   }
   return `${Math.round(ms)} ms`;
 }
 
-/** An instant relative to now: "in 5 min", "3 h ago", "now". */
+/** A duration that the service wrote, such as "10m" or "1h30m", as the pages write it: "10 min", "1 h 30 min". */
+export function spelt(text: string): string {
+  if (!/^(\d+(\.\d+)?(ms|s|m|h|d|w))+$/.test(text)) return text;
+  return text
+    .replace(/([\d.]+)(ms|s|m|h|d|w)/g, (_, value: string, unit: string) => `${value} ${unit === "m" ? "min" : unit} `)
+    .trim();
+}
+
+/** A duration that is only foreseen, as exact as it can be known: "about 40 s", "about 6 min", "about 2 h". */
+export function estimate(ms: number): string {
+  if (ms < 10_000) return "a few seconds";
+  const step = ms < 55_000 ? 10_000 : ms < 3_570_000 ? 60_000 : ms < 36_000_000 ? 1_800_000 : 3_600_000;
+  return `about ${duration(Math.max(step, Math.round(ms / step) * step))}`;
+}
+
+/** An instant relative to now: "in 5 min", "3 h ago", "now". From ten of a unit on, the smaller unit is left out. */
 export function relative(at: string | number, now = serverNow()): string {
   const ms = (typeof at === "number" ? at : Date.parse(at)) - now;
   if (Number.isNaN(ms)) return "–";
   if (Math.abs(ms) < 1500) return "now";
-  const text = duration(Math.round(Math.abs(ms) / 1000) * 1000).replace(/\.0 s$/, " s");
+  const text = duration(Math.round(Math.abs(ms) / 1000) * 1000, 10).replace(/\.0 s$/, " s");
   return ms > 0 ? `in ${text}` : `${text} ago`;
 }
 
@@ -69,6 +84,11 @@ function format(zone: string | undefined, seconds: boolean): Intl.DateTimeFormat
 export function absolute(at: string | number, zone?: string, seconds = true): string {
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? String(at) : format(zone, seconds).format(date);
+}
+
+/** A sentence of the service with its instants in the viewer's zone. */
+export function withLocalInstants(text: string): string {
+  return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)/g, (instant) => absolute(instant));
 }
 
 /** The viewer's time zone. */

@@ -18,9 +18,12 @@ export function Badge({ tone = "neutral", children, title }: { tone?: Tone; chil
 export function StateBadge({
   job,
   state,
+  word,
 }: {
   job?: { state: string; runAt?: string | null; tries?: number };
   state?: string;
+  /** In place of the state's own word, where the look is the same. */
+  word?: string;
 }) {
   const shown = state ?? (job ? shownState(job, serverNow()) : "unknown");
   return (
@@ -28,7 +31,7 @@ export function StateBadge({
       <span className="state-glyph" aria-hidden="true">
         {glyph(shown)}
       </span>
-      {shown}
+      {word ?? shown}
     </span>
   );
 }

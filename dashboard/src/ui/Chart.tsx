@@ -1,7 +1,8 @@
-// Time series by uPlot: one x-axis for all charts of a page, a shared cursor, and a range chosen by dragging.
-import { useEffect, useMemo, useRef, useState } from "react";
+// Time series by uPlot: one x-axis for all charts of a page, a shared cursor, and a range chosen by dragging or by keys.
+import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { absolute } from "../lib/time";
+import { type Marked, moved, placeOf, rangeOf } from "./chartKeys";
 import "uplot/dist/uPlot.min.css";
 import "./Chart.css";
 
@@ -26,10 +27,13 @@ type Props = {
   sync?: string;
   /** Vertical marks, such as the first heartbeat of a new version. */
   marks?: { at: number; label: string }[];
+  /** Makes the chart a place where a range is chosen: dragged with the mouse, or marked with the arrow keys. */
   onRange?: (start: number, end: number) => void;
+  /** Takes the chosen range back. */
+  onClear?: () => void;
 };
 
-export function Chart({ title, at, lines, format, height = 150, sync, marks = [], onRange }: Props) {
+export function Chart({ title, at, lines, format, height = 150, sync, marks = [], onRange, onClear }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   // The place under the cursor, of this chart or of one that shares it; null without one.
@@ -64,7 +68,27 @@ export function Chart({ title, at, lines, format, height = 150, sync, marks = []
     plot.current?.setData(data);
   }, [data]);
 
+  const [marked, setMarked] = useState<Marked | null>(null);
+  const keys = useId();
+  const drawn = useRef(false);
+  useEffect(() => {
+    // Without a mark of its own, the keyboard leaves the cursor to the mouse.
+    if (marked || drawn.current) show(plot.current, at, marked);
+    drawn.current = marked !== null;
+  }, [marked, data]);
+  const press = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = moved(at, marked, event.key, event.shiftKey);
+    if (next) setMarked(next);
+    else if (event.key === "Enter" && marked) onRange?.(...rangeOf(at, marked));
+    else if (event.key === "Escape") {
+      setMarked(null);
+      onClear?.();
+    } else return;
+    event.preventDefault();
+  };
   const shown = under !== null && under < at.length ? under : null;
+  const told = lines.map((line) => `${line.label} ${summary(line, format)}`).join(", ");
   return (
     <figure className="chart">
       <figcaption>
@@ -81,14 +105,58 @@ export function Chart({ title, at, lines, format, height = 150, sync, marks = []
           ))}
         </span>
       </figcaption>
-      <div
-        ref={place}
-        className="chart-plot"
-        role="img"
-        aria-label={`${title}: ${lines.map((line) => `${line.label} ${summary(line, format)}`).join(", ")}`}
-      />
+      {onRange ? (
+        <div
+          ref={place}
+          className="chart-plot"
+          role="slider"
+          tabIndex={0}
+          aria-label={`${title}: choose a range`}
+          aria-describedby={keys}
+          aria-valuemin={at[0] ?? 0}
+          aria-valuemax={at.at(-1) ?? 0}
+          aria-valuenow={marked?.cursor ?? at.at(-1) ?? 0}
+          aria-valuetext={marked ? markedWords(at, lines, marked, format) : `latest, ${told}`}
+          onKeyDown={press}
+          onBlur={() => setMarked(null)}
+        />
+      ) : (
+        <div ref={place} className="chart-plot" role="img" aria-label={`${title}: ${told}`} />
+      )}
+      {onRange && (
+        <p className="chart-keys" id={keys}>
+          <kbd>←</kbd> <kbd>→</kbd> move, with <kbd>Shift</kbd> mark a range; <kbd>Enter</kbd> chooses it,{" "}
+          <kbd>Esc</kbd> clears it.
+        </p>
+      )}
     </figure>
   );
+}
+
+/** Draw the cursor and the mark of the keyboard, in all charts that share the cursor. */
+function show(plot: uPlot | null, at: readonly number[], marked: Marked | null): void {
+  if (!plot || at.length === 0) return;
+  const height = plot.over.clientHeight;
+  if (!marked) {
+    plot.setCursor({ left: -10, top: -10 });
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    return;
+  }
+  const edge = (instant: number) => plot.valToPos(Math.min(instant, plot.scales["x"]?.max ?? instant), "x");
+  const [start, end] = rangeOf(at, marked);
+  plot.setCursor({ left: edge(marked.cursor), top: height / 2 });
+  const width = marked.cursor === marked.anchor ? 0 : edge(end) - edge(start);
+  plot.setSelect({ left: edge(start), top: 0, width, height }, false);
+}
+
+/** What the cursor of the keyboard is at: the instant and the values, or the marked range. */
+function markedWords(at: number[], lines: Line[], marked: Marked, format: (value: number) => string): string {
+  const words = (seconds: number) => absolute(seconds * 1000, undefined, false);
+  const place = placeOf(at, marked.cursor);
+  const values = lines.map((line) => `${line.label} ${valueAt(line, place, format)}`).join(", ");
+  const [start, end] = rangeOf(at, marked);
+  const range = marked.cursor === marked.anchor ? "" : `; ${words(start)} to ${words(end)} is marked`;
+  return `${words(at[place] ?? 0)}: ${values}${range}`;
 }
 
 function summary(line: Line, format: (value: number) => string): string {
@@ -161,7 +229,7 @@ function options(
     },
     scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
-      { ...axis, values: (_plot, ticks, _space, step) => ticks.map((tick) => instant(tick, step)) },
+      { ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => instant(tick, step)) },
       { ...axis, size: 84, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) },
     ],
     series: [{}, ...series],

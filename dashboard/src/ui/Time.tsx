@@ -41,7 +41,7 @@ export function Time({ at, zone }: { at: string | null | undefined; zone?: strin
   if (Number.isNaN(ms)) return <span title="This is not an instant.">{at}</span>;
   const title = `${absolute(at, zone)} ${zone ?? viewerZone}\n${new Date(ms).toISOString()}`;
   return (
-    <time dateTime={at} title={title}>
+    <time className="nowrap" dateTime={at} title={title}>
       {relative(ms)}
     </time>
   );
@@ -51,7 +51,7 @@ export function Time({ at, zone }: { at: string | null | undefined; zone?: strin
 export function Moment({ at, zone }: { at: string | null | undefined; zone?: string }) {
   if (!at) return <span className="muted">–</span>;
   return (
-    <time dateTime={at} title={`${relative(at)}\n${at}`}>
+    <time className="nowrap" dateTime={at} title={`${relative(at)}\n${at}`}>
       {absolute(at, zone)}
     </time>
   );
@@ -60,6 +60,6 @@ export function Moment({ at, zone }: { at: string | null | undefined; zone?: str
 /** A duration, or the time since an instant while it goes on. */
 export function Duration({ ms, since }: { ms?: number | null; since?: string | null }) {
   const now = useNow(since ? 1000 : 3_600_000);
-  if (since) return <span>{duration(Math.max(0, now - Date.parse(since)))}</span>;
-  return <span>{duration(ms)}</span>;
+  if (since) return <span className="nowrap">{duration(Math.max(0, now - Date.parse(since)))}</span>;
+  return <span className="nowrap">{duration(ms)}</span>;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from harness.api_keys import keyed
 from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import Limit, Scheduler
+from mainspring.model.views.statistics import Counts, Kind
 
 Make = Callable[..., Scheduler]
 
@@ -50,6 +52,19 @@ async def test_a_draining_worker_serves_no_queue(api: Api) -> None:
     assert (await queues(api))["mail"]["workers"] == 1
     await api.scheduler.workers.drain("w")
     assert (await queues(api))["mail"]["workers"] == 0
+
+
+async def test_a_queue_that_is_empty_stays_for_as_long_as_its_activity_is_shown(api: Api) -> None:
+    store, lately = await inside(api.scheduler).store(), timedelta(minutes=10)
+    counts = Counts()
+    counts.ended("completed", 5)
+    minute = api.scheduler.now().replace(second=0, microsecond=0)
+    for queue, ago in (("quick", lately), ("quiet", 4 * lately)):
+        await store.statistics.add("w", [(Kind(minute - ago, queue, "x"), counts)])
+    found = await queues(api)
+    assert list(found) == ["quick"] and (found["quick"]["due"], sum(found["quick"]["activity"]["ended"])) == (0, 1)
+    tenant = await keyed(api, "viewer", queues=["quick", "quiet"])
+    assert list(await queues(tenant)) == ["quick"]
 
 
 @pytest.mark.slow

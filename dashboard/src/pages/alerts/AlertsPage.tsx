@@ -6,6 +6,7 @@ import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { PageHead } from "../../app/PageHead";
+import { absolute } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
 import { pythonLiteral } from "../../ui/commands";
 import { Menu } from "../../ui/Menu";
@@ -79,13 +80,13 @@ export default function AlertsPage() {
 function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
   return [
     { key: "status", title: "Status", cell: (rule) => <Status rule={rule} /> },
-    { key: "name", title: "Name", cell: (rule) => <span className="alert-words">{rule.name}</span> },
-    { key: "kind", title: "Problem", cell: (rule) => <span className="alert-words">{kindWords(rule.kind)}</span> },
+    { key: "name", title: "Rule", cell: (rule) => <Name rule={rule} /> },
     { key: "subjects", title: "Now", cell: (rule) => <Subjects rule={rule} /> },
     {
       key: "to",
       title: "Tells",
-      cell: (rule) => <span className="wrap">{rule.to.map(destinationWords).join("; ")}</span>,
+      cell: (rule) => <span className="wrap alert-words">{rule.to.map(destinationWords).join("; ")}</span>,
+      minor: true,
     },
     {
       key: "scope",
@@ -117,13 +118,25 @@ function columns(may: boolean, open: (what: Open) => void): Column<Rule>[] {
   ];
 }
 
+function Name({ rule }: { rule: Rule }) {
+  const kind = kindWords(rule.kind);
+  return (
+    <span className="alert-words">
+      {rule.name}
+      {kind !== rule.name && <span className="muted alert-kind">{kind}</span>}
+    </span>
+  );
+}
+
 function Status({ rule }: { rule: Rule }) {
   const tone = rule.status === "firing" ? "bad" : rule.status === "pending" ? "warn" : "good";
-  const why = rule.silence ? `Silenced until ${rule.silence.until}: ${rule.silence.reason}` : undefined;
   return (
-    <Badge tone={rule.enabled ? tone : "neutral"} title={why}>
-      {statusWords(rule)}
-    </Badge>
+    <span className="row alert-status">
+      <Badge tone={rule.enabled ? tone : "neutral"}>{statusWords(rule)}</Badge>
+      {rule.enabled && rule.silence && (
+        <Badge title={`Until ${absolute(rule.silence.until)}: ${rule.silence.reason}`}>silenced</Badge>
+      )}
+    </span>
   );
 }
 
@@ -131,7 +144,7 @@ function Subjects({ rule }: { rule: Rule }) {
   if (rule.subjects.length === 0) return <span className="muted">nothing</span>;
   const more = rule.subjects.length - 3;
   return (
-    <ul className="wrap alert-subjects">
+    <ul className="alert-subjects">
       {rule.subjects.slice(0, 3).map((one) => (
         <li key={one.key}>{one.text}</li>
       ))}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { BLANK, type Destination, destinationOf, misfitsOf, typedOf } from "./destinations";
+import { BLANK, type Destination, destinationOf, destinationWords, misfitsOf, typedOf } from "./destinations";
 
 const chat: Destination = { type: "chat", url: "https://hooks.slack.com:443/[redacted]" };
 const hook: Destination = {
@@ -12,6 +12,11 @@ const mail: Destination = { type: "email", to: ["a@b.c", "d@e.f"] };
 
 test("a destination that is as it was shown is sent back as it is", () => {
   expect([chat, hook, mail].map((one) => destinationOf(typedOf(one)))).toEqual([chat, hook, mail]);
+});
+
+test("a destination is told without the usual port and the hidden part", () => {
+  expect([chat, mail].map(destinationWords)).toEqual(["chat https://hooks.slack.com/…", "a@b.c, d@e.f"]);
+  expect(destinationWords({ type: "webhook", url: "http://a.example:8443/x" })).toBe("webhook http://a.example:8443/x");
 });
 
 test("fields of another type are not sent", () => {

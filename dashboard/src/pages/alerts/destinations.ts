@@ -21,7 +21,10 @@ const HIDDEN = "[redacted]";
 
 /** Where messages go, without secrets. */
 export function destinationWords(to: Destination): string {
-  return to.type === "email" ? (to.to ?? []).join(", ") : `${to.type} ${to.url ?? ""}`;
+  if (to.type === "email") return (to.to ?? []).join(", ");
+  // The usual port and the part that is hidden say nothing.
+  const url = (to.url ?? "").replace(/^(https:\/\/[^/]+):443(?=\/|$)|^(http:\/\/[^/]+):80(?=\/|$)/, "$1$2");
+  return `${to.type} ${url.replace(`/${HIDDEN}`, "/…")}`;
 }
 
 export function typedOf(to: Destination): Typed {

@@ -23,7 +23,6 @@ export function kindWords(kind: Kind): string {
 }
 
 /** The state of a rule's alert in a word. */
-export function statusWords(rule: Pick<Rule, "enabled" | "status" | "silence">): string {
-  if (!rule.enabled) return "disabled";
-  return rule.silence ? `${rule.status}, silenced` : rule.status;
+export function statusWords(rule: Pick<Rule, "enabled" | "status">): string {
+  return rule.enabled ? rule.status : "disabled";
 }

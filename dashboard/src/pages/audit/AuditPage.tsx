@@ -151,6 +151,7 @@ function columns(
     {
       key: "actor",
       title: "Actor",
+      minor: true,
       cell: (row) => (
         <button
           type="button"
@@ -244,7 +245,7 @@ function Brief({ row }: { row: Row }) {
   return (
     <span className="audit-brief">
       <span className="muted">{first.path || "value"}</span> <Sides change={first} longest={28} />
-      {changes.length > 1 && <span className="muted"> +{changes.length - 1}</span>}
+      {changes.length > 1 && <span className="muted"> and {changes.length - 1} more</span>}
     </span>
   );
 }

@@ -2,7 +2,7 @@
 import { useRole } from "../../api/session";
 import { useParameters } from "../../app/search";
 import { PageHead } from "../../app/PageHead";
-import { count } from "../../lib/text";
+import { count, shownName } from "../../lib/text";
 import { useLive } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { type Call, CallButton } from "../../ui/Call";
@@ -12,6 +12,7 @@ import { Sparkline } from "../../ui/Sparkline";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { type Group, useGroups } from "./data";
+import { GroupActions } from "./GroupActions";
 import { GroupDetail } from "./GroupDetail";
 import { Redrives } from "./Redrives";
 import { filterOf, trendWords } from "./words";
@@ -31,7 +32,7 @@ export default function DeadLettersPage() {
   const query = useGroups(filter);
   useLive({ kind: "jobs" }, [["redrives"]]);
   const open = (group: Group) => change({ group: group.fingerprint === search.group ? null : group.fingerprint });
-  const columns = columnsOf(open);
+  const columns = columnsOf(open, can("operator"));
   const asked = new URLSearchParams(filter as Record<string, string>).toString();
   return (
     <div className="stack">
@@ -90,15 +91,16 @@ function Nothing({ filtered }: { filtered: boolean }) {
   );
 }
 
-function columnsOf(open: (group: Group) => void): Column<Group>[] {
-  return [
+function columnsOf(open: (group: Group) => void, may: boolean): Column<Group>[] {
+  const columns: Column<Group>[] = [
     {
       key: "cause",
       title: "Error",
       cell: (group) => (
         <div className="dead-cause">
           <button type="button" className="dead-open" onClick={() => open(group)}>
-            <strong>{group.errorType || "no error"}</strong> in {group.name || "a job without a name"}
+            <strong>{group.errorType || "no error"}</strong> in{" "}
+            {group.name ? shownName(group.name) : "a job without a name"}
           </button>
           <div className="dead-line muted">{group.message || "–"}</div>
         </div>
@@ -125,6 +127,19 @@ function columnsOf(open: (group: Group) => void): Column<Group>[] {
     { key: "first", title: "First seen", align: "right", minor: true, cell: (group) => <Time at={group.firstSeen} /> },
     { key: "last", title: "Last seen", align: "right", cell: (group) => <Time at={group.lastSeen} /> },
   ];
+  if (may)
+    columns.push({
+      key: "act",
+      title: <span className="visually-hidden">Actions</span>,
+      align: "right",
+      minor: true,
+      cell: (group) => (
+        <span className="dead-act">
+          <GroupActions group={group} />
+        </span>
+      ),
+    });
+  return columns;
 }
 
 type Change = ReturnType<typeof useParameters>[1];

@@ -10,7 +10,7 @@ import { ReasonDialog } from "../../ui/ReasonDialog";
 import type { Group, Redrive } from "./data";
 
 const VERBS = {
-  retry: { title: "Run the group again", verb: "Run them again" },
+  retry: { title: "Retry the group", verb: "Retry them" },
   discard: { title: "Discard the group", verb: "Discard them" },
 };
 
@@ -36,7 +36,7 @@ export function GroupActions({ group }: { group: Group }) {
   return (
     <>
       <Button small onClick={() => setAsking("retry")}>
-        Run again…
+        Retry…
       </Button>
       <Button small look="danger" onClick={() => setAsking("discard")}>
         Discard…

@@ -1,8 +1,9 @@
 // One group of dead letters: the stack of its latest, and its jobs.
 import { Link } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 import { type Schemas } from "../../api/client";
 import { useRole } from "../../api/session";
-import { shortId } from "../../lib/text";
+import { shortId, shownName } from "../../lib/text";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
 import { CopyButton } from "../../ui/Copy";
@@ -28,20 +29,30 @@ export function GroupDetail({ group, onClose }: { group: Group; onClose: () => v
   ];
   const actions = (
     <>
-      {can("operator") && <GroupActions group={group} />}
       <CallButton calls={calls} />
+      {can("operator") && <GroupActions group={group} />}
       <Button small look="quiet" aria-label="Close the group" onClick={onClose}>
         ✕
       </Button>
     </>
   );
+  // The panel lies below the table: a click on a group of the first rows would seem to do nothing.
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    void place.current?.scrollIntoView?.({ block: "nearest" });
+  }, []);
   return (
-    <Panel title={<span className="wrap">{`${group.name}: ${group.errorType || "no error"}`}</span>} actions={actions}>
-      <div className="stack">
-        <Sample group={group} />
-        <Jobs group={group} />
-      </div>
-    </Panel>
+    <div ref={place} className="dead-detail">
+      <Panel
+        title={<span className="wrap">{`${shownName(group.name)}: ${group.errorType || "no error"}`}</span>}
+        actions={actions}
+      >
+        <div className="stack">
+          <Sample group={group} />
+          <Jobs group={group} />
+        </div>
+      </Panel>
+    </div>
   );
 }
 

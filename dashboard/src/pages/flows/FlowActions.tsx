@@ -32,6 +32,7 @@ export function FlowActions({ flow }: { flow: Flow }) {
   const atLeast = !flow.complete || flow.nodes.some((node) => node.atLeast);
   return (
     <>
+      <CallButton calls={calls(flow)} />
       {role.can("operator") && canRetry(flow) && (
         <Button look={flow.state === "failed" ? "primary" : "plain"} onClick={() => setOpen("retry")}>
           Retry
@@ -42,7 +43,6 @@ export function FlowActions({ flow }: { flow: Flow }) {
           Cancel flow
         </Button>
       )}
-      <CallButton calls={calls(flow)} />
       {open === "cancel" && (
         <ReasonDialog
           title="Cancel this flow?"

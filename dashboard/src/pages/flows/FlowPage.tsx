@@ -95,15 +95,15 @@ function Story({ flow }: { flow: Flow }) {
             , going on for <Duration since={flow.createdAt} />
           </>
         )}
-        . Its root is{" "}
+        . Open{" "}
         <Link to="/jobs/$id" params={{ id: flow.id }}>
-          a job
-        </Link>
-        ; its parts are{" "}
+          its root job
+        </Link>{" "}
+        or{" "}
         <Link to="/jobs" search={{ flow: flow.id }}>
-          jobs
+          all its jobs
         </Link>
-        , too.
+        .
         {flow.because && (
           <>
             {" "}

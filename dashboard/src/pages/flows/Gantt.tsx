@@ -6,7 +6,7 @@ import { Empty, Loaded } from "../../ui/Panel";
 import { colour } from "../../ui/states";
 import { useNow } from "../../ui/Time";
 import { useTimeline } from "./flows";
-import { type Bar, chartOf } from "./gantt";
+import { type Bar, chartOf, placeOfWords } from "./gantt";
 import { type Flow, LIVE } from "./graph";
 
 export function Gantt({ flow }: { flow: Flow }) {
@@ -51,6 +51,7 @@ function GanttRow({ bar, flow }: { bar: Bar; flow: Flow }) {
   const { row } = bar;
   const state = row.state ?? (bar.open ? "running" : "completed");
   const told = bar.x === null ? "not started" : `${bar.open ? "for" : "took"} ${duration(bar.lasted)}`;
+  const place = placeOfWords(bar);
   const many = row.id === null ? `, ${plural(row.jobs, "job")}` : "";
   return (
     <li className="gantt-row">
@@ -77,11 +78,13 @@ function GanttRow({ bar, flow }: { bar: Bar; flow: Flow }) {
           />
         )}
         <span
-          className="gantt-words"
+          className={`gantt-words ${bar.x !== null && place === "inside" ? "gantt-words-inside" : ""}`}
           style={
-            bar.x !== null && bar.x + bar.width > 70
-              ? { right: 4 }
-              : { left: `calc(${(bar.x ?? 0) + bar.width}% + 6px)` }
+            place === "after"
+              ? { left: `calc(${(bar.x ?? 0) + bar.width}% + 6px)` }
+              : place === "before"
+                ? { right: `calc(${100 - (bar.x ?? 0)}% + 6px)` }
+                : { right: `calc(${100 - (bar.x ?? 0) - bar.width}% + 6px)` }
           }
         >
           {told}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { chartOf, type Row } from "./gantt";
+import { chartOf, placeOfWords, type Row } from "./gantt";
 
 const NOW = Date.parse("2026-01-01T00:01:40Z");
 const row = (start: string | null, end: string | null): Row => ({
@@ -29,4 +29,11 @@ test("the axis has a few round steps", () => {
 test("a chart of nothing, and of times that cannot be read, is empty", () => {
   expect(chartOf([], NOW).bars).toEqual([]);
   expect(chartOf([{ ...row(null, null), start: "soon" }], NOW).bars[0]?.x).toBeNull();
+});
+
+test("words never lie over a bar that hides them", () => {
+  expect(placeOfWords({ x: null, width: 0 })).toBe("after");
+  expect(placeOfWords({ x: 10, width: 60 })).toBe("after");
+  expect(placeOfWords({ x: 80, width: 20 })).toBe("before");
+  expect(placeOfWords({ x: 0, width: 100 })).toBe("inside");
 });

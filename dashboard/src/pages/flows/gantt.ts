@@ -36,6 +36,12 @@ export function chartOf(rows: readonly Row[], now: number): Chart {
   };
 }
 
+/** Where the words of a bar are readable: behind it, before it, or inside a bar that fills its row. */
+export function placeOfWords({ x, width }: Pick<Bar, "x" | "width">): "after" | "before" | "inside" {
+  if (x === null || x + width <= 82) return "after";
+  return x >= 18 ? "before" : "inside";
+}
+
 function instant(text: string | null | undefined): number | null {
   const at = text ? Date.parse(text) : Number.NaN;
   return Number.isNaN(at) ? null : at;

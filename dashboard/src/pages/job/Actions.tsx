@@ -11,7 +11,8 @@ import { ReasonDialog } from "../../ui/ReasonDialog";
 import { Menu } from "../../ui/Menu";
 import { pythonLiteral } from "../../ui/commands";
 import { CopyJob, EditJob } from "./EditJob";
-import { type Detail, jobKey, jobPath } from "./job";
+import { type Detail, jobKey, jobPath, RESERVED } from "./job";
+import { MOST } from "./sameName";
 
 const ENDED = ["completed", "failed", "cancelled"];
 type Open = "cancel" | "delete" | "edit" | "copy" | null;
@@ -49,6 +50,7 @@ export function Actions({ job }: { job: Detail }) {
   const live = pending || job.state === "running" || job.state === "blocked";
   return (
     <>
+      <CallButton calls={calls(job, role.can("operator"))} />
       {role.can("operator") && (
         <>
           {pending && (
@@ -81,7 +83,6 @@ export function Actions({ job }: { job: Detail }) {
           )}
         </>
       )}
-      <CallButton calls={calls(job, role.can("operator"))} />
       {open === "cancel" && (
         <ReasonDialog
           title="Cancel this job?"
@@ -151,6 +152,12 @@ function calls(job: Detail, operator: boolean): Call[] {
     { title: "Why it does not run", path: `${path}/explain`, python: `print(await scheduler.explain(${id}))` },
     { title: "Beside the last success", path: `${path}/compare` },
   ];
+  if (job.name && !job.name.startsWith(RESERVED))
+    all.push({
+      title: "The latest of this name",
+      path: `/api/jobs/search?name=${encodeURIComponent(job.name)}&limit=${MOST}`,
+      python: `page = await scheduler.search(name=${pythonLiteral(job.name)}, limit=${MOST})`,
+    });
   if (!operator) return all;
   if (ENDED.includes(job.state))
     all.push({

@@ -60,11 +60,9 @@ function One({ job, attempt, open }: { job: Detail; attempt: Attempt; open: bool
     <details open={open}>
       <summary>
         <span className="row attempt-head">
-          <StateBadge state={STATES[attempt.outcome] ?? attempt.outcome} />
+          <StateBadge state={STATES[attempt.outcome] ?? attempt.outcome} word={attempt.outcome} />
           <strong>Attempt {attempt.number}</strong>
-          {attempt.outcome in STATES && (
-            <span>{attempt.outcome === "lost" ? "lost with its worker" : attempt.outcome}</span>
-          )}
+          {attempt.outcome === "lost" && <span>lost with its worker</span>}
           <span className="muted">
             {attempt.duration === null || attempt.duration === undefined ? "" : `after ${duration(attempt.duration)}, `}
             <Time at={attempt.endedAt} />

@@ -48,12 +48,7 @@ export function Related({ job }: { job: Detail }) {
             <Links title="Other runs of its schedule" jobs={found.runs} />
             <Links title="Holds its dedupe key now" jobs={found.holder ? [found.holder] : []} />
             {!job.scheduleId && !found.parent && !found.holder && found.children.length + found.runs.length === 0 && (
-              <p className="muted">
-                None.{" "}
-                <Link to="/jobs" search={{ name: job.name }}>
-                  Jobs of the same name
-                </Link>
-              </p>
+              <p className="muted">No schedule, parent, child or dedupe key connects it with another job.</p>
             )}
           </div>
         )}

@@ -12,8 +12,10 @@ import { Actions } from "./Actions";
 import { Attempts } from "./Attempts";
 import { Compare, Related } from "./Beside";
 import { shownName } from "../../lib/text";
+import { spelt } from "../../lib/time";
 import { type Detail, jobKey, RESERVED, useJob } from "./job";
 import { Life } from "./Life";
+import { SameName } from "./SameName";
 import { SignalForm } from "./Signals";
 import { StackPanel } from "./Stack";
 import { Story } from "./Story";
@@ -83,6 +85,7 @@ function Whole({ job }: { job: Detail }) {
           </Panel>
         )}
         {(job.state === "failed" || job.attempts.length > 0) && <Compare job={job} />}
+        {job.name && !job.name.startsWith(RESERVED) && <SameName job={job} />}
         <div className="columns">
           <Related job={job} />
           <Panel title="Facts">
@@ -102,7 +105,11 @@ function Result({ job }: { job: Detail }) {
         <JsonTree value={job.result} name="result" />
       ) : (
         <p className="muted">
-          {job.state === "completed" ? "The handler returned nothing." : "There is none until the job completes."}
+          {job.state === "completed"
+            ? "The handler returned nothing."
+            : job.finishedAt
+              ? "There is none: the job has not completed."
+              : "There is none until the job completes."}
         </p>
       )}
     </>
@@ -176,8 +183,8 @@ function Facts({ job }: { job: Detail }) {
         {job.node}
       </Link>,
     ]);
-  if (job.startWithin) rows.push(["To be started within", job.startWithin]);
-  if (job.timeout) rows.push(["Timeout", job.timeout]);
+  if (job.startWithin) rows.push(["To be started within", spelt(job.startWithin)]);
+  if (job.timeout) rows.push(["Timeout", spelt(job.timeout)]);
   if (job.maxAttempts) rows.push(["Attempts at most", job.maxAttempts]);
   if (job.guarantee) rows.push(["Guarantee", job.guarantee.replaceAll("_", " ")]);
   if (job.dedupeKey)

@@ -37,7 +37,7 @@ export function Life({ job }: { job: Detail }) {
               />
               {bar.compressed && (
                 <text x={`${bar.x + bar.width / 2}%`} y="36" textAnchor="middle" className="life-break">
-                  ⫽
+                  {"//"}
                 </text>
               )}
               <text x={`${bar.x}%`} dx="2" y="13" className="life-time">

@@ -38,7 +38,7 @@ export function SignalForm({ id, signal, touches = [] }: Props) {
     >
       <TextArea
         label={`Payload of ${signal}`}
-        hint="A value as JSON, which the handler gets; nothing is null."
+        hint="A JSON value for the handler; an empty field is null."
         rows={2}
         value={text}
         error={payload.error ?? send.error?.message}

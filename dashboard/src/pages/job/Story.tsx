@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import { Link } from "@tanstack/react-router";
 import { plural } from "../../lib/text";
-import { duration } from "../../lib/time";
+import { duration, withLocalInstants } from "../../lib/time";
 import { Duration, Time } from "../../ui/Time";
 import { type Detail, isRoot, useExplanation } from "./job";
 
@@ -77,7 +77,8 @@ function Sentence({ job }: { job: Detail }) {
     case "failed":
       return (
         <Ended job={job}>
-          Failed for good after {plural(job.attempts.length + job.attemptsCut, "attempt")} <Time at={job.finishedAt} />.
+          Failed for good after {plural(job.attempts.length + job.attemptsCut, "attempt")}, <Time at={job.finishedAt} />
+          .
         </Ended>
       );
     case "cancelled":
@@ -103,8 +104,10 @@ function Waiting({ job }: { job: Detail }) {
   return (
     <>
       <p className="wrap">
-        {explanation.data ? explanation.data.text : (job.waitingFor?.note ?? "It waits to be started.")}
-        {job.waitingFor?.since && (
+        {explanation.data
+          ? withLocalInstants(explanation.data.text)
+          : (job.waitingFor?.note ?? "It waits to be started.")}
+        {!explanation.data && job.waitingFor?.since && (
           <span className="muted">
             {" "}
             (for <Duration since={job.waitingFor.since} />)
@@ -122,7 +125,7 @@ function Waiting({ job }: { job: Detail }) {
           <ul>
             {explanation.data.gates.map((gate, index) => (
               <li key={index} className={gate.open ? "muted wrap" : "wrap"}>
-                {gate.open ? "✓" : "●"} {gate.text}
+                {gate.open ? "✓" : "●"} {withLocalInstants(gate.text)}
               </li>
             ))}
           </ul>

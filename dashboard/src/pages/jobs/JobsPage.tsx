@@ -98,7 +98,7 @@ export default function JobsPage() {
           onView={(view) => setSearch({ ...blank(search), ...view })}
         />
         {role.can("operator") && (
-          <Link to="/jobs/new" className="button">
+          <Link to="/jobs/new" className="button button-primary">
             New job
           </Link>
         )}

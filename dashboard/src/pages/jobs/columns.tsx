@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { shortId, shownName } from "../../lib/text";
 import { StateBadge } from "../../ui/Badge";
 import type { Column } from "../../ui/Table";
-import { Time } from "../../ui/Time";
+import { Duration, Time } from "../../ui/Time";
 import type { ColumnName } from "./prefs";
 import type { Job } from "./read";
 import type { Row } from "./rows";
@@ -18,6 +18,7 @@ export const TITLES: Record<ColumnName, string> = {
   when: "When",
   created: "Created",
   tries: "Attempts",
+  took: "Took",
   worker: "Worker",
   detail: "What happens",
   tags: "Tags",
@@ -28,10 +29,10 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   name: {
     cell: ({ job }) => (
       <>
-        <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name">
+        <Link to="/jobs/$id" params={{ id: job.id }} className="jobs-name" title={job.label || job.name}>
           {job.label || shownName(job.name)}
         </Link>
-        {job.label && <span className="muted"> {job.name}</span>}
+        {job.label && <span className="muted"> {shownName(job.name)}</span>}
       </>
     ),
   },
@@ -55,6 +56,7 @@ const CELLS: Record<ColumnName, Omit<Column<JobRow>, "key" | "title">> = {
   when: { cell: ({ job }) => <When job={job} /> },
   created: { cell: ({ job }) => <Time at={job.createdAt} />, minor: true },
   tries: { cell: ({ job }) => job.tries, align: "right", minor: true },
+  took: { cell: ({ job }) => <Took job={job} />, align: "right", minor: true },
   worker: {
     cell: ({ job }) => (
       <span className="mono jobs-short" title={job.worker ?? undefined}>
@@ -81,13 +83,24 @@ function When({ job }: { job: Job }) {
   );
 }
 
+/** How long the last attempt ran, or the running one has been running. */
+function Took({ job }: { job: Job }) {
+  if (job.state === "running") return <Duration since={job.startedAt} />;
+  return job.duration === null || job.duration === undefined ? null : <Duration ms={job.duration} />;
+}
+
 /** The one thing to know about a job: its progress, what it waits for, or the first line of its error. */
 function Detail({ job, gone }: { job: Job; gone: boolean }) {
   if (gone) return <span className="muted">changed since; it does not match any more</span>;
   if (job.cancelRequested && job.state === "running") return <span className="muted">was asked to stop</span>;
   if (job.progress && job.state === "running")
     return <ProgressBar percent={job.progress.percent} note={job.progress.note} />;
-  if (job.waitingFor) return <span className="jobs-line">{job.waitingFor.note}</span>;
+  if (job.waitingFor)
+    return (
+      <span className="jobs-line" title={job.waitingFor.note}>
+        {job.waitingFor.note}
+      </span>
+    );
   if (job.error) {
     const line = `${job.error.type}: ${job.error.message}`.split("\n", 1)[0] ?? "";
     return (

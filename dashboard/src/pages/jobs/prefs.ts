@@ -10,6 +10,7 @@ export const COLUMNS = [
   "when",
   "created",
   "tries",
+  "took",
   "worker",
   "detail",
   "tags",
@@ -23,7 +24,7 @@ export type Prefs = { columns: ColumnName[]; density: Density; size: (typeof SIZ
 const PLACE = "mainspring.jobs";
 const MOST_VIEWS = 50;
 export const DEFAULTS: Prefs = {
-  columns: ["state", "name", "id", "queue", "priority", "when", "tries", "worker", "detail"],
+  columns: ["state", "name", "id", "queue", "priority", "when", "tries", "took", "worker", "detail"],
   density: "dense",
   size: "50",
   views: [],

@@ -23,8 +23,6 @@ export default function OperationPage() {
       {(operation) => (
         <div className="stack">
           <PageHead title={sentence(operation)}>
-            <OperationBadge state={operation.state} />
-            <CancelButton operation={operation} />
             <CallButton
               calls={[
                 {
@@ -43,6 +41,8 @@ export default function OperationPage() {
                     ]),
               ]}
             />
+            <OperationBadge state={operation.state} />
+            <CancelButton operation={operation} />
           </PageHead>
           <Panel title="Progress">
             <Bar operation={operation} />
@@ -56,7 +56,7 @@ export default function OperationPage() {
               <p className="muted">Until it starts, it can be undone: no job is changed before.</p>
             )}
           </Panel>
-          <Panel title="What is meant">
+          <Panel title="Which jobs, why and when">
             <Facts operation={operation} />
           </Panel>
           <Panel title="Jobs that were left alone" flush>
@@ -95,14 +95,15 @@ function Facts({ operation }: { operation: Detail }) {
     ["Reason", operation.reason],
     ["By", operation.createdBy ?? "–"],
     ["Created", <Moment key="c" at={operation.createdAt} />],
-    ["Starts", <Moment key="s" at={operation.startsAt} />],
-    ["Started", <Moment key="b" at={operation.startedAt} />],
+    operation.startedAt
+      ? ["Started", <Moment key="b" at={operation.startedAt} />]
+      : ["Starts", <Moment key="s" at={operation.startsAt} />],
     ["Ended", <Moment key="e" at={operation.finishedAt} />],
-    ["Only jobs made by", <Moment key="t" at={operation.cutoff} />],
+    ["Only jobs created until", <Moment key="t" at={operation.cutoff} />],
     ...Object.entries(operation.filter ?? {})
       .filter(([, value]) => value !== null && value !== undefined)
       .map(([key, value]): [string, ReactNode] => [
-        key,
+        `Filter: ${key}`,
         <code key={key}>{typeof value === "object" ? JSON.stringify(value) : String(value)}</code>,
       ]),
   ];

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ended, outcome, percent, sentence, verbsFor } from "./operation";
 
 const progress = { examined: 5, changed: 3, skipped: 1, refused: 1, reasons: [] };
-const plain = { verb: "retry", count: 10, capped: false, priority: null, queue: null } as const;
+const plain = { verb: "retry", count: 10, capped: false, priority: null, queue: null, state: "running" } as const;
 
 test("an operation is told in a sentence, with its number", () => {
   expect(sentence(plain)).toBe("Retrying 10 jobs");
@@ -10,6 +10,13 @@ test("an operation is told in a sentence, with its number", () => {
   expect(sentence({ ...plain, count: 2000, capped: true })).toBe("Retrying 2,000+ jobs");
   expect(sentence({ ...plain, verb: "move", queue: "slow" })).toBe("Moving 10 jobs to queue slow");
   expect(sentence({ ...plain, verb: "set_priority", priority: 1 })).toBe("Changing the priority of 10 jobs to 1");
+  expect(sentence({ ...plain, verb: "run" })).toBe("Making due: 10 jobs");
+});
+
+test("an operation that is over is told in the past", () => {
+  expect(sentence({ ...plain, state: "completed" })).toBe("Retried 10 jobs");
+  expect(sentence({ ...plain, verb: "move", queue: "slow", state: "completed" })).toBe("Moved 10 jobs to queue slow");
+  expect(sentence({ ...plain, state: "cancelled" })).toBe("Retrying 10 jobs");
 });
 
 test("what became of the jobs is told", () => {

@@ -6,20 +6,22 @@ export type Operation = Schemas["OperationOut"];
 export type Verb = Operation["verb"];
 export type Meant = { filter: Record<string, unknown> } | { ids: string[] };
 
-type Words = { label: string; doing: string; done: string; danger: boolean; states: readonly string[] };
+type Words = { label: string; doing: string; did: string; done: string; danger: boolean; states: readonly string[] };
 
 export const VERBS: Record<Verb, Words> = {
   retry: {
     label: "Retry",
     doing: "Retrying",
+    did: "Retried",
     done: "retried",
     danger: false,
     states: ["failed", "cancelled", "completed"],
   },
-  run: { label: "Run now", doing: "Running now", done: "made due", danger: false, states: ["pending"] },
+  run: { label: "Run now", doing: "Making due", did: "Made due", done: "made due", danger: false, states: ["pending"] },
   cancel: {
     label: "Cancel",
     doing: "Cancelling",
+    did: "Cancelled",
     done: "cancelled",
     danger: true,
     states: ["pending", "running", "blocked"],
@@ -27,27 +29,39 @@ export const VERBS: Record<Verb, Words> = {
   set_priority: {
     label: "Change priority",
     doing: "Changing the priority of",
+    did: "Changed the priority of",
     done: "changed",
     danger: false,
     states: ["pending", "blocked"],
   },
-  move: { label: "Move to a queue", doing: "Moving", done: "moved", danger: false, states: ["pending", "blocked"] },
+  move: {
+    label: "Move to a queue",
+    doing: "Moving",
+    did: "Moved",
+    done: "moved",
+    danger: false,
+    states: ["pending", "blocked"],
+  },
   delete: {
     label: "Delete",
     doing: "Deleting",
+    did: "Deleted",
     done: "deleted",
     danger: true,
     states: ["pending", "blocked", "completed", "failed", "cancelled", "expired"],
   },
 };
 
-/** What an operation does, in one sentence. */
-export function sentence(operation: Pick<Operation, "verb" | "count" | "capped" | "priority" | "queue">): string {
+type Told = Pick<Operation, "verb" | "count" | "capped" | "priority" | "queue" | "state">;
+
+/** What an operation does, or has done, in one sentence. */
+export function sentence(operation: Told): string {
   const jobs = plural(operation.count, "job", "jobs", operation.capped);
   const words = VERBS[operation.verb];
-  if (operation.verb === "set_priority") return `${words.doing} ${jobs} to ${operation.priority}`;
-  if (operation.verb === "move") return `${words.doing} ${jobs} to queue ${operation.queue}`;
-  return `${words?.doing ?? operation.verb} ${jobs}`;
+  const verb = (operation.state === "completed" ? words?.did : words?.doing) ?? operation.verb;
+  if (operation.verb === "set_priority") return `${verb} ${jobs} to ${operation.priority}`;
+  if (operation.verb === "move") return `${verb} ${jobs} to queue ${operation.queue}`;
+  return `${verb}${operation.verb === "run" ? ":" : ""} ${jobs}`;
 }
 
 /** Whether there is nothing more to come of it. */

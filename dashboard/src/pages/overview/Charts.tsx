@@ -1,4 +1,4 @@
-// Throughput, waiting and run time on one x-axis. A dragged range filters what is below.
+// Throughput, waiting and run time on one x-axis. A range that was dragged, or marked by keys, filters what is below.
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api, unwrap } from "../../api/client";
@@ -47,20 +47,24 @@ export function Charts({ view, onPart, onZoom, onClear }: Props) {
             </Button>
           </>
         ) : (
-          <span className="muted overview-hint">Drag over a chart to choose a range</span>
+          <span className="muted overview-hint">
+            Drag over a chart to choose a range, or focus it and use the arrow keys
+          </span>
         )
       }
     >
       <div className="charts">
         <Loaded query={series} rows={14}>
-          {(found) => <Drawn series={found} view={view} onPart={onPart} />}
+          {(found) => <Drawn series={found} view={view} onPart={onPart} onClear={onClear} />}
         </Loaded>
       </div>
     </Panel>
   );
 }
 
-function Drawn({ series, view, onPart }: { series: Series; view: View; onPart: Props["onPart"] }) {
+type DrawnProps = Pick<Props, "view" | "onPart" | "onClear"> & { series: Series };
+
+function Drawn({ series, view, onPart, onClear }: DrawnProps) {
   const charts = useMemo(() => chartsOf(series), [series]);
   const marks = useMemo(() => marksOf(series, view), [series, view.part, view.zoomed]);
   if (isQuiet(series))
@@ -74,6 +78,7 @@ function Drawn({ series, view, onPart }: { series: Series; view: View; onPart: P
     sync: "overview",
     marks,
     onRange: (start: number, end: number) => onPart(partOf(start, end)),
+    onClear: view.part ? onClear : undefined,
   };
   return (
     <>

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, unwrap } from "../../api/client";
 import { usePause } from "../../live/live";
-import { count } from "../../lib/text";
+import { count, shownName } from "../../lib/text";
 import { duration, serverNow } from "../../lib/time";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { type Column, Table } from "../../ui/Table";
@@ -90,7 +90,7 @@ function nameColumn(window: Window, state?: string): Column<NameRow> {
       const search = { name: row.name, since: window.start, until: window.end, ...(state ? { state } : {}) };
       return (
         <Link to="/jobs" search={search}>
-          {row.name}
+          {shownName(row.name)}
         </Link>
       );
     },

@@ -3,12 +3,12 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, unwrap } from "../../api/client";
 import { count } from "../../lib/text";
-import { duration } from "../../lib/time";
+import { estimate } from "../../lib/time";
 import { Badge } from "../../ui/Badge";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
 import { Sparkline } from "../../ui/Sparkline";
 import { type Column, Table } from "../../ui/Table";
-import { Time } from "../../ui/Time";
+import { Duration } from "../../ui/Time";
 import { backlogOf, drainOf, isCapped, type Queue, worstFirst } from "./queues";
 
 const ROWS = 12;
@@ -66,7 +66,7 @@ const columns: Column<Queue>[] = [
     title: "Oldest waiting",
     align: "right",
     minor: true,
-    cell: (queue) => <Time at={queue.oldestDueAt} />,
+    cell: (queue) => (queue.oldestDueAt ? <Duration since={queue.oldestDueAt} /> : <span className="muted">–</span>),
   },
   {
     key: "busy",
@@ -105,7 +105,7 @@ function Drain({ queues }: { queues: readonly Queue[] }) {
   return (
     <p className="overview-foot muted sentence">
       {slowest
-        ? `At the rate of the last minutes, every backlog is worked off in ${duration(slowest.drainMs)}${isCapped(slowest) ? " or more" : ""}; ${slowest.name} takes longest.`
+        ? `At the rate of the last minutes, every backlog is worked off in ${estimate(slowest.drainMs ?? 0)}${isCapped(slowest) ? " or more" : ""}; ${slowest.name} takes longest.`
         : queues.some((queue) => backlogOf(queue) > 0)
           ? "No rate is known yet by which the backlog could be worked off."
           : "No queue has a backlog."}

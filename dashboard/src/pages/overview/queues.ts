@@ -1,6 +1,6 @@
 // Queues as the overview reads them.
 import type { Schemas } from "../../api/client";
-import { duration } from "../../lib/time";
+import { estimate } from "../../lib/time";
 
 export type Queue = Schemas["QueueOut"] & {
   due?: number;
@@ -26,7 +26,7 @@ export function drainOf(queue: Queue): string {
   if (backlogOf(queue) === 0) return "–";
   if (queue.paused) return "paused";
   if (queue.drainMs === null || queue.drainMs === undefined) return "unknown";
-  return isCapped(queue) ? `${duration(queue.drainMs)}+` : duration(queue.drainMs);
+  return isCapped(queue) ? `${estimate(queue.drainMs)} or more` : estimate(queue.drainMs);
 }
 
 /** Queues without a worker first, then by backlog, then by name. */

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import { PageHead } from "../../app/PageHead";
 import type { Schemas } from "../../api/client";
 import { useRole } from "../../api/session";
-import { count, plural } from "../../lib/text";
+import { count, plural, rate } from "../../lib/text";
 import { useLive } from "../../live/live";
 import { Badge } from "../../ui/Badge";
 import { CallButton } from "../../ui/Call";
@@ -35,11 +35,11 @@ export default function QueuePage() {
   return (
     <div className="stack">
       <PageHead title={<span className="wrap">Queue {queue}</span>} name={`Queue ${queue}`}>
+        <CallButton calls={calls} />
         <Link className="button" to="/jobs" search={{ queue } as never}>
           Its jobs
         </Link>
         {can("operator") && query.data && <PauseButton queue={query.data} />}
-        <CallButton calls={calls} />
       </PageHead>
       <Loaded query={query} rows={8}>
         {(found) => <Details queue={found} />}
@@ -69,7 +69,7 @@ function Details({ queue }: { queue: Detail }) {
             <Oldest queue={queue} />
           </Fact>
           <Fact name="Time to drain">{drainWords(queue)}</Fact>
-          <Fact name="Leaving">{queue.perMinute === null ? "–" : `${count(queue.perMinute)} per minute`}</Fact>
+          <Fact name="Leaving">{rate(queue.perMinute)}</Fact>
           <Fact name="Slots in use">
             <Utilisation queue={queue} />
           </Fact>

@@ -65,7 +65,14 @@ export function QueueTable() {
 const COLUMNS: Column<Queue>[] = [
   { key: "name", title: "Queue", cell: (queue) => queue.name },
   { key: "due", title: "Due", align: "right", cell: (queue) => <Due queue={queue} /> },
-  { key: "waiting", title: "Waiting", align: "right", cell: (queue) => upTo(queue.waiting, queue.counted) },
+  {
+    key: "waiting",
+    title: "Waiting",
+    align: "right",
+    cell: (queue) => (
+      <span className={queue.waiting > 0 ? undefined : "muted"}>{upTo(queue.waiting, queue.counted)}</span>
+    ),
+  },
   {
     key: "scheduled",
     title: "Scheduled",

@@ -38,8 +38,8 @@ export default function QueuesPage() {
   return (
     <div className="stack">
       <PageHead title="Queues and limits">
-        {tab === "limits" && <NewLimit />}
         <CallButton calls={can("operator") ? [...READS[tab], ...VERBS[tab]] : READS[tab]} />
+        {tab === "limits" && <NewLimit />}
       </PageHead>
       <Tabs
         label="What to show"

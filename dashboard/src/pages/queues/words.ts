@@ -1,7 +1,7 @@
 // Queues, limits and breakers in words.
 import type { Schemas } from "../../api/client";
 import { count, plural } from "../../lib/text";
-import { duration } from "../../lib/time";
+import { duration, estimate, spelt } from "../../lib/time";
 
 type Queue = Pick<Schemas["QueueOut"], "due" | "waiting" | "counted" | "drainMs" | "noWorker" | "paused" | "slots">;
 type Allowance = Schemas["AllowanceOut"];
@@ -18,7 +18,7 @@ export function drainWords(queue: Queue): string {
   if (queue.noWorker) return "no worker";
   if (queue.drainMs === null) return "unknown";
   const capped = queue.due >= queue.counted || queue.waiting >= queue.counted;
-  return `${capped ? "over " : ""}${duration(queue.drainMs)}`;
+  return capped ? `${estimate(queue.drainMs)} or more` : estimate(queue.drainMs);
 }
 
 type Rule = Record<string, unknown>;
@@ -53,14 +53,6 @@ const STATES = { closed: "Closed", open: "Open", half_open: "Half open" } as con
 
 export function breakerState(state: keyof typeof STATES): string {
   return STATES[state];
-}
-
-/** A duration such as "10m" as the pages write it: "10 min". */
-function spelt(text: string): string {
-  return text.replace(
-    /^(\d+)(m|h|s|d)$/,
-    (_, value: string, unit: string) => `${value} ${unit === "m" ? "min" : unit}`,
-  );
 }
 
 /** By what rule a breaker opens, in words. */

@@ -46,7 +46,7 @@ export default function CalendarPage() {
   const query = comingQuery(start, end, "1h", 5);
   return (
     <>
-      <PageHead title="Calendar">
+      <PageHead title="Coming firings">
         <CallButton
           calls={{
             path: pathOf("/api/schedules/coming", query),
@@ -109,7 +109,8 @@ function Summary({ coming }: { coming: Coming }) {
   return (
     <span className="muted" role="status">
       {plural(firings, "firing")} of {plural(coming.schedules, "schedule")}
-      {coming.paused > 0 && `; ${count(coming.paused)} of them paused, which do not fire`}
+      {coming.paused > 0 &&
+        `; ${count(coming.paused)} of them ${coming.paused === 1 ? "is paused and does" : "are paused and do"} not fire`}
       {!coming.complete && "; still counting …"}
     </span>
   );

@@ -24,6 +24,7 @@ import {
   TEMPLATES,
   type Work,
 } from "./form";
+import { CalendarsField } from "./CalendarsField";
 import { Firings } from "./parts";
 import { MISFIRES, OVERLAPS } from "./policies";
 import { ROOT, type Schedule, schedulePath, useSchedule } from "./queries";
@@ -296,7 +297,9 @@ function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean })
             label="Handler"
             placeholder="sync-orders"
             disabled={stored}
-            hint={stored ? "Another handler needs another schedule." : "The name under which a worker knows it."}
+            hint={
+              stored ? "It stays; make a new schedule for another handler." : "The name under which a worker knows it."
+            }
           />
           <TextArea
             {...area("data", form, set, faults)}
@@ -313,7 +316,11 @@ function WorkFields({ form, set, faults, stored }: Fields & { stored: boolean })
         {!stored && (
           <TextField {...text("id")} label="Id" placeholder="chosen by the service" hint="H and jitter depend on it." />
         )}
-        <TextField {...text("queue")} label="Queue" placeholder="that of the handler" />
+        <TextField
+          {...text("queue")}
+          label="Queue"
+          placeholder={form.work === "handler" ? "that of the handler" : "default"}
+        />
         <TextField
           {...text("priority")}
           label="Priority"
@@ -394,9 +401,7 @@ function RuleFields({ form, set, faults, stored }: Fields & { stored: Schedule |
           hint={`An IANA name; yours is ${viewerZone}.`}
         />
       )}
-      {form.kind !== "kept" && form.after !== "end" && (
-        <TextField {...text("calendars")} label="Except on the days of these calendars" placeholder="holidays" />
-      )}
+      {form.kind !== "kept" && form.after !== "end" && <CalendarsField {...text("calendars")} />}
     </div>
   );
 }

@@ -5,7 +5,7 @@ import { PageHead } from "../../app/PageHead";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
 import { plural } from "../../lib/text";
-import { absolute } from "../../lib/time";
+import { absolute, spelt } from "../../lib/time";
 import { useLive } from "../../live/live";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -193,7 +193,7 @@ function Policies({ schedule }: { schedule: Schedule }) {
       <dt>Jitter</dt>
       <dd>
         {schedule.jitter && schedule.jitter !== "0s"
-          ? `Each job is made up to ${schedule.jitter} later, always the same for the same firing.`
+          ? `Each job is made up to ${spelt(schedule.jitter)} later, always the same for the same firing.`
           : "None: each job is made at its time."}
       </dd>
       <dt>Failures</dt>
@@ -263,7 +263,8 @@ function Ledger({ id }: { id: string }) {
                 key: "outcome",
                 title: "Outcome",
                 cell: (row) => {
-                  const kind = KINDS[kindOf({ outcome: row.outcome, jobState: null })];
+                  // The job has a page of its own: the mark of a firing that was on time is that of a success.
+                  const kind = KINDS[row.outcome === "on_time" ? "completed" : kindOf({ ...row, jobState: null })];
                   return (
                     <span className="row" style={{ color: kind.colour }}>
                       <span aria-hidden="true" className="schedules-mark">

@@ -61,8 +61,11 @@ export default function SchedulesPage() {
             python: `page = await scheduler.schedules.search(${keywords({ ...filter, limit: PAGE })})`,
           }}
         />
+        <Link className="button" to="/schedules/calendars">
+          Calendars
+        </Link>
         <Link className="button" to="/schedules/calendar">
-          Calendar
+          Coming firings
         </Link>
         {role.can("operator") && (
           <Link className="button button-primary" to="/schedules/new">

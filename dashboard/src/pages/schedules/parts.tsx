@@ -1,5 +1,5 @@
 // Parts that the pages of schedules share.
-import { absolute, relative, viewerZone } from "../../lib/time";
+import { absolute, viewerZone } from "../../lib/time";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Time, useNow } from "../../ui/Time";
 import "../../ui/Table.css";
@@ -105,7 +105,9 @@ export function Firings({ firings, zone }: { firings: readonly Firing[]; zone: s
                 </span>
               ))}
             </td>
-            <td className="muted minor">{relative(one.at)}</td>
+            <td className="muted minor">
+              <Time at={one.at} />
+            </td>
           </tr>
         ))}
       </tbody>

@@ -1,5 +1,6 @@
 // The policies of a schedule in words.
 import type { Schemas } from "../../api/client";
+import { spelt } from "../../lib/time";
 
 type Policy = Schemas["PolicyOut"];
 
@@ -28,6 +29,6 @@ export function misfireWords(policy: Policy): string {
       : policy.misfire === "latest"
         ? "missed firings get one run together"
         : "missed firings get no run";
-  const deadline = policy.startDeadline ? `; none that is older than ${policy.startDeadline}` : "";
-  return `A firing is missed ${policy.misfireGrace} after its time: ${kept}${deadline}`;
+  const deadline = policy.startDeadline ? `; none that is older than ${spelt(policy.startDeadline)}` : "";
+  return `A firing is missed ${spelt(policy.misfireGrace)} after its time: ${kept}${deadline}`;
 }

@@ -74,7 +74,9 @@ function versions({ version, python, platform, access, encryption }: Settings): 
       encryption.keyIds.length ? (
         <Ids key="ids" ids={encryption.keyIds} verb="encrypts" />
       ) : (
-        "no key; mainspring generate-key makes one for MAINSPRING_KEYS"
+        <span key="none">
+          no key; <code>mainspring generate-key</code> makes one for <code>MAINSPRING_KEYS</code>
+        </span>
       ),
     ],
     [
@@ -82,7 +84,9 @@ function versions({ version, python, platform, access, encryption }: Settings): 
       encryption.auditKeyIds.length ? (
         <Ids key="ids" ids={encryption.auditKeyIds} verb="signs" />
       ) : (
-        "not signed; set MAINSPRING_AUDIT_KEYS"
+        <span key="none">
+          not signed; set <code>MAINSPRING_AUDIT_KEYS</code>
+        </span>
       ),
     ],
   ];
@@ -120,10 +124,11 @@ function database({ database: db }: Settings): [string, ReactNode][] {
 
 const COLUMNS: Column<Setting>[] = [
   { key: "name", title: "Setting", cell: (one) => <span className="mono">{one.name}</span>, width: "26%" },
-  { key: "value", title: "Value", cell: (one) => <span className="mono wrap">{settingText(one.value)}</span> },
+  { key: "value", title: "Value", cell: (one) => <Value value={one.value} /> },
   {
     key: "source",
     title: "Source",
+    minor: true,
     width: "110px",
     cell: (one) =>
       one.source === "default" ? <span className="muted">default</span> : <Badge tone="info">{one.source}</Badge>,
@@ -136,6 +141,11 @@ const COLUMNS: Column<Setting>[] = [
     cell: (one) => <span className="mono muted">{one.variable ?? ""}</span>,
   },
 ];
+
+function Value({ value }: { value: unknown }) {
+  const { text, said } = settingText(value);
+  return <span className={said ? "muted" : "mono wrap"}>{text}</span>;
+}
 
 function SettingsTable({ caption, settings }: { caption: string; settings: Setting[] }) {
   const columns = settings.some((one) => one.variable) ? COLUMNS : COLUMNS.filter((one) => one.key !== "variable");

@@ -1,16 +1,16 @@
-// Settings and keys: this service, its API keys, its secrets, and the calendars of schedules.
+// Settings and keys, for admins: this service, its API keys, and its secrets.
+import { Navigate } from "@tanstack/react-router";
 import { useRole } from "../../api/session";
 import { PageHead } from "../../app/PageHead";
 import { useParameters } from "../../app/search";
 import { Tabs } from "../../ui/Field";
-import { Empty } from "../../ui/Panel";
-import { CalendarsTab } from "./CalendarsTab";
+import { Empty, Panel } from "../../ui/Panel";
 import { KeysTab } from "./KeysTab";
 import { SecretsTab } from "./SecretsTab";
 import { ServiceTab } from "./ServiceTab";
 import "./settings.css";
 
-type Tab = "service" | "keys" | "secrets" | "calendars";
+type Tab = "service" | "keys" | "secrets";
 
 export default function SettingsPage() {
   const role = useRole();
@@ -19,9 +19,20 @@ export default function SettingsPage() {
   if (role.can("admin") && role.everything) tabs.push(["service", "This service"]);
   if (role.can("admin")) tabs.push(["keys", "API keys"]);
   if (role.can("admin") && role.everything) tabs.push(["secrets", "Secrets"]);
-  tabs.push(["calendars", "Calendars"]);
   const tab = tabs.find(([name]) => name === search["tab"])?.[0] ?? tabs[0]?.[0];
-  if (!tab) return <Empty title="Nothing to set">This key may read jobs only.</Empty>;
+  // Calendars were a tab of this page once; their old address leads on.
+  if (search["tab"] === "calendars") return <Navigate to="/schedules/calendars" replace />;
+  if (!tab)
+    return (
+      <>
+        <PageHead title="Settings and keys" />
+        <Panel>
+          <Empty title="Settings and keys are for admins">
+            The key of this session has the role {role.name}. Log in with a key of the role admin.
+          </Empty>
+        </Panel>
+      </>
+    );
   return (
     <div className="stack">
       <PageHead title="Settings and keys" />
@@ -30,7 +41,6 @@ export default function SettingsPage() {
         {tab === "service" && <ServiceTab />}
         {tab === "keys" && <KeysTab />}
         {tab === "secrets" && <SecretsTab />}
-        {tab === "calendars" && <CalendarsTab />}
       </div>
     </div>
   );

@@ -34,6 +34,8 @@ test("ranges are typed one to a line", () => {
   ]);
 });
 
-test("a setting that is empty has a dash", () => {
-  expect(["", null, 0, false, ["a"], "UTC"].map(settingText)).toEqual(["–", "–", "0", "false", '["a"]', "UTC"]);
+test("a setting without a value is told apart from an empty one", () => {
+  const texts = [null, "", [], 0, false, ["a"], "UTC"].map((value) => settingText(value).text);
+  expect(texts).toEqual(["not set", "an empty text", "an empty list", "0", "false", '["a"]', "UTC"]);
+  expect(settingText("not set").said).toBe(false);
 });

@@ -55,8 +55,10 @@ export function rangesOf(text: string): [string, string][] {
     });
 }
 
-/** The value of a setting in one line. */
-export function settingText(value: unknown): string {
-  if (value === null || value === undefined || value === "") return "–";
-  return typeof value === "string" ? value : JSON.stringify(value);
+/** The value of a setting in one line; `said` where the words stand for a value instead of spelling it. */
+export function settingText(value: unknown): { text: string; said: boolean } {
+  if (value === null || value === undefined) return { text: "not set", said: true };
+  if (value === "") return { text: "an empty text", said: true };
+  if (Array.isArray(value) && value.length === 0) return { text: "an empty list", said: true };
+  return { text: typeof value === "string" ? value : JSON.stringify(value), said: false };
 }

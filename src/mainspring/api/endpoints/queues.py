@@ -40,9 +40,10 @@ class _PlainSlash(APIRoute):
 
 @router.get("", summary="List queues")
 async def list_queues(caller: Viewer, query: Annotated[QueueListing, Query()]) -> Answer[list[QueueOut]]:
-    """List the queues that have unfinished jobs, that workers serve, or that are paused, by name: their backlog, the
-    oldest due job, the workers that serve them, and their activity in the last half hour. Pending jobs are counted up
-    to `counted`, so that the answer costs the same with ten jobs and ten million."""
+    """List the queues that have unfinished jobs, that workers serve, that are paused, or in which attempts ended in the
+    last half hour, by name: their backlog, the oldest due job, the workers that serve them, and their activity in that
+    half hour. Pending jobs are counted up to `counted`, so that the answer costs the same with ten jobs and ten
+    million."""
     after = await caller.open_cursor(_LIST, query.cursor) or ""
     found, following = await _page(caller, after, query.limit)
     shown = [QueueOut.of(queue) for queue in await with_signed(caller, found, "paused")]

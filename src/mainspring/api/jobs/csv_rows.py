@@ -11,8 +11,20 @@ from typing import Any
 from mainspring.api.wire.jobs import JobOut
 
 COLUMNS = (
-    *("id", "name", "queue", "state", "priority", "runAt", "createdAt", "startedAt", "finishedAt", "tries", "worker"),
-    *("scheduleId", "parentId", "dedupeKey", "fingerprint", "tags", "errorType", "errorMessage", "data", "result"),
+    *("id", "name", "queue", "state", "priority", "runAt", "createdAt", "startedAt", "finishedAt", "duration"),
+    *(
+        "tries",
+        "worker",
+        "scheduleId",
+        "parentId",
+        "dedupeKey",
+        "fingerprint",
+        "tags",
+        "errorType",
+        "errorMessage",
+        "data",
+        "result",
+    ),
 )
 # A spreadsheet takes a cell that begins with one of these for a formula; the wide ones are read like the narrow ones.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

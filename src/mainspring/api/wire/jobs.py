@@ -103,6 +103,7 @@ class JobOut(Out):
     created_at: Instant | None
     started_at: Instant | None = None
     finished_at: Instant | None = None
+    duration: int | None = Field(None, description="How long its last attempt ran, in milliseconds.")
     expires_at: Instant | None = None
     tries: int = Field(description="Attempts that were used in this round.")
     token: int = Field(description="The fencing token: rises with every claim.")
@@ -129,7 +130,7 @@ class JobOut(Out):
     @classmethod
     def of(cls, job: Job) -> Self:
         """A job that has been through `scheduler.privacy.shown`."""
-        return cls(**job_fields(job))
+        return cls(**job_fields(job), duration=_duration(job))
 
 
 class ResponseOut(Out):
@@ -245,7 +246,7 @@ class JobDetail(JobOut):
     @classmethod
     def at(cls, job: Job, now: datetime, request: RequestOut | None = None, *, with_stack: bool = False) -> Self:
         """The detail of a job that has been through `seen_job`, at the database's time."""
-        fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True)}
+        fields = job_fields(job) | {"error": ErrorOut.of(job.error, whole=True), "duration": _duration(job)}
         stack = job.stack if with_stack else None
         return cls(
             **fields,
@@ -310,6 +311,10 @@ _SAME = (
     *("tries", "token", "worker", "guarantee", "schedule_id", "scheduled_for", "parent_id", "flow_id", "node"),
     *("label", "because", "dedupe_key", "fingerprint", "cancel_requested", "encrypted"),
 )
+
+
+def _duration(job: Job) -> int | None:
+    return to_ms(job.attempts[-1].duration) if job.attempts else None
 
 
 def shown_data(data: Any) -> Fields:

@@ -64,7 +64,8 @@ class Queues:
         return await self._pauses.remove(make_target(None, queue, key))
 
     async def all(self) -> list[QueueStatus]:
-        """List the queues that have unfinished jobs, that workers serve, or that are paused, by name; the first 500."""
+        """List the queues that have unfinished jobs, that workers serve, that are paused, or in which attempts ended in
+        the last half hour, by name; the first 500."""
         found: list[QueueStatus] = []
         after: str | None = ""
         while after is not None and len(found) < _MOST:

@@ -95,8 +95,9 @@ class QueueStatus:
 
     @property
     def exists(self) -> bool:
-        """Whether the queue has jobs or a pause, or a worker names it."""
-        return bool(self.ready or self.waiting or self.running or self.paused or self.served)
+        """Whether the queue has jobs or a pause, a worker names it, or attempts have ended in it lately."""
+        active = self.activity is not None and any(self.activity.ended)
+        return bool(self.ready or self.waiting or self.running or self.paused or self.served or active)
 
 
 @dataclass(frozen=True, slots=True)

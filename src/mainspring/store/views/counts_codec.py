@@ -20,6 +20,11 @@ from mainspring.store.reach import ABOVE_ALL_NAMES
 
 WORKER, MINUTE, PART, HOUR, DAY, MARKS, VERSION = "worker", "minute", "part", "hour", "day", "marks", "version"
 _LARGEST = 2**53
+_LISTED = {"$cond": [{"$eq": [{"$type": "$kinds"}, "object"]}, {"$objectToArray": "$kinds"}, []]}
+QUEUES_ALONE: Document = {
+    "$project": {"queues": {"$setUnion": [{"$map": {"input": _LISTED, "as": "kind", "in": "$$kind.v.queue"}}]}}
+}
+"""The stage that keeps the names of the queues of a document, each once."""
 _PLACES = {str(place): place for place in range(max(BINS, WAIT_BINS))}
 QueueName = tuple[str, str]
 
@@ -100,8 +105,7 @@ def only(name: str | None, queue: str | None, scope: Scope) -> Document | None:
         conditions.append({"$in": ["$$kind.v.queue", {"$literal": list(scope.queues)}]})
     if scope.prefixes is not None:
         conditions.append({"$or": [_begins(prefix) for prefix in scope.prefixes]})
-    listed = {"$cond": [{"$eq": [{"$type": "$kinds"}, "object"]}, {"$objectToArray": "$kinds"}, []]}
-    kept = {"$filter": {"input": listed, "as": "kind", "cond": {"$and": conditions}}}
+    kept = {"$filter": {"input": _LISTED, "as": "kind", "cond": {"$and": conditions}}}
     return {"$project": {"oldest": 1, "kinds": {"$map": {"input": kept, "as": "kind", "in": "$$kind.v"}}}}
 
 

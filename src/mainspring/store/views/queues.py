@@ -58,7 +58,8 @@ class Queues:
         """The next queues by name, and the name to go on after; None at the end."""
         live, running = await self._workers.live(), await self._running()
         named = {queue for worker in live for queue in (*(worker.queues or ()), *worker.busy)}
-        found = {*known, *pauses, *named, *running, *await self._ready(after, limit), *await self._held(after, limit)}
+        pending = {*await self._ready(after, limit), *await self._held(after, limit)}
+        found = {*known, *pauses, *named, *running, *pending, *await self._statistics.active_queues(_LATELY)}
         names = sorted(name for name in found if name > after)
         shown = names[:limit]
         statuses = await self._statuses(shown, pauses, live, running)

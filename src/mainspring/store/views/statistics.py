@@ -103,6 +103,12 @@ class Statistics(RollUps):
                 counts.setdefault(queue, {}).setdefault(document["_id"]["at"], Counts()).add(one)
         return Recent(start, end, counts)
 
+    async def active_queues(self, length: timedelta) -> set[str]:
+        """The queues in which attempts have ended within the last minutes, the current minute included."""
+        end = floored(self._connection.clock.now(), MINUTE) + MINUTE
+        found = await self._within(Window(end - length, end, MINUTE), codec.QUEUES_ALONE)
+        return {queue for document in found for queue in document["queues"] if isinstance(queue, str)}
+
     async def deploys(self, window: Window) -> list[Deploy]:
         """The versions of workers that appeared first within a window, the latest hundred."""
         found = await self._connection.stats.find_all(

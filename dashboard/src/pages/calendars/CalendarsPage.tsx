@@ -1,8 +1,10 @@
 // Calendars: named sets of days that schedules leave out, typed or out of an .ics file.
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useAct } from "../../api/act";
 import { api, unwrap } from "../../api/client";
 import { useRole } from "../../api/session";
+import { PageHead } from "../../app/PageHead";
 import type { Call } from "../../ui/Call";
 import { pythonLiteral } from "../../ui/commands";
 import { Segments, TextArea, TextField } from "../../ui/Field";
@@ -10,22 +12,35 @@ import { Menu } from "../../ui/Menu";
 import { Empty } from "../../ui/Panel";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
-import { NameField } from "./fields";
-import { CALENDARS, useCalendars } from "./queries";
-import { FormDialog, RemoveDialog, Shelf } from "./Shelf";
-import { daysWords, listed, rangesOf } from "./words";
+import { NameField } from "../settings/fields";
+import { CALENDARS, useCalendars } from "../settings/queries";
+import { FormDialog, RemoveDialog, Shelf } from "../settings/Shelf";
+import { daysWords, listed, rangesOf } from "../settings/words";
 
 type Calendar = NonNullable<ReturnType<typeof useCalendars>["data"]>[number];
 type Open = { what: "put"; calendar?: Calendar } | { what: "delete"; calendar: Calendar } | null;
 
-export function CalendarsTab() {
+export default function CalendarsPage() {
+  return (
+    <>
+      <PageHead title="Calendars">
+        <Link className="button" to="/schedules">
+          All schedules
+        </Link>
+      </PageHead>
+      <Calendars />
+    </>
+  );
+}
+
+function Calendars() {
   const calendars = useCalendars();
   const may = useRole().can("operator");
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
   return (
     <Shelf
-      title="Calendars"
+      title="Days that schedules leave out"
       calls={[
         { path: "/api/calendars", python: "calendars = await scheduler.calendars.all()" },
         {
