@@ -34,8 +34,9 @@ _BATCH, _AT_ONCE = 500, 2
 _PATIENCE = 1.0
 _SAFETY_NET = 10.0
 _SHORTEST = 0.05
-# The list of live workers is read again, when schedules are due, after this many seconds.
-_KNOWN_FOR = 5.0
+# The list of live workers is read again, when schedules are due, after this many seconds; sooner when many are, since a
+# worker that does not know of another one takes its share too.
+_KNOWN_FOR, _KNOWN_FOR_MANY = 5.0, 0.5
 
 
 class Timekeeper(Service):
@@ -79,7 +80,7 @@ class Timekeeper(Service):
         while not self._stopping:
             outlook = await self._store.firing.outlook()
             due = outlook.due
-            if due and self._peers.age > _KNOWN_FOR:
+            if due and self._peers.age > (_KNOWN_FOR if len(due) < FEW else _KNOWN_FOR_MANY):
                 await self._peers.refresh()
             mine = self._share(due, outlook.now)
             if not mine:
