@@ -70,7 +70,7 @@ class Checker(Service):
 
     def note_end(self, before: Sequence[str]) -> None:
         """Check soon the waits that an ended job has held back. The last of them is that of its parent; the others are
-        those of the nodes behind it. These hold back the parent, too, and are live until they are checked: the parent is
+        those of nodes behind it. These hold back the parent, too, and are live until they are checked: the parent is
         checked only where one of them is not. Otherwise each end in a graph would lead to a look at its root."""
         *others, parent = before
         for one in others:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mainspring.errors import ConfigurationError
 from mainspring.model.jobs.job import JobError
-from mainspring.model.privacy.credentials import CREDENTIALS, REDACTED, Name, mask_urls, matcher, url_credentials
+from mainspring.model.privacy.credentials import CREDENTIALS, REDACTED, mask_urls, matcher, url_credentials
 from mainspring.model.privacy.encrypted_values import ALL, EncryptedValue, check_path, opened
 from mainspring.model.privacy.masking import mask_secrets
 
@@ -49,9 +49,8 @@ class Redaction:
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self.patterns = tuple(dict.fromkeys(patterns))
-        routes = [[matcher(step) for step in pattern.split(".")] for pattern in self.patterns]
-        self._anywhere = [route[0] for route in routes if len(route) == 1]
-        self._routes = [route for route in routes if len(route) > 1]
+        self._anywhere = [matcher(pattern) for pattern in self.patterns if "." not in pattern]
+        self._routes = _branches([pattern.split(".") for pattern in self.patterns if "." in pattern])
         self._known: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
@@ -93,7 +92,7 @@ class Redaction:
             self._collect(value, found)
 
     def _walk(
-        self, value: Any, routes: list[list[Name]], hide: Callable[[Any], Any], read: Callable[[str], Any]
+        self, value: Any, routes: Sequence[_Branch], hide: Callable[[Any], Any], read: Callable[[str], Any]
     ) -> Any:
         """The value with `hide` applied to each sensitive part, and `read` to each other text."""
         if isinstance(value, Mapping):
@@ -105,19 +104,26 @@ class Redaction:
         return read(value) if isinstance(value, str) else value
 
     def _field(
-        self, name: str, value: Any, routes: list[list[Name]], hide: Callable[[Any], Any], read: Callable[[str], Any]
+        self, name: str, value: Any, routes: Sequence[_Branch], hide: Callable[[Any], Any], read: Callable[[str], Any]
     ) -> Any:
-        onward = [route[1:] for route in routes if route[0](name)] if routes else routes
-        if self._is_hidden(name) or any(not route for route in onward):
+        taken = [branch for branch in routes if branch.matches(name)]
+        if self._is_hidden(name) or any(branch.ends for branch in taken):
             return hide(value)
-        return self._walk(value, onward, hide, read)
+        return self._walk(value, [onward for branch in taken for onward in branch.onward], hide, read)
 
     def _item(
-        self, at: int, value: Any, routes: list[list[Name]], hide: Callable[[Any], Any], read: Callable[[str], Any]
+        self, at: int, value: Any, routes: Sequence[_Branch], hide: Callable[[Any], Any], read: Callable[[str], Any]
     ) -> Any:
         """Walk an item of a list: a step of a path may be the item's place; a field's name skips lists."""
-        onward = [route[1:] if route[0](str(at)) else route for route in routes]
-        return hide(value) if any(not route for route in onward) else self._walk(value, onward, hide, read)
+        onward: list[_Branch] = []
+        for branch in routes:
+            if not branch.matches(str(at)):
+                onward.append(branch)
+            elif branch.ends:
+                return hide(value)
+            else:
+                onward += branch.onward
+        return self._walk(value, onward, hide, read)
 
     def _is_hidden(self, name: str) -> bool:
         known = self._known.get(name)
@@ -126,6 +132,35 @@ class Redaction:
                 self._known.clear()
             known = self._known[name] = any(matches(name) for matches in self._anywhere)
         return known
+
+
+class _Branch:
+    """One step of paths that begin alike. It remembers which names match: the same ones occur over and over in a list
+    of nodes or items."""
+
+    __slots__ = ("_known", "_matches", "ends", "onward")
+
+    def __init__(self, step: str, rests: Sequence[Sequence[str]]) -> None:
+        self._matches = matcher(step)
+        self._known: dict[str, bool] = {}
+        self.ends = any(not rest for rest in rests)
+        self.onward = _branches([rest for rest in rests if rest])
+
+    def matches(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[name] = self._matches(name)
+        return known
+
+
+def _branches(paths: Sequence[Sequence[str]]) -> list[_Branch]:
+    """The paths by their first steps."""
+    rests: dict[str, list[Sequence[str]]] = defaultdict(list)
+    for first, *rest in paths:
+        rests[first].append(rest)
+    return [_Branch(step, some) for step, some in rests.items()]
 
 
 def without_sealed(value: Any) -> Any:

@@ -15,6 +15,7 @@ from harness.inside import inside
 from mainspring import Job, JobError, Scheduler
 from mainspring.cli.support.live import Live
 from mainspring.errors import ConfigurationError
+from mainspring.model.privacy import credentials
 from mainspring.model.privacy.credentials import REDACTED
 from mainspring.model.privacy.encrypted_values import EncryptedValue
 from mainspring.model.privacy.redaction import (
@@ -168,3 +169,22 @@ def test_the_live_view_of_events_shows_no_redacted_value(capsys: pytest.CaptureF
     job = Job("1", "login", {"password": "hunter2-secret"}, "failed", "default", 5, NOW, NOW, error=error)
     inside(scheduler).events.emit("job:fail", job)
     assert "hunt" not in capsys.readouterr().out
+
+
+def test_the_names_in_a_long_list_are_compared_with_each_path_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data of a flow has hundreds of nodes with the same fields, and is read at each run of its root."""
+    redaction = Redaction([f"nodes.data.{name}" for name in (*DEFAULT_REDACT, "pin")])
+    compared: list[str] = []
+    normal = credentials._normal
+
+    def noted(name: str) -> str:
+        compared.append(name)
+        return normal(name)
+
+    monkeypatch.setattr(credentials, "_normal", noted)
+    data = {"nodes": [{"name": f"n{n}", "data": {"pin": n + 1_000_000}} for n in range(300)]}
+    assert redaction.hidden(data) == [n + 1_000_000 for n in range(300)]
+    assert len(compared) < 1_500
+    assert redaction.shown({"nodes": [{"data": {"X-Token": "a", "ok": "b"}}]}) == {
+        "nodes": [{"data": {"X-Token": REDACTED, "ok": "b"}}]
+    }
