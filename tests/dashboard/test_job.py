@@ -56,7 +56,7 @@ async def test_a_job_is_shown_among_the_latest_of_its_name_with_the_time_that_ea
     page = await board.open(f"/jobs/{bad}")
     bars = page.locator(".same-name-bar")
     await expect(bars).to_have_count(2)
-    await expect(bars.last).to_have_attribute("aria-current", "true")
+    await expect(bars.last).to_have_attribute("aria-current", "page")
     await expect(bars.last).to_have_attribute("aria-label", re.compile(r"^This job: failed in \d+"))
     await expect(page.get_by_text("2 jobs: 1 completed, 1 failed.")).to_be_visible()
     await board.check_accessibility()

@@ -118,6 +118,7 @@ async def test_a_viewer_sees_problems_without_cures(board: Board, browser: Any) 
 async def test_a_range_dragged_on_a_chart_filters_what_is_below_and_stays_in_the_address(board: Board) -> None:
     await count(board.scheduler)
     page = await board.open("/?range=1h")
+    await expect(page.get_by_role("status", name="Loading")).to_have_count(0)  # what loads above moves the chart
     plot = page.locator(".chart .u-over").first
     await plot.scroll_into_view_if_needed()
     box = await plot.bounding_box()

@@ -39,7 +39,6 @@ export function SameName({ job }: { job: Detail }) {
                       style={{ color: colour(bar.state) }}
                       title={bar.words}
                       aria-label={bar.words}
-                      aria-current={bar.id === job.id || undefined}
                     >
                       <i style={{ height: `${bar.height}px` }} />
                       <span aria-hidden="true">{glyph(bar.state)}</span>
