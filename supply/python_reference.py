@@ -18,6 +18,7 @@ from typing import Any, get_overloads
 
 import mainspring
 from mainspring.client import job_functions
+from mainspring.client.namespaces.all_namespaces import NAMESPACES
 from mainspring.client.scheduler import AllOptions
 from mainspring.model.jobs.options import JobOptions
 from mainspring.model.schedules.schedule import RepeatOptions
@@ -124,8 +125,7 @@ def _scheduler() -> Iterator[list[str]]:
 def namespaces() -> dict[str, Any]:
     """The namespaces of a Scheduler, by the names of their attributes."""
     scheduler = mainspring.Scheduler(_NOWHERE)
-    public = {name: getattr(scheduler, name) for name in sorted(vars(scheduler)) if not name.startswith("_")}
-    return {name: value for name, value in public.items() if type(value).__module__.startswith("mainspring.client")}
+    return {name: getattr(scheduler, name) for name in sorted(NAMESPACES)}
 
 
 def _options() -> Iterator[list[str]]:

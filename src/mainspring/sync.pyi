@@ -29,7 +29,7 @@ from mainspring.client.namespaces.api_keys import NewKey as NewKey
 from mainspring.client.namespaces.audit import AuditStanding as AuditStanding
 from mainspring.client.namespaces.dead_letters import F as F
 from mainspring.client.namespaces.privacy import T as T
-from mainspring.client.outgoing.settings import OutgoingOptions as OutgoingOptions
+from mainspring.client.outgoing.options import OutgoingOptions as OutgoingOptions
 from mainspring.client.outgoing.verbs import RepeatedWebhookOptions as RepeatedWebhookOptions
 from mainspring.client.outgoing.verbs import WebhookOptions as WebhookOptions
 from mainspring.client.registry import F as _registry_F

@@ -26,7 +26,15 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 # What workers import later than `mainspring`, when they start or run their first job.
-_AHEAD = ("mainspring", "asyncio", "logging", "harness.history", "harness.processes", "concurrent.futures.thread")
+_AHEAD = (
+    "mainspring",
+    "mainspring.engine.worker",
+    "asyncio",
+    "logging",
+    "harness.history",
+    "harness.processes",
+    "concurrent.futures.thread",
+)
 
 
 class Process(Protocol):

@@ -20,6 +20,7 @@ from typing import Any, get_overloads
 import mainspring
 from mainspring.client import blocking, job_functions
 from mainspring.client.flows.builder import FlowBuilder as AsyncFlowBuilder
+from mainspring.client.namespaces.all_namespaces import NAMESPACES
 from mainspring.client.namespaces.dead_letters import Redrive as AsyncRedrive
 from mainspring.client.namespaces.flows import Flow as AsyncFlow
 from mainspring.client.namespaces.operations import Operation as AsyncOperation
@@ -124,7 +125,7 @@ class Imports:
 def make() -> str:
     """The text of the stub."""
     scheduler = AsyncScheduler("mongodb://127.0.0.1:1/x")
-    namespaces = {name: type(value) for name, value in vars(scheduler).items() if not name.startswith("_")}
+    namespaces = {name: type(getattr(scheduler, name)) for name in NAMESPACES}
     imports = Imports({*_NAMES, *(kind.__name__ for kind in namespaces.values())})
     imports.spelled("BlockingJobContext", context.__name__)
     imports.spelled(

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
+from functools import cached_property, wraps
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
@@ -63,6 +63,8 @@ def derive(model: type) -> Callable[[C], C]:
                 setattr(cls, name, _verb(member))
             elif isinstance(member, property) and not issubclass(cls, model):
                 setattr(cls, name, _property(member))
+            elif isinstance(member, cached_property):
+                setattr(cls, name, _namespace(name, member.__doc__))
         return cls
 
     return add
@@ -88,6 +90,18 @@ def _property(member: property) -> property:
         return member.__get__(self._origin()[1])
 
     return property(get, doc=member.__doc__)
+
+
+def _namespace(name: str, doc: str | None) -> cached_property[Namespace]:
+    """A namespace of the blocking Scheduler, made at its first use."""
+
+    def get(self: Scheduler) -> Namespace:
+        return _namespace_of(self, getattr(self.inner, name))
+
+    get.__doc__ = doc
+    member = cached_property(get)
+    member.__set_name__(object, name)  # it is added after the class is made
+    return member
 
 
 class Namespace:
@@ -214,9 +228,6 @@ class Scheduler:
         self._closing: Portal | None = None
         self._pid = 0
         self._starting = threading.Lock()
-        for name, namespace in vars(self.inner).items():
-            if not name.startswith("_"):
-                setattr(self, name, _namespace_of(self, namespace))
 
     def _origin(self) -> tuple[Scheduler, AsyncScheduler]:
         return self, self.inner

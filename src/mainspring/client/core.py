@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mainspring.client.link import Link
 from mainspring.client.per_store import PerStore
@@ -18,13 +19,15 @@ from mainspring.client.registry import Registry
 from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.handlers import Handlers, LiveHandlers
 from mainspring.engine.privacy import Privacy
-from mainspring.engine.secret_uses import SecretUses
-from mainspring.engine.worker import Worker
 from mainspring.model.jobs.job import Job
-from mainspring.model.privacy.secrets import SecretUse
 from mainspring.store import Store
 from mainspring.store.connection import Document
 from mainspring.store.jobs.hints import Hint
+
+if TYPE_CHECKING:
+    from mainspring.engine.secret_uses import SecretUses
+    from mainspring.engine.worker import Worker
+    from mainspring.model.privacy.secrets import SecretUse
 
 _LAST_USES = 5.0
 """Seconds that the last uses of secrets may take to be written when the Scheduler stops."""
@@ -103,7 +106,7 @@ class NotedUses:
 
     def __init__(self, worker: LocalWorker) -> None:
         self._worker = worker
-        self._uses = PerStore[SecretUses](lambda store, before: SecretUses(store.audit, before))
+        self._uses: PerStore[SecretUses] = PerStore(_uses_of)
 
     async def note(self, store: Store, name: str, use: SecretUse | None) -> None:
         """Note that this process uses a secret: its own code, or the job that `use` names."""
@@ -120,6 +123,12 @@ class NotedUses:
         """Write the noted uses, for a few seconds at most."""
         if (uses := self._uses.take()) is not None:
             await uses.close(_LAST_USES)
+
+
+def _uses_of(store: Store, before: SecretUses | None) -> SecretUses:
+    from mainspring.engine.secret_uses import SecretUses  # few programs use secrets
+
+    return SecretUses(store.audit, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
@@ -22,15 +22,16 @@ from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Declared
 from mainspring.client.scheduling import Scheduling, Transactions
 from mainspring.engine.limits.job_gates import Limits
-from mainspring.engine.run.context_backend import ChildScheduling
-from mainspring.engine.run.judge import Policies
-from mainspring.engine.services.change_feed import ChangeFeed
-from mainspring.engine.worker import Worker
 from mainspring.errors import MainspringError, ScheduleNotFound, Unavailable
 from mainspring.model.jobs.draft import OPTIONS
 from mainspring.model.jobs.retention import Keep, Retention
 from mainspring.model.jobs.retry import Retry
 from mainspring.model.schedules.schedule import Spec, check_repeated, make_spec
+
+if TYPE_CHECKING:
+    from mainspring.engine.run.context_backend import ChildScheduling
+    from mainspring.engine.services.change_feed import ChangeFeed
+    from mainspring.engine.worker import Worker
 
 logger = logging.getLogger("mainspring")
 
@@ -96,6 +97,10 @@ class Lifecycle:
         return True
 
     async def _start_worker(self) -> Worker:
+        # A program that only stores jobs needs no part of a worker.
+        from mainspring.engine.run.judge import Policies
+        from mainspring.engine.worker import Worker
+
         core, parts, registry = self._core, self._parts, self._core.registry
         settings = core.link.settings
         store = await core.store()
@@ -127,6 +132,8 @@ class Lifecycle:
 
     def child_scheduling(self) -> ChildScheduling:
         """The functions by which handlers schedule child jobs."""
+        from mainspring.engine.run.context_backend import ChildScheduling
+
         scheduling = self._parts.scheduling
         return ChildScheduling(
             scheduling.schedule_child,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from mainspring.config.settings import check_name
 from mainspring.durations import Duration
@@ -13,7 +13,6 @@ from mainspring.engine.callbacks import Callbacks, Observers
 from mainspring.engine.handler import Handler, Isolation, plain_function
 from mainspring.engine.handlers import Handlers
 from mainspring.engine.privacy import Privacy
-from mainspring.engine.run.executor import Middleware
 from mainspring.engine.services.archive import Archive
 from mainspring.errors import ConfigurationError, InvalidSchedule
 from mainspring.model.jobs.draft import OPTIONS, check_priority, check_retry, check_timeout
@@ -40,6 +39,9 @@ from mainspring.rules import Every, Rule
 from mainspring.rules.cron import Cron
 from mainspring.rules.every import After
 from mainspring.rules.zones.zone import Fold, Gap
+
+if TYPE_CHECKING:
+    from mainspring.engine.run.executor import Middleware
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -24,21 +24,8 @@ from mainspring.client.job_functions import JobDecorator
 from mainspring.client.jobs import Jobs
 from mainspring.client.lifecycle import Lifecycle, WorkerParts
 from mainspring.client.link import Link
-from mainspring.client.namespaces.alerts import Alerts
-from mainspring.client.namespaces.api_keys import ApiKeys
-from mainspring.client.namespaces.audit import AuditLog
-from mainspring.client.namespaces.calendars import Calendars
-from mainspring.client.namespaces.dead_letters import DeadLetters
-from mainspring.client.namespaces.flows import Flows
-from mainspring.client.namespaces.limits import LimitControls
-from mainspring.client.namespaces.monitor import Monitor
-from mainspring.client.namespaces.operations import Operations
-from mainspring.client.namespaces.pauses import Pauses, Targets
-from mainspring.client.namespaces.privacy import PrivacyControls
-from mainspring.client.namespaces.queues import Queues
-from mainspring.client.namespaces.schedules import Schedule, Schedules, StoredSchedules
-from mainspring.client.namespaces.secrets import Secrets
-from mainspring.client.namespaces.workers import Workers
+from mainspring.client.namespaces.all_namespaces import Namespaces
+from mainspring.client.namespaces.schedules import Schedule, StoredSchedules
 from mainspring.client.outgoing.verbs import OutgoingVerbs
 from mainspring.client.per_store import PerStore
 from mainspring.client.registry import Registry
@@ -49,12 +36,10 @@ from mainspring.clock import Clock, ServerClock
 from mainspring.config.settings import SchedulerOptions, Settings, choose_uri, make_settings
 from mainspring.engine.callbacks import Callback
 from mainspring.engine.claim.back_pressure import Backlogs
-from mainspring.engine.flows.declared import builtin_handlers
 from mainspring.engine.handler import Handler
 from mainspring.engine.handlers import Handlers, LiveHandlers, Named
 from mainspring.engine.limits.job_gates import Limits
 from mainspring.engine.privacy import Privacy
-from mainspring.engine.services.change_feed import ChangeFeed
 from mainspring.errors import ConfigurationError
 from mainspring.model.jobs.draft import check_retry
 from mainspring.model.jobs.event_names import EventName
@@ -65,9 +50,13 @@ from mainspring.model.jobs.retry import Retry, Seconds, seconds
 from mainspring.model.schedules.schedule import RepeatOptions
 from mainspring.rules import Rule
 from mainspring.spelling import spelled, spelled_verbs
+from mainspring.store import Store
 from mainspring.store.jobs.transactions import Transaction
 from mainspring.store.privacy.cipher import Cipher
 from mainspring.store.privacy.keyring import find_audit_keys, find_keys
+
+if TYPE_CHECKING:
+    from mainspring.engine.services.change_feed import ChangeFeed
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -113,7 +102,7 @@ def _registering(
 
 
 @spelled_verbs
-class Scheduler(OutgoingVerbs):
+class Scheduler(OutgoingVerbs, Namespaces):
     """Schedules jobs on MongoDB and, once started, runs them.
 
     Without a URI it uses MAINSPRING_URI, MONGODB_URI or MONGO_URI, and otherwise starts an embedded mongod in
@@ -122,35 +111,6 @@ class Scheduler(OutgoingVerbs):
     those of MAINSPRING_KEYS and MAINSPRING_KEYS_FILE; the first one encrypts. `audit_keys` sign the audit log, by
     default those of MAINSPRING_AUDIT_KEYS and MAINSPRING_AUDIT_KEYS_FILE. `config.Settings` lists the other options.
     """
-
-    schedules: Schedules
-    """Stored schedules: get, find, pause, resume, trigger, edit, delete, preview, ledger, backfill."""
-    flows: Flows
-    """Flows, jobs that wait for jobs: get, all, find, cancel, retry."""
-    dead_letters: DeadLetters
-    """Failed jobs: find, groups, retry, discard, and the handler that is told of them."""
-    operations: Operations
-    """One verb on many jobs: create, preview, get, all, cancel."""
-    queues: Queues
-    """Queues: all, limit, pause, resume."""
-    limits: LimitControls
-    """Limits, breakers and pauses of job names at run time."""
-    calendars: Calendars
-    """Named sets of days that schedules leave out."""
-    api_keys: ApiKeys
-    """The keys of the HTTP service."""
-    secrets: Secrets
-    """Values that webhooks and handlers refer to by name."""
-    audit: AuditLog
-    """The audit log: find, head, verify, check, seal."""
-    privacy: PrivacyControls
-    """Encryption keys, and the redaction of jobs."""
-    workers: Workers
-    """The worker processes."""
-    alerts: Alerts
-    """Alert rules: create, edit, silence, test."""
-    monitor: Monitor
-    """Health, statistics, recent failures, and changes as they happen."""
 
     def __init__(
         self,
@@ -176,26 +136,10 @@ class Scheduler(OutgoingVerbs):
         self._registry = Registry(handlers, privacy)
         self._core = Core(link, self._registry, live_handlers, privacy, worker, NotedUses(worker))
         core = self._core
-        targets = Targets(core)
-        pauses = Pauses(core, targets)
-        feed = PerStore[ChangeFeed](lambda store, _: ChangeFeed(store))
+        self._feed: PerStore[ChangeFeed] = PerStore(_feed_of)
         self._explainer = Explainer(core)
         self._jobs = Jobs(core, self._explainer)
-        self.schedules = Schedules(core, self._jobs)
-        self.flows = Flows(core, self._jobs)
-        self.dead_letters = DeadLetters(core, self._jobs)
         self._searcher = Searcher(core, self._jobs)
-        self.operations = Operations(core, self._jobs, self._searcher)
-        self.queues = Queues(core, pauses)
-        self.limits = LimitControls(core, targets, pauses)
-        self.calendars = Calendars(core)
-        self.api_keys = ApiKeys(core)
-        self.secrets = Secrets(core)
-        self.audit = AuditLog(core)
-        self.privacy = PrivacyControls(core)
-        self.workers = Workers(core, self._jobs)
-        self.alerts = Alerts(core, self._jobs)
-        self.monitor = Monitor(core, self._jobs, feed)
         limits = Limits(handlers, self._registry.queue_limits)
         stored = StoredSchedules(core, self.schedules)
         drafts = self._drafts = Drafts(core, limits)
@@ -203,14 +147,13 @@ class Scheduler(OutgoingVerbs):
         self._scheduling = Scheduling(
             core, self._jobs, drafts, self._transactions, stored, Backlogs(self._registry.bounds)
         )
-        handlers.builtin = builtin_handlers()
         self._flow_starts = FlowStarts(core, drafts, self._scheduling, stored, self.flows)
         self._batches = Batches(core, self._jobs, drafts, self._scheduling, self._flow_starts, self.flows)
         usual = Retry() if retry is None else check_retry(retry)
         parts = WorkerParts(
             self._scheduling, drafts, self._transactions, stored, limits, usual, check_retention(retention)
         )
-        self._lifecycle = Lifecycle(core, parts, self._jobs, feed)
+        self._lifecycle = Lifecycle(core, parts, self._jobs, self._feed)
 
     def configure(
         self, uri: str | None = None, *, clock: Clock | None = None, **options: Unpack[SchedulerOptions]
@@ -406,6 +349,12 @@ class Scheduler(OutgoingVerbs):
 
     def __repr__(self) -> str:
         return f"<Scheduler {'running' if self.running else 'stopped'}>"
+
+
+def _feed_of(store: Store, before: ChangeFeed | None) -> ChangeFeed:
+    from mainspring.engine.services.change_feed import ChangeFeed  # few programs follow changes
+
+    return ChangeFeed(store)
 
 
 def core_of(scheduler: Scheduler) -> Core:

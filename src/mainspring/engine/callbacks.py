@@ -17,15 +17,17 @@ import inspect
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.errors import ConfigurationError
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.event_names import EVENTS
 from mainspring.model.jobs.job import Job
 from mainspring.model.jobs.outcome import Outcome
 from mainspring.spelling import suggestion
+
+if TYPE_CHECKING:
+    from mainspring.engine.run.claimed_jobs import ClaimedJob
 
 logger = logging.getLogger("mainspring")
 Callback = Callable[..., Any]

@@ -12,13 +12,9 @@ import sys
 import typing
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mainspring.config.settings import check_name
-from mainspring.engine.handler_schemas import describe_handler
 from mainspring.errors import BadArguments, ConfigurationError, HandlerError, InvalidJob, Signal
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.declared_defaults import JobDefaults
@@ -37,6 +33,9 @@ from mainspring.model.limits.limits import JobLimits
 from mainspring.model.privacy.encrypted_values import Encrypt, refuse_keys
 from mainspring.spelling import suggestion
 from mainspring.store.bounded_values import PlainData, plain_data, same
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Isolation = Literal["auto", "thread", "process"]
 ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)
@@ -150,6 +149,8 @@ class Handler:
     def description(self) -> HandlerDescription:
         """Its description for the registry, made once."""
         if self._description is None:
+            from mainspring.engine.handler_schemas import describe_handler  # imports pydantic, as below
+
             self._description = describe_handler(self)
         return self._description
 
@@ -194,6 +195,8 @@ class Handler:
         simple = _SIMPLE.get(parameter.annotation)
         if simple is not None and type(value) is simple:
             return value
+        from pydantic import ValidationError
+
         try:
             return parameter.adapter.validate_python(value)
         except ValidationError as error:
@@ -295,6 +298,10 @@ def _is_context(parameter: inspect.Parameter, annotation: Any) -> bool:
 def _adapter(parameter: inspect.Parameter, annotation: Any) -> TypeAdapter[Any] | None:
     if annotation is parameter.empty or annotation is Any or isinstance(annotation, str):
         return None
+    # A program without annotated handlers, such as one that only stores jobs, need not import pydantic.
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+    from pydantic.errors import PydanticSchemaGenerationError
+
     try:
         return TypeAdapter(annotation)
     except (PydanticSchemaGenerationError, PydanticUserError):

@@ -13,22 +13,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.clock import monotonic
 from mainspring.engine.handler import Handler, plain_function
-from mainspring.engine.handler_schemas import told_descriptions
 from mainspring.errors import HandlerError, InvalidJob
-from mainspring.model.dead_letters.dead_letters import Alert
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.data_schema import Misfit, find_misfit
 from mainspring.model.jobs.declared_defaults import JobDefaults, Registered
 from mainspring.model.jobs.handler_status import HandlerStatus, schema_in
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
+from mainspring.model.jobs.reserved_names import FLOW_NAMES
 from mainspring.model.limits.limits import JobLimits
 from mainspring.spelling import meant_by
 from mainspring.store import Store
 from mainspring.store.collection import deadline
+
+if TYPE_CHECKING:
+    from mainspring.model.dead_letters.dead_letters import Alert
 
 Named = str | Callable[..., Any]
 """A job's name, given as text or as the function that handles it."""
@@ -52,8 +54,7 @@ class Handlers:
         """Whether a job whose worker has died runs in a process of its own. Not in tests, which would not see there
         what its handler does."""
         self.catch_all = catch_all
-        self.builtin: dict[str, Handler] = {}
-        """The handlers of the jobs that every worker runs: the roots of flows. They are not among the names."""
+        self._of_flows: dict[str, Handler] | None = None
         self.alerts: dict[str, Alert] = {}
         """The alerts of the handlers that receive dead letters, by name."""
 
@@ -71,7 +72,17 @@ class Handlers:
 
     def get(self, name: str) -> Handler | None:
         """The handler of a name, or the catch-all."""
-        return self._by_name.get(name) or self.builtin.get(name) or self.catch_all
+        return self._by_name.get(name) or self._builtin(name) or self.catch_all
+
+    def _builtin(self, name: str) -> Handler | None:
+        """The handler of a job that every worker runs: the root of a flow."""
+        if name not in FLOW_NAMES:
+            return None
+        if self._of_flows is None:
+            from mainspring.engine.flows.declared import builtin_handlers  # few programs that store jobs start flows
+
+            self._of_flows = builtin_handlers()
+        return self._of_flows[name]
 
     def own(self, name: str) -> Handler | None:
         """The handler of a name, without the catch-all."""
@@ -79,7 +90,7 @@ class Handlers:
 
     def takes(self, name: str, version: int) -> bool:
         """Whether a handler here can run data of this version. The catch-all takes data of any version, unchanged."""
-        handler = self._by_name.get(name) or self.builtin.get(name)
+        handler = self._by_name.get(name) or self._builtin(name)
         return self.catch_all is not None if handler is None else version <= handler.version
 
     @property
@@ -106,6 +117,8 @@ class Handlers:
     @property
     def descriptions(self) -> list[dict[str, str]]:
         """The descriptions of the handlers for the registry."""
+        from mainspring.engine.handler_schemas import told_descriptions  # imports pydantic
+
         return told_descriptions(handler for _, handler in sorted(self._by_name.items()))
 
     @property
@@ -158,7 +171,7 @@ class Handlers:
     @property
     def runnable(self) -> list[str] | None:
         """The names of the jobs that can be run here, with those that every worker runs; None means any."""
-        return None if self.catch_all is not None else sorted({*self._by_name, *self.builtin})
+        return None if self.catch_all is not None else sorted({*self._by_name, *FLOW_NAMES})
 
     @property
     def names(self) -> list[str] | None:

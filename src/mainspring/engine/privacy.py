@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.config.settings import Settings
 from mainspring.engine.handler import Handler
 from mainspring.engine.handlers import Handlers, LiveHandlers
-from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.model.explain.explanation import Explanation
 from mainspring.model.jobs.job import Attempt, Job, Kept, Progress, Step
 from mainspring.model.jobs.outcome import Cancelled, Completed, Failed, Outcome, Retried, Snoozed
@@ -33,6 +32,9 @@ from mainspring.model.schedules.schedule import ScheduleFacts
 from mainspring.store.connection import Document
 from mainspring.store.jobs.stored_job import StoredJob
 from mainspring.store.privacy.cipher import RESULT, Cipher
+
+if TYPE_CHECKING:
+    from mainspring.engine.run.claimed_jobs import ClaimedJob
 
 _IN_FLOWS = ("nodes.*.data", "nodes.*.over.items.*", "items.*", "data", "callbacks.*.data")
 """Where the roots of flows have the data of their nodes."""

@@ -23,7 +23,6 @@ import bson
 from bson import DatetimeMS, Decimal128, ObjectId, Regex, Timestamp
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from mainspring.clock import truncate
 from mainspring.errors import InvalidJob, StepError
@@ -168,6 +167,9 @@ class _Walk:
             if "\0" in key:
                 raise InvalidJob(f"{path} has a key with a null character, which cannot be stored.")
             return _text(key, path)
+        # Few values are of a type that MongoDB lacks, and not every program that stores jobs has imported pydantic.
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
         try:
             (text,) = to_jsonable_python({key: None})
         except (PydanticSerializationError, TypeError, ValueError):
@@ -176,6 +178,8 @@ class _Walk:
         return str(text)
 
     def _in_json(self, value: Any, path: str, level: int) -> Any:
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
         try:
             form = to_jsonable_python(value)
         except (PydanticSerializationError, TypeError, ValueError, RecursionError):
@@ -245,6 +249,8 @@ def _encode(value: Document) -> bytes:
     except InvalidJob as refused:
         try:
             if not _has_iterator(value):
+                from pydantic_core import to_jsonable_python
+
                 return _encode_exactly(to_jsonable_python(value))
         except Exception:  # whatever code of the value itself raises: properties, computed fields, its repr
             raise refused from refused.__cause__

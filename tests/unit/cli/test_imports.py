@@ -52,9 +52,26 @@ def test_a_command_without_a_database_imports_neither_the_driver_nor_the_service
     assert [name for name in found if name.startswith(("mainspring.store", "mainspring.engine"))] == []
 
 
+def test_a_program_that_stores_jobs_imports_neither_pydantic_nor_the_parts_of_rare_subjects() -> None:
+    found = imported("from mainspring import Scheduler; Scheduler('mongodb://127.0.0.1:9/none')")
+    assert "mainspring.store.jobs.insert" in found
+    assert found & (HEAVY - DRIVER) == set()
+    rare = ("alerts", "doctor", "importing", "operations", "access.audit", "privacy.reencrypt", "views.statistics")
+    parts = tuple(f"mainspring.store.{one}" for one in rare)
+    worker = ("mainspring.engine.worker", "mainspring.engine.chores", "mainspring.engine.claim.producer")
+    subjects = ("mainspring.model.doctor", "mainspring.model.explain.facts", "mainspring.jobtypes", "mainspring.mongod")
+    assert [name for name in found if name.startswith((*parts, *worker, *subjects))] == []
+
+
+def test_the_package_alone_imports_little_but_its_errors() -> None:
+    found = imported("import mainspring")
+    assert found & HEAVY == set()
+    assert {name for name in found if name.startswith("mainspring.")} == {"mainspring.errors", "mainspring.durations"}
+
+
 def test_a_worker_imports_no_web_framework_and_no_terminal() -> None:
     found = imported(
-        "import mainspring.cli.supervision.worker_process\n"
+        "import mainspring.cli.supervision.worker_process, mainspring.engine.worker\n"
         "from mainspring.cli.support.builtin_jobs import open_target\n"
         "open_target(None)"
     )

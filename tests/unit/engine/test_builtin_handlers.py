@@ -1,6 +1,5 @@
 """The handlers of flows, which every worker has and none lists."""
 
-from mainspring.engine.flows.declared import builtin_handlers
 from mainspring.engine.handler import Handler
 from mainspring.engine.handlers import Handlers
 from mainspring.model.jobs.reserved_names import FLOW_NAMES
@@ -13,7 +12,6 @@ async def other() -> None:
 
 def test_every_worker_asks_for_the_roots_of_flows_and_does_not_list_them() -> None:
     handlers = Handlers()
-    handlers.builtin = builtin_handlers()
     handlers.add(Handler("mine", other))
     assert handlers.names == ["mine"]
     assert handlers.runnable == sorted(["mine", *FLOW_NAMES])
@@ -23,7 +21,6 @@ def test_every_worker_asks_for_the_roots_of_flows_and_does_not_list_them() -> No
 
 def test_the_roots_of_flows_do_not_go_to_the_catch_all() -> None:
     handlers = Handlers(Handler("*", other))
-    handlers.builtin = builtin_handlers()
     assert handlers.runnable is None
     for name in FLOW_NAMES:
         found = handlers.get(name)

@@ -10,13 +10,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import BulkOf, Drafts
 from mainspring.client.flows.starts import NODE_OPTIONS, FlowStarts, Step, stored_options
 from mainspring.client.jobs import Jobs
-from mainspring.client.namespaces.flows import Flow, Flows, flow_of
 from mainspring.client.scheduling import Scheduling
 from mainspring.clock import monotonic
 from mainspring.config.settings import check_name
@@ -34,6 +33,9 @@ from mainspring.store import Store
 from mainspring.store.codec import DocumentId
 from mainspring.store.connection import Document
 from mainspring.store.flows.batches import family_of
+
+if TYPE_CHECKING:
+    from mainspring.client.namespaces.flows import Flow, Flows
 
 CHUNK = 1_000
 CHUNK_AGE = 10.0
@@ -178,6 +180,8 @@ class OpenBatch:
     @property
     def flow(self) -> Flow:
         """The batch as it was when it was opened."""
+        from mainspring.client.namespaces.flows import flow_of
+
         return flow_of(self._flows, self._root)
 
     def draft(self, item: Mapping[str, Any]) -> Draft:

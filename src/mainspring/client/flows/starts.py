@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mainspring.client.core import Core
 from mainspring.client.drafting import Drafts
 from mainspring.client.flows.builder import FlowBuilder
-from mainspring.client.namespaces.flows import Flow, Flows, started_flow
 from mainspring.client.namespaces.schedules import Schedule, StoredSchedules, new_schedule_id
 from mainspring.client.scheduling import Scheduling
 from mainspring.config.settings import check_name
@@ -29,6 +28,9 @@ from mainspring.model.schedules.schedule import check_repeated, make_spec
 from mainspring.rules import Rule
 from mainspring.spelling import suggestion
 from mainspring.store.bounded_values import encode_data
+
+if TYPE_CHECKING:
+    from mainspring.client.namespaces.flows import Flow, Flows
 
 NODE_OPTIONS = frozenset(TemplateOptions.__annotations__)
 FLOW_OPTIONS = frozenset(FlowOptions.__annotations__)
@@ -97,6 +99,8 @@ class FlowStarts:
         """Store the root of a flow, which any worker lays out."""
         graph, draft = await self._root(builder, builder.options)
         job = await self._scheduling.store_draft(draft, session)
+        from mainspring.client.namespaces.flows import started_flow
+
         return started_flow(self._flows, job, graph)
 
     async def schedule(

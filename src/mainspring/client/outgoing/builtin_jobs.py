@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import SecretStr, ValidationError
 
-from mainspring.client.outgoing.settings import missing_extra, outgoing_settings
+from mainspring.client.outgoing.options import missing_extra
+from mainspring.client.outgoing.settings import outgoing_settings
 from mainspring.client.scheduler import Scheduler, core_of
 from mainspring.client.service_backend import ServiceBackend
 from mainspring.engine.run.context import JobContext

@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from mainspring.client.outgoing.options import OutgoingOptions
 from mainspring.errors import ConfigurationError
 from mainspring.model.fields import Fields
 from mainspring.model.limits.limits import Rate
 from mainspring.spelling import suggestion
-
-_EXTRAS = ("aiohttp", "yarl", "aiosmtplib")
 
 
 def named(*names: str) -> Any:
@@ -44,18 +43,6 @@ class OutgoingSettings(BaseModel):
         return value.strip()
 
 
-class OutgoingOptions(TypedDict, total=False):
-    """The settings as a program gives them; the environment has the others."""
-
-    http_allow: str
-    target_concurrency: int
-    target_rate: str
-    target_breaker: bool
-    smtp_url: str
-    smtp_from: str
-    smtp_senders: str
-
-
 def outgoing_settings(**given: Unpack[OutgoingOptions]) -> OutgoingSettings:
     """Read the settings from the environment; given values override them. ConfigurationError names a wrong setting."""
     known = sorted(OutgoingSettings.model_fields)
@@ -71,12 +58,3 @@ def outgoing_settings(**given: Unpack[OutgoingOptions]) -> OutgoingSettings:
         said = str(first["msg"]).removeprefix("Value error, ")
         place = str(first["loc"][0]) if first["loc"] else "A setting of webhooks and mail"
         raise ConfigurationError(f"{place} is wrong: {said}.") from None
-
-
-def missing_extra(error: ModuleNotFoundError) -> Exception:
-    """The error for a missing module, with the extras that install it, if it is theirs."""
-    if error.name is None or error.name.partition(".")[0] not in _EXTRAS:
-        return error
-    return ConfigurationError(
-        "Webhooks and mail need the extras 'http' and 'email': pip install \"mainspring[http,email]\""
-    )

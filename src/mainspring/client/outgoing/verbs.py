@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack, cast, overload
 
 from mainspring.client.namespaces.schedules import Schedule
-from mainspring.client.outgoing.settings import OutgoingOptions, missing_extra, outgoing_settings
+from mainspring.client.outgoing.options import OutgoingOptions, missing_extra
 from mainspring.engine.handlers import Named
 from mainspring.errors import InvalidJob
 from mainspring.model.jobs.job import Job
@@ -69,6 +69,7 @@ class OutgoingVerbs:
         scheduler = cast("Scheduler", self)
         try:
             from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers
+            from mainspring.client.outgoing.settings import outgoing_settings
         except ModuleNotFoundError as error:
             raise missing_extra(error) from None
         add_builtin_handlers(scheduler, outgoing_settings(**settings))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mainspring.client.core import Core
 from mainspring.model.access.api_keys import EVERYTHING, Scope
-from mainspring.model.access.reach import facts_within, job_within
-from mainspring.model.explain.applicable_limits import Declared
-from mainspring.model.explain.explanation import Explanation
-from mainspring.model.explain.reasons import explain, state_gate
 from mainspring.model.jobs.job import BLOCKED, PENDING
 from mainspring.store.codec import document_id
+
+if TYPE_CHECKING:
+    from mainspring.model.explain.applicable_limits import Declared
+    from mainspring.model.explain.explanation import Explanation
 
 
 class Explainer:
@@ -24,6 +26,11 @@ class Explainer:
         This costs a handful of reads and changes nothing. Raise JobNotFound, also if the job is out of the `scope`. Of
         other things out of it, such as workers and jobs that use slots, the explanation has only numbers.
         """
+        # Few programs ask, and the rules of all gates take a while to import.
+        from mainspring.model.access.reach import facts_within, job_within
+        from mainspring.model.explain.explanation import Explanation
+        from mainspring.model.explain.reasons import explain, state_gate
+
         store = await self._core.store()
         document = await store.jobs.get(document_id(job_id), scope)
         job = job_within(scope, store.cipher.decode(document))
@@ -36,5 +43,7 @@ class Explainer:
 
     def _declared_for(self, name: str, queue: str) -> Declared:
         """The limits that the code of this process declares for a name and a queue."""
+        from mainspring.model.explain.applicable_limits import Declared
+
         handler = self._core.handlers.own(name)
         return Declared(None if handler is None else handler.allowance, self._core.registry.queue_limits.get(queue))
