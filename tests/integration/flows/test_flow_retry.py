@@ -16,6 +16,7 @@ from mainspring.errors import Unavailable
 from mainspring.store.collection import Collection
 from mainspring.store.flows import retrying
 from mainspring.store.flows.retrying import FlowRetries
+from mainspring.store.refusals import change_jobs
 from mainspring.store.schema import FLOW
 
 SOON = 30
@@ -243,7 +244,6 @@ async def test_a_member_that_judges_its_children_is_put_back_after_them(
     await waiters.put("root.m.0.0", "failed", **node("m/items/items", before=[inner]))
     await waiters.put("root.m.0.1", "cancelled", **node("m/items/items", before=[inner], because="root.m.0.0"))
     below = {"root.m": ["root.m.0", "root.m.1"], "root.m.0": ["root.m.0.0", "root.m.0.1"], "root": ["root.m"]}
-    change_jobs = retrying.change_jobs
 
     async def looked_after(*arguments: Any) -> Any:
         outcome = await change_jobs(*arguments)
