@@ -154,7 +154,7 @@ async def test_a_blocked_event_loop_is_told_with_what_it_runs() -> None:
     thread = threading.Thread(target=lambda: found.append(place.stack()))
     thread.start()
     thread.join(60)  # blocks the event loop until the thread has given it up
-    assert "event loop is blocked" in found[0] and "thread.join(30)" in found[0]
+    assert "event loop is blocked" in found[0] and "thread.join(60)" in found[0]
 
 
 def test_a_long_stack_keeps_its_deepest_calls() -> None:
