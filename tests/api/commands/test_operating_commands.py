@@ -69,6 +69,10 @@ async def test_dead_letters_are_listed_retried_and_discarded(command: Run, sched
             await scheduler.wait(job.id)
     assert {row[0] for row in (await command("dead", "list")).rows} == {job.id for job in jobs}
     assert "\x1b" not in (await command("dead", "list")).out
+    assert (
+        await command("dead", "list", "--limit", "3")
+    ).err == "mainspring: There may be more; --limit 30 shows more.\n"
+    assert (await command("dead", "list", "--limit", "4")).err == ""
     groups = (await command("dead", "groups", "--json")).json
     assert sum(one["count"] for one in groups) == 3
     refused = await command("dead", "discard", "--all")
