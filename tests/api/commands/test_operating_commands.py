@@ -45,6 +45,9 @@ async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Sc
     assert (await command("queues", "pause", "mail", "--reason", "quiet")).code == 0
     [row] = (await command("queues", "list")).rows
     assert (row[0], row[-2:]) == ("mail", ["paused", "quiet"])
+    missing = await command("queues", "pause", "mali")
+    assert missing.code == 0 and missing.err.endswith("counts once one has. Did you mean 'mail'?\n")
+    assert (await command("queues", "resume", "mali")).code == 0
     wrong = await command("queues", "resume", "mial")
     assert wrong.code == 3 and wrong.err.endswith("Did you mean 'mail'?\n")
     assert (await command("queues", "resume", "mail")).code == 0
