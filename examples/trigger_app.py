@@ -27,7 +27,7 @@ from mainspring import JobContext, JobNotFound, Retry, Scheduler
 
 load_dotenv(Path.cwd() / ".env", override=False)  # MAINSPRING_URI or MONGODB_URI, PORT; see .env.example
 
-scheduler = Scheduler(poll_interval=0.2)
+scheduler = Scheduler(app="triggers", poll_interval=0.2)  # the app is the owner of the schedules declared here
 
 
 @scheduler.job("send-email", retry=3)

@@ -20,6 +20,7 @@ ANSWER=$(call -X POST "$SERVICE/api/jobs" -d "{
 ID=$(echo "$ANSWER" | sed 's/.*"jobId" *: *"\([^"]*\)".*/\1/')
 echo "scheduled $ID"
 
+echo "waiting for the first call to succeed, by the rule $RULE; its attempts: $SERVICE/api/jobs/$ID/executions" >&2
 until call "$SERVICE/api/jobs/$ID/executions?limit=1" | grep -o '"status" *: *"success"'; do
   sleep 1
 done

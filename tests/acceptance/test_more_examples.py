@@ -88,7 +88,8 @@ async def test_a_webhook_is_called_on_a_timetable_by_three_calls(start: Callable
         )
         assert await asyncio.to_thread(script.wait, 60) == 0, script.output
         up.signal(signal.SIGTERM)
-    assert re.fullmatch(r"scheduled (\w+)\n(?:\"status\":\"success\"\n)+deleted \1\n", script.output), script.output
+    told = r"scheduled (\w+)\nwaiting for the first call [^\n]+/\1/executions\n"
+    assert re.fullmatch(told + r"(?:\"status\":\"success\"\n)+deleted \1\n", script.output), script.output
     assert sink.received[0].path == "/hook"
 
 

@@ -47,7 +47,7 @@ def list_flows(
 ) -> None:
     """List the newest flows."""
     wanted = one_of(state, STATES, "--state")
-    call.table(call.api.items("/api/flows", limit, name=name, state=wanted), _LIST, "No flow matches.")
+    call.first(call.api.items("/api/flows", limit, name=name, state=wanted), limit, _LIST, "No flow matches.")
 
 
 @flows.command()
@@ -79,7 +79,7 @@ def retry(call: Call, flow_id: FlowId) -> None:
 def signal(
     call: Call,
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The id of the job whose handler waits.")],
-    name: Annotated[str, typer.Argument(help="The name of the signal.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
     payload: Annotated[
         str, typer.Option("--payload", metavar="JSON", help="What the handler gets; text needs quotes: '\"yes\"'.")
     ] = "null",

@@ -31,7 +31,7 @@ _WORDS = {
 
 
 def import_jobs(
-    source: Annotated[str, typer.Argument(help=f"{', '.join(SOURCES)}.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{', '.join(SOURCES)}.")],
     origin: Annotated[
         str,
         typer.Option("--from", metavar="URI|FILE", help="The collection, mongodb://host/db.collection, or the dump."),
@@ -73,8 +73,11 @@ def import_jobs(
     try:
         with shown:
             on_database(place(data, uri), work)
-    finally:
-        _sum_up(counts, apply=apply, as_json=as_json)
+    except BaseException:
+        if counts:  # interrupted halfway: these are done. Without any, the error alone is the news
+            _sum_up(counts, apply=apply, as_json=as_json)
+        raise
+    _sum_up(counts, apply=apply, as_json=as_json)
     if counts["refused"]:
         raise typer.Exit(RUNTIME_FAILURE)
 

@@ -45,6 +45,9 @@ async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Sc
     assert (await command("queues", "pause", "mail", "--reason", "quiet")).code == 0
     [row] = (await command("queues", "list")).rows
     assert (row[0], row[-2:]) == ("mail", ["paused", "quiet"])
+    missing = await command("queues", "pause", "mali")
+    assert missing.code == 0 and missing.err.endswith("counts once one has. Did you mean 'mail'?\n")
+    assert (await command("queues", "resume", "mali")).code == 0
     wrong = await command("queues", "resume", "mial")
     assert wrong.code == 3 and wrong.err.endswith("Did you mean 'mail'?\n")
     assert (await command("queues", "resume", "mail")).code == 0
@@ -69,6 +72,10 @@ async def test_dead_letters_are_listed_retried_and_discarded(command: Run, sched
             await scheduler.wait(job.id)
     assert {row[0] for row in (await command("dead", "list")).rows} == {job.id for job in jobs}
     assert "\x1b" not in (await command("dead", "list")).out
+    assert (
+        await command("dead", "list", "--limit", "3")
+    ).err == "mainspring: There may be more; --limit 30 shows more.\n"
+    assert (await command("dead", "list", "--limit", "4")).err == ""
     groups = (await command("dead", "groups", "--json")).json
     assert sum(one["count"] for one in groups) == 3
     refused = await command("dead", "discard", "--all")

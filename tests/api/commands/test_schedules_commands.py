@@ -83,6 +83,8 @@ async def test_past_firings_are_listed_and_made_up_for(
     assert await number(scheduler) == missed
     again = await command("schedules", "backfill", "often", *window, "--json")
     assert (again.json["done"], again.json["made"], await number(scheduler)) == (True, 0, missed)
+    nothing = await command("schedules", "backfill", "often", *window)
+    assert "No firing in this window needs a job" in nothing.err and "when the schedule was made" in nothing.err
     ledger = await command("schedules", "ledger", "often", *window, "--limit", "2", "--json")
     assert [one["jobId"] is not None for one in ledger.json] == [True, True]
 

@@ -10,7 +10,7 @@ import pytest
 from api.conftest import Api, serving
 from harness.sinks import Sink, reply
 from mainspring import Finding, Scheduler
-from mainspring.cli.calls.service_checks import _check_health, _check_way, check_service
+from mainspring.cli.calls.service_checks import _check_health, _check_overview, _check_way, check_service
 
 Make = Callable[..., Scheduler]
 
@@ -27,6 +27,7 @@ async def test_a_service_without_keys_is_told_with_its_problems(make_scheduler: 
     assert found["TLS of the service"].status == "ok"
     assert found["health"].status == "warning" and "No worker is alive" in found["health"].text
     assert found["overview"].status == "warning" and "No worker is alive" in found["overview"].text
+    assert "mainspring worker MODULE:SCHEDULER" in found["overview"].cure
     assert found["database"].status == "skipped" and "indexes" in found["database"].text
 
 
@@ -55,6 +56,26 @@ def test_a_service_on_another_machine_is_to_be_reached_over_tls(url: str, status
 )
 def test_the_health_of_a_service_is_judged(health: object, status: str) -> None:
     assert [finding.status for finding in _check_health(health)] == [status]
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ({"kind": "queue", "id": "mail"}, "mainspring jobs list --queue mail --state pending"),
+        ({"kind": "name", "id": "send; rm"}, "mainspring jobs list --name 'send; rm'"),
+        ({"kind": "breaker", "id": "pay", "scope": "queue"}, "mainspring jobs list --queue pay --state failed"),
+        ({"kind": "breaker", "id": "pay", "scope": "name"}, "mainspring jobs list --name pay --state failed"),
+        ({"kind": "schedule", "id": "nightly"}, "mainspring schedules show nightly"),
+        ({"kind": "error", "id": "86fa"}, "mainspring dead list --fingerprint 86fa"),
+        ({"kind": "job", "id": "17"}, "mainspring jobs explain 17"),
+        ({"kind": "of a later version"}, "mainspring status"),
+        (None, "mainspring status"),
+    ],
+)
+def test_a_problem_of_the_overview_names_the_command_that_shows_more_of_it(target: object, command: str) -> None:
+    problem = {"severity": "warning", "text": "It is late.", "target": target, "cures": []}
+    (found,) = _check_overview(200, {"data": {"problems": [problem]}})
+    assert found.cure == f"See more: {command}"
 
 
 async def test_the_key_is_sent_to_the_given_address_and_nowhere_else() -> None:

@@ -182,3 +182,9 @@ def test_a_source_that_cannot_be_used_is_told_in_a_sentence(uri: str, tmp_path: 
     ):
         ended = CliRunner().invoke(app, [*arguments, "--uri", uri])
         assert ended.exit_code != 0 and "ConfigurationError" in repr(ended.exception), arguments
+        assert "Nothing was found" not in ended.output, arguments
+
+
+def test_a_file_in_place_of_a_collection_is_refused_with_the_shape_of_its_uri(uri: str) -> None:
+    ended = CliRunner().invoke(app, ["import", "agenda", "--from", "dump.json", "--uri", uri])
+    assert "mongodb://host/DATABASE.agendaJobs" in str(ended.exception) and ended.output == ""

@@ -19,6 +19,8 @@ from mainspring.cli.support.logs import logged, set_up_logs
 from mainspring.cli.terminal.output import Columns, print_items, print_json
 
 _PANEL = "Service or database"
+MOST = 10_000
+"""The most items of a list that a command prints: the highest --limit."""
 
 
 class Call:
@@ -49,6 +51,12 @@ class Call:
             print_json(items)
         else:
             print_items(items, columns, empty)
+
+    def first(self, items: list[Any], limit: int, columns: Columns, empty: str) -> None:
+        """Print the first items of a list that may be longer than the option --limit of the command."""
+        self.table(items, columns, empty)
+        if len(items) == limit < MOST and not self.as_json:
+            say(f"There may be more; --limit {min(10 * limit, MOST)} shows more.")
 
     def document(self, value: Any, show: Callable[[Any], None]) -> None:
         """Print one thing, or its JSON."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,9 +82,30 @@ def _check_overview(status: int, overview: Any) -> Iterator[Finding]:
     for one in problems:
         if one.get("severity") in words:
             finding = words[str(one["severity"])]
-            yield Finding("overview", finding, str(one.get("text", "")), "See the dashboard.")  # type: ignore[arg-type]
+            yield Finding("overview", finding, str(one.get("text", "")), _next_command(one))  # type: ignore[arg-type]
     if not any(one.get("severity") in words for one in problems):
         yield Finding("overview", "ok", "Nothing fails, is late, stuck or without a worker.")
+
+
+def _next_command(problem: Mapping[str, Any]) -> str:
+    """The command that shows more of a problem, or ends it."""
+    target = problem.get("target")
+    target = target if isinstance(target, dict) else {}
+    cures = problem.get("cures")
+    verbs = {one.get("verb") for one in cures if isinstance(one, dict)} if isinstance(cures, list) else set()
+    if "start_worker" in verbs:
+        return "Start a worker that has the handler: mainspring worker MODULE:SCHEDULER"
+    named = shlex.quote(str(target.get("id", "")))
+    scope = "--queue" if "queue" in (target.get("kind"), target.get("scope")) else "--name"
+    looks = {
+        "queue": f"jobs list --queue {named} --state pending",
+        "name": f"jobs list --name {named}",
+        "breaker": f"jobs list {scope} {named} --state failed",
+        "error": f"dead list --fingerprint {named}",
+        "schedule": f"schedules show {named}",
+        "job": f"jobs explain {named}",
+    }
+    return f"See more: mainspring {looks.get(str(target.get('kind')), 'status')}"
 
 
 def _get(service: Network, path: str) -> tuple[int, Any]:

@@ -92,7 +92,7 @@ def show(call: Call, rule: RuleArgument) -> None:
 @operating(named=_OPTIONS)
 def add(
     call: Call,
-    name: Annotated[str, typer.Argument(help="A name for readers of the messages.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for readers of the messages.")],
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")],
     email: Email = None,
     webhook: Webhook = None,

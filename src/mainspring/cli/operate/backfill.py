@@ -15,6 +15,10 @@ from mainspring.cli.support.exit_codes import INTERRUPTED, say
 from mainspring.cli.terminal.output import many
 from mainspring.cli.terminal.progress import Shown
 
+NOTHING = (
+    "No firing in this window needs a job: without --all, only those that were missed or skipped do. A window reaches "
+    "back to when the schedule was made."
+)
 _PART, _MOST = 200, 10_000
 
 
@@ -36,7 +40,8 @@ def make_up(call: Call, schedule_id: str, window: Mapping[str, Any]) -> None:
     except KeyboardInterrupt:
         say(f"{many(made, 'job')} made. The same command goes on; no job is made twice.")
         raise typer.Exit(INTERRUPTED) from None
-    call.done({"scheduleId": schedule_id, **window, "made": made, "done": True}, f"{many(made, 'job')} made.")
+    told = f"{many(made, 'job')} made." if made else NOTHING
+    call.done({"scheduleId": schedule_id, **window, "made": made, "done": True}, told)
 
 
 def _firings(call: Call, where: str, window: Mapping[str, Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.calls.operating import MOST
 from mainspring.cli.operate.body import one_of, read_pairs
 from mainspring.cli.support.exit_codes import NOT_FOUND, CommandFailed
 from mainspring.cli.terminal.times import past_instant
@@ -25,7 +26,7 @@ Until = Annotated[str | None, typer.Option("--until", help="Made before this ins
 Where = Annotated[
     list[str] | None, typer.Option("--where", help="PATH=VALUE: only with this value in the data; may be repeated.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason; it is kept.")]
 
 

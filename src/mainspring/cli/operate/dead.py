@@ -79,7 +79,7 @@ def list_letters(
 ) -> None:
     """List dead letters, the latest first."""
     given = _filter(name, queue, tag, error, fingerprint, since, until, text)
-    call.table(call.api.items("/api/dead-letters", limit, **given), _LETTERS, "There are no dead letters.")
+    call.first(call.api.items("/api/dead-letters", limit, **given), limit, _LETTERS, "There are no dead letters.")
 
 
 @dead.command()

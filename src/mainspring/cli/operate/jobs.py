@@ -59,9 +59,7 @@ def list_jobs(
     """List jobs, the newest first."""
     given = job_filter(state=state, name=name, queue=queue, tag=tag, error=error, since=since, until=until, where=where)
     found = call.api.items("/api/jobs/search", limit, scheduleId=schedule, worker=worker, **as_query(given))
-    call.table(found, JOBS, "No job matches.")
-    if len(found) == limit and not call.as_json:
-        say(f"There may be more; --limit {10 * limit} shows more.")
+    call.first(found, limit, JOBS, "No job matches.")
 
 
 @jobs.command()

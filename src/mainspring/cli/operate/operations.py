@@ -32,7 +32,7 @@ _LIST: Columns = {
 @operating
 def list_operations(call: Call, limit: Limit = 50) -> None:
     """List the latest operations."""
-    call.table(call.api.items("/api/operations", limit), _LIST, "There are no operations.")
+    call.first(call.api.items("/api/operations", limit), limit, _LIST, "There are no operations.")
 
 
 @operations.command()

@@ -13,6 +13,7 @@ from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
 from mainspring.cli.terminal.output import Columns
 from mainspring.cli.terminal.times import ago, span
 from mainspring.model.fields import Fields
+from mainspring.spelling import did_you_mean
 
 queues = typer.Typer(help="Queues.", no_args_is_help=True)
 
@@ -63,7 +64,11 @@ def list_queues(call: Call) -> None:
 def pause(call: Call, queue: QueueName, reason: Reason = "") -> None:
     """Pause a queue: its jobs are not started until it is resumed. Running ones go on."""
     found = call.api.post("/api/pauses", {"queue": queue, "reason": reason})["data"]
-    call.done(found, f"The queue {queue} is paused. {found['note'] or ''}".rstrip())
+    told = f"The queue {queue} is paused."
+    if found["note"] and not call.as_json:
+        others = [one["name"] for one in call.api.get("/api/queues")["data"] if one["name"] != queue]
+        told = f"{told} {found['note']}{did_you_mean(queue, others)}"
+    call.done(found, told)
 
 
 @queues.command()

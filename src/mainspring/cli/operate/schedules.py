@@ -10,7 +10,7 @@ import typer
 
 from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
-from mainspring.cli.operate.backfill import make_up
+from mainspring.cli.operate.backfill import NOTHING, make_up
 from mainspring.cli.operate.body import POLICIES, RULE, WORK, bodied, one_of, with_name
 from mainspring.cli.operate.choices import Limit, Name, Queue, Reason, Tag, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed
@@ -64,7 +64,7 @@ def list_schedules(
     order = "next" if soonest else "id"
     wanted = one_of(state, _STATES, "--state")
     filters: Fields = {"state": wanted, "name": name, "queue": queue, "tag": tag, "text": text, "order": order}
-    call.table(call.api.items("/api/schedules", limit, **filters), _LIST, "No schedule matches.")
+    call.first(call.api.items("/api/schedules", limit, **filters), limit, _LIST, "No schedule matches.")
 
 
 @schedules.command()
@@ -209,7 +209,7 @@ def backfill(
         if dry_run:
             asked = {**window, "preview": True, "limit": 10_000}
             found = call.api.post(path("schedules", schedule_id, "backfill"), asked)["data"]["firings"]
-            call.table(found, _LEDGER, "No firing in this window needs a job.")
+            call.table(found, _LEDGER, NOTHING)
         else:
             make_up(call, schedule_id, window)
 

@@ -32,7 +32,8 @@ class SourceCollection:
                 uri, appname="mainspring-import", serverSelectionTimeoutMS=int(_TIMEOUT * 1000)
             )
         except (PyMongoError, ValueError) as error:
-            raise ConfigurationError(f"The URI of the source cannot be used: {error}") from error
+            cure = f"name the collection, such as mongodb://host/DATABASE.{usual}"
+            raise ConfigurationError(f"The URI of the source cannot be used ({error}); {cure}") from error
         if not parsed["database"]:
             raise ConfigurationError(f"Name the database of the source in its URI: …/DATABASE, or …/DATABASE.{usual}")
         self.name = f"{parsed['database']}.{parsed['collection'] or usual}"
