@@ -127,7 +127,10 @@ def test_reading_a_pickle_runs_nothing_of_it(tmp_path: Path) -> None:
         assert isinstance(planned, LeftOut) and planned.kind == "refused"
     # Attributes of the stand-ins lead nowhere: builtins.getattr(ZoneInfo, "__subclasses__").
     chain = b"cbuiltins\ngetattr\n(czoneinfo\nZoneInfo\nS'__subclasses__'\ntR."
-    assert isinstance(read_apscheduler({"_id": "x", "job_state": chain}, Choices("a")), LeftOut)
+    planned = read_apscheduler({"_id": "x", "job_state": chain}, Choices("a"))
+    assert isinstance(planned, LeftOut) and "takes the attribute '__subclasses__'" in planned.reason
+    large = read_apscheduler({"_id": "x", "job_state": pickle.dumps("x" * 4 * 1024 * 1024)}, Choices("a"))
+    assert isinstance(large, LeftOut) and "4,194,304 are the most" in large.reason
     for broken in (b"", b"garbage", b"\x80\x05."):
         assert isinstance(read_apscheduler({"_id": "x", "job_state": broken}, Choices("a")), LeftOut)
     assert not mark.exists()
