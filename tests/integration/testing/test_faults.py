@@ -133,6 +133,8 @@ async def test_a_reply_is_lost_for_the_scheduler_of_the_test_alone(
         with pytest.raises(Unavailable):
             await timed.schedule("greet")
     assert fault.met == 1
+    with pytest.raises(AssertionError, match="was to happen once"), lose_reply(timed, "schedule"):
+        pass
     assert (await timed.schedule("greet")).state == "pending", "the reply arrives after the block"
 
 
