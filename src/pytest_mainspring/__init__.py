@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Stop the schedulers of an async test at its end, on its own event loop, whichever plugin runs it."""
     bound, test = item.stash.get(_BOUND, None), getattr(item, "obj", None)
-    if bound is None or not inspect.iscoroutinefunction(test) or hasattr(test, "hypothesis"):
+    if bound is None or not inspect.iscoroutinefunction(test):
         return (yield)
 
     @functools.wraps(test)

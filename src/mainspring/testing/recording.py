@@ -89,7 +89,7 @@ class Recorder:
         self._idempotency_key = idempotency_key
         self._transaction = transaction
         self._made: dict[str, list[Job]] = {}
-        self._digests: dict[str, list[bytes]] = {}
+        self._keyed: dict[str, dict[bytes, Job]] = {}
         self._wait_names: set[str] = set()
         self._numbers = 0
         self._steps = Steps(job, Settings(), self._keep)
@@ -163,11 +163,15 @@ class Recorder:
         return Begun(False)
 
     async def spawn(self, portion: Portion) -> bool:
-        for item in portion.items:
+        made, keyed = self._made.setdefault(portion.wait, []), self._keyed.setdefault(portion.wait, {})
+        for item, digest in zip(portion.items, portion.digests or [None] * len(portion.items), strict=True):
+            if digest in keyed:
+                continue  # items of the same key are one child, that of the first
             asked = Scheduled(name_of(portion.job), dict(item), portion.options, portion.wait)
             self.record.children.append(asked)
-            self._made.setdefault(portion.wait, []).append(await self.child(asked, portion.single))
-        self._digests.setdefault(portion.wait, []).extend(portion.digests or ())
+            made.append(await self.child(asked, portion.single))
+            if digest is not None:
+                keyed[digest] = made[-1]
         return True
 
     async def child(self, asked: Scheduled, single: bool) -> Job:
@@ -217,8 +221,7 @@ class Recorder:
     async def read(self, name: str, digests: Sequence[bytes] | None) -> list[Job]:
         if digests is None:
             return self._made.get(name, [])
-        by_digest = dict(zip(self._digests[name], self._made[name], strict=True))
-        return [by_digest[one] for one in digests]
+        return [self._keyed[name][one] for one in digests]
 
     async def below(self, parent: str, keyed: bool, after: str | None) -> list[Job]:
         if keyed or after is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
+from bson import ObjectId
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.conftest import Api, serving
@@ -87,6 +89,20 @@ async def test_the_workers_wanted_follow_from_the_backlog_and_the_measured_run_t
     assert (await api.get("/api/queues/mail/scale?drain=0s")).status == 422
     await api.scheduler.queues.pause("mail")
     assert (await api.get("/api/queues/mail/scale?slots=1")).body["wanted"] == 0
+
+
+async def test_a_long_backlog_is_counted_up_to_a_bound_and_its_oldest_job_has_an_age(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.store.views.queues._COUNTED_FOR_SCALE", 3)
+    job, _ = [await api.scheduler.schedule("x", queue="mail") for _ in range(2)]
+    earlier = {"$set": dict.fromkeys(("created_at", "run_at"), job.run_at - timedelta(hours=1))}
+    await (await inside(api.scheduler).store()).connection.jobs.update_one({"_id": ObjectId(job.id)}, earlier)
+    few = (await api.get("/api/queues/mail/scale")).body
+    assert (few["ready"], few["capped"]) == (2, False) and few["oldestReadySeconds"] >= 3600
+    await api.scheduler.schedule_bulk([{"name": "x", "queue": "mail"}] * 3)
+    many = (await api.get("/api/queues/mail/scale")).body
+    assert (many["ready"], many["capped"]) == (3, True)
 
 
 @pytest.mark.slow

@@ -127,7 +127,10 @@ def test_reading_a_pickle_runs_nothing_of_it(tmp_path: Path) -> None:
         assert isinstance(planned, LeftOut) and planned.kind == "refused"
     # Attributes of the stand-ins lead nowhere: builtins.getattr(ZoneInfo, "__subclasses__").
     chain = b"cbuiltins\ngetattr\n(czoneinfo\nZoneInfo\nS'__subclasses__'\ntR."
-    assert isinstance(read_apscheduler({"_id": "x", "job_state": chain}, Choices("a")), LeftOut)
+    planned = read_apscheduler({"_id": "x", "job_state": chain}, Choices("a"))
+    assert isinstance(planned, LeftOut) and "takes the attribute '__subclasses__'" in planned.reason
+    large = read_apscheduler({"_id": "x", "job_state": pickle.dumps("x" * 4 * 1024 * 1024)}, Choices("a"))
+    assert isinstance(large, LeftOut) and "4,194,304 are the most" in large.reason
     for broken in (b"", b"garbage", b"\x80\x05."):
         assert isinstance(read_apscheduler({"_id": "x", "job_state": broken}, Choices("a")), LeftOut)
     assert not mark.exists()
@@ -169,6 +172,40 @@ async def test_an_import_that_was_interrupted_goes_on_where_it_was(
     await scheduler.delete(str(lost))
     second = await import_from(scheduler, "status-lock", collection_of(uri, "theirs"), apply=True)
     assert second.counts == {"created": 1, "exists": 2}
+
+
+async def test_what_a_handler_would_refuse_is_refused_and_all_else_is_created(
+    uri: str, make_scheduler: Make, db: Database
+) -> None:
+    scheduler = make_scheduler()
+
+    @scheduler.job("count")
+    async def count(n: int) -> None: ...
+
+    single = {"name": "count", "nextRunAt": LATER}
+    repeated = {**single, "repeatInterval": "one hour"}
+    documents = [
+        {"_id": "good", "data": {"n": 1}, **single},
+        {"_id": "wrong", "data": {"n": "x"}, **single},
+        {"_id": "hourly", "data": {"n": 1}, **repeated},
+        {"_id": "wrong hourly", "data": {"n": "x"}, **repeated},
+    ]
+    await db.agendaJobs.insert_many(documents)
+    wrong = {"wrong": "refused", "wrong hourly": "refused"}
+    done = await import_from(scheduler, "agenda", uri, apply=True)
+    assert fates(done) == {"good": "created", "hourly": "created", **wrong}
+    assert all("'n'" in one.text for one in done.outcomes if one.fate == "refused")
+    again = await import_from(scheduler, "agenda", uri, apply=True)
+    assert fates(again) == {"good": "exists", "hourly": "exists", **wrong}
+
+
+async def test_documents_with_ids_of_different_types_are_all_read(
+    uri: str, make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.store.importing.source._BATCH", 2)
+    single = {"name": "mail", "nextRunAt": LATER}
+    await db.agendaJobs.insert_many([{"_id": one, **single} for one in (1, 2, "a", "b", ObjectId())])
+    assert (await import_from(make_scheduler(), "agenda", uri)).counts == {"new": 5}
 
 
 @pytest.mark.slow

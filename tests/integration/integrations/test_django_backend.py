@@ -20,10 +20,13 @@ from django.core.checks import Error  # noqa: E402
 from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import transaction  # noqa: E402
 from django.test import override_settings  # noqa: E402
+from django.utils import timezone  # noqa: E402
 
 from harness.django_app import tasks  # noqa: E402
+from harness.inside import inside  # noqa: E402
 from mainspring import ConfigurationError  # noqa: E402
-from mainspring.integrations.django import interface  # noqa: E402
+from mainspring.integrations.django import interface, runs  # noqa: E402
+from mainspring.integrations.django.backend import MainspringBackend  # noqa: E402
 from mainspring.integrations.django.interface import (  # noqa: E402
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -32,7 +35,9 @@ from mainspring.integrations.django.interface import (  # noqa: E402
     task_finished,
     task_started,
 )
-from mainspring.integrations.django.results import job_priority  # noqa: E402
+from mainspring.integrations.django.results import job_priority, result_of  # noqa: E402
+from mainspring.integrations.django.schedulers import scheduler_of  # noqa: E402
+from mainspring.model.jobs.job import Attempt, Job, JobError  # noqa: E402
 from mainspring.sync import Scheduler  # noqa: E402
 
 READY, SUCCESSFUL, FAILED = TaskResultStatus.READY, TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED
@@ -81,6 +86,20 @@ def test_a_result_has_the_task_as_it_was_enqueued(backend: Any) -> None:
     job = backend.scheduler.get_job(result.id)
     assert (job.queue, job.priority, job.run_at) == ("mail", 5, later.replace(microsecond=123000))
     assert result.task == task and backend.get_result(result.id).task == task
+
+
+def test_a_time_without_a_zone_is_one_in_the_current_zone_of_the_project(backend: Any) -> None:
+    with override_settings(USE_TZ=False), timezone.override("Asia/Tokyo"):
+        result = tasks.add.using(run_after=datetime(2030, 1, 1, 12)).enqueue(1)
+    assert backend.scheduler.get_job(result.id).run_at == datetime(2030, 1, 1, 3, tzinfo=UTC)
+
+
+def test_a_result_is_read_in_a_process_that_has_not_imported_the_task(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = tasks.add.enqueue(1)
+    monkeypatch.setattr(MainspringBackend, "declared", {})
+    assert backend.get_result(result.id) == result
 
 
 @pytest.mark.parametrize(("priority", "made"), [(100, 1), (75, 2), (25, 4), (12, 5), (0, 5), (-25, 6), (-100, 9)])
@@ -140,6 +159,64 @@ def test_a_cancelled_task_has_failed_with_an_error_that_says_so(backend: Any) ->
     expired = tasks.add.enqueue(1)
     backend.scheduler.update(expired.id, expires_at=datetime.now(UTC) - timedelta(seconds=1))
     assert expired.status == READY
+
+
+def job_of(**fields: Any) -> Job:
+    known: dict[str, Any] = {"state": "completed", "queue": "default", "priority": 5, "run_at": later}
+    return Job(**{"id": "1" * 24, "name": "add", "data": {"args": [1]}, "created_at": later, **known, **fields})
+
+
+def test_a_result_has_the_attempts_of_its_job_and_an_error_wherever_it_has_failed() -> None:
+    last = Attempt(3, 3, "completed", "host:1", later, later)
+    done = result_of(tasks.add, job_of(tries=3, attempts=(last,)), "default")
+    assert (done.attempts, done.worker_ids) == (3, ["", "", "host:1"]), "attempts that are not kept count, too"
+    assert (done.started_at, done.last_attempted_at) == (later, later)
+    running = result_of(tasks.add, job_of(state="running", tries=1, started_at=later, worker="host:2"), "default")
+    assert (running.last_attempted_at, running.worker_ids) == (later, ["host:2"])
+    expired = result_of(tasks.add, job_of(state="expired"), "default")
+    assert (expired.status, [one.exception_class for one in expired.errors]) == (FAILED, [TimeoutError])
+    failed = result_of(tasks.add, job_of(state="failed", error=JobError("LookupError", "gone")), "default")
+    assert [one.exception_class for one in failed.errors] == [LookupError], "the attempt itself is not kept"
+
+
+def test_a_task_begins_and_ends_without_connections_that_have_become_old(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closes = runs.close_old_connections
+
+    def closing() -> None:
+        tasks.ran.append("closed")
+        closes()
+
+    monkeypatch.setattr(tasks, "ran", [])
+    monkeypatch.setattr(runs, "close_old_connections", closing)
+    scheduler = backend.discover()
+    scheduler.start()
+    ended(scheduler, tasks.note.enqueue("ran"))
+    assert tasks.ran == ["closed", "ran", "closed"]
+
+
+def test_a_cancelled_task_has_finished_for_django(worker: Scheduler) -> None:
+    seen: list[str] = []
+
+    def receive(sender: type, task_result: Any, **others: Any) -> None:
+        seen.append(str(task_result.status))
+
+    task_finished.connect(receive)
+    try:
+        worker.cancel(tasks.add.using(run_after=later).enqueue(1).id)
+        worker.stop()
+    finally:
+        task_finished.disconnect(receive)
+    assert seen == ["FAILED"]
+
+
+def test_other_options_make_another_scheduler_and_stop_the_one_before(uri: str) -> None:
+    first = scheduler_of("other", {"uri": uri})
+    first.schedule("x")
+    assert scheduler_of("other", {"uri": uri}) is first and inside(first.inner).core.link.connected
+    second = scheduler_of("other", {"uri": uri, "retry": 2})
+    assert second is not first and not inside(first.inner).core.link.connected
 
 
 def test_the_signals_of_django_are_sent(worker: Scheduler) -> None:

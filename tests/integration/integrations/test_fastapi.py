@@ -51,6 +51,14 @@ async def test_endpoints_get_the_scheduler_of_the_lifespan(scheduler: Scheduler,
     assert not scheduler.running
 
 
+async def test_an_application_that_ends_by_an_error_closes_its_scheduler_too(scheduler: Scheduler) -> None:
+    app, _ = make_app(scheduler, worker=True)
+    with pytest.raises(LookupError):
+        async with app.router.lifespan_context(app):
+            raise LookupError
+    assert not scheduler.running
+
+
 async def test_a_wrong_uri_is_found_at_the_start_of_the_application(make_scheduler: Callable[..., Scheduler]) -> None:
     app, _ = make_app(make_scheduler("mongodb://127.0.0.1:1/x", operation_timeout=0.2))
     with pytest.raises(Unavailable):

@@ -3,6 +3,7 @@ them while it ran: jobs that wait for a limit, a sequence or a handler, an at-mo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -169,6 +170,21 @@ async def test_what_an_old_worker_wrote_behind_the_walk_is_changed_at_its_end(
     assert (await migrate(scheduler)).version == 2
     document = await db.jobs.find_one({"_id": behind})
     assert document is not None and "held" not in document and document["ready"] is True
+
+
+async def test_a_migration_ends_where_another_process_has_dropped_the_indexes_and_recorded_the_version(
+    make_scheduler: Make, db: Database
+) -> None:
+    await load(db, alive=False)
+    migrations = (await core_of(make_scheduler()).store()).migrations
+    assert {one.recorded for one in await asyncio.gather(*(migrations.record() for _ in range(10)))} == {True}
+    for suffix, names in EARLIER_INDEXES.items():
+        await db[f"jobs.{suffix}" if suffix else "jobs"].drop_index(names[0])
+    assert await migrations.follow() >= 0
+    status = await migrations.step()
+    while status.pending:
+        status = await migrations.step()
+    assert status.version == 2
 
 
 async def test_a_library_that_is_older_than_the_databases_minimum_says_so(make_scheduler: Make, db: Database) -> None:

@@ -19,7 +19,7 @@ from harness.inside import inside
 from harness.waiting import eventually
 from mainspring import BulkError, Every, Fail, JobContext, Retry, Scheduler
 from mainspring.client.outgoing.builtin_jobs import add_builtin_handlers, webhook_data
-from mainspring.engine.callbacks import LONGEST_VALUE, Observer, Storing
+from mainspring.engine.callbacks import LONGEST_VALUE, JudgedBy, Observer, Storing
 from mainspring.engine.run.claimed_jobs import ClaimedJob
 from mainspring.jobtypes.http.request import parse_request
 from mainspring.model.jobs.reserved_names import HTTP
@@ -136,6 +136,15 @@ async def test_with_the_same_trace_an_attempt_is_a_child(make_scheduler: Make) -
     assert not process.links
 
 
+async def test_an_attempt_is_no_child_of_the_span_in_which_the_worker_was_started(traced: Traced) -> None:
+    scheduler = traced.scheduler
+    scheduler.job("good")(lambda: None)
+    with traced.provider.get_tracer("program").start_as_current_span("startup"):
+        await scheduler.start()
+    await (await scheduler.schedule("good")).wait(60)
+    assert traced.span("process default").parent is None
+
+
 async def test_the_span_of_a_failed_attempt_has_the_redacted_error(traced: Traced) -> None:
     scheduler = traced.scheduler
 
@@ -202,6 +211,31 @@ async def test_spans_end_where_their_calls_end(traced: Traced) -> None:
         await job.wait(60)
     await eventually(lambda: len(traced.spans("process default")) == 2)
     assert {one.span_id for one in inside_job} == {_context(span).span_id for span in traced.spans("process default")}
+
+
+class _Outer(Observer):
+    """Keeps the trace contexts before and after an attempt, outside the spans of observers that are added later."""
+
+    def __init__(self) -> None:
+        self.seen: list[contexts.Context] = []
+
+    def running(self, claimed: ClaimedJob, worker: str) -> JudgedBy:
+        self.seen.append(contexts.get_current())
+        return lambda _: self.seen.append(contexts.get_current())
+
+
+async def test_the_span_of_an_attempt_is_the_current_one_until_the_attempt_ends_and_no_longer(
+    make_scheduler: Make,
+) -> None:
+    scheduler, outer = make_scheduler(), _Outer()
+    inside(scheduler).core.observers.add(outer)
+    traced = Traced(scheduler)
+    scheduler.job("good")(lambda: None)
+    await scheduler.start()
+    await (await scheduler.schedule("good")).wait(60)
+    assert traced.span("process default")
+    before, after = outer.seen
+    assert after == before
 
 
 async def test_the_metrics_of_the_conventions_count_jobs_sent_and_processed(traced: Traced) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring import HandlerError, JobContext, Retry, Scheduler
+from mainspring import Every, HandlerError, JobContext, Retry, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.errors import ConfigurationError
 from mainspring.sync import Scheduler as BlockingScheduler
@@ -77,6 +77,8 @@ async def test_a_due_job_without_a_handler_is_an_error_that_names_the_handler_th
     @timed.job("send-email")
     async def send_email() -> None: ...
 
+    await timed.schedule("of-another-program", delay=60)
+    assert await drain(timed) == (), "a job that is not due yet is no error"
     await timed.schedule("send-mail")
     with pytest.raises(HandlerError, match=r"no handler for 'send-mail'\. Did you mean 'send-email'\?"):
         await drain(timed)
@@ -133,6 +135,22 @@ async def test_run_until_idle_moves_the_clock_to_each_retry_and_each_delayed_job
     assert tried == [timedelta(seconds=3600 + wait) for wait in (0, 60, 120)]
     assert [run.outcome for run in runs.named("nap")] == ["snoozed", "completed"]
     assert clock.now() - began == timedelta(hours=2)
+
+
+async def test_run_until_idle_lets_schedules_fire_at_their_instants_on_the_way(
+    timed: Scheduler, clock: ManualClock
+) -> None:
+    began, fired = clock.now(), []
+
+    @timed.job("hourly")
+    async def hourly() -> None:
+        fired.append(clock.now() - began)
+
+    timed.job("late")(lambda: None)
+    await timed.schedule("hourly", repeat=Every("1h", anchor=began + timedelta(hours=1)), schedule_id="hourly")
+    await timed.schedule("late", delay="150m")
+    await run_until_idle(timed)
+    assert fired == [timedelta(hours=1), timedelta(hours=2)]
 
 
 async def test_run_until_idle_needs_a_clock_that_can_be_moved(scheduler: Scheduler) -> None:

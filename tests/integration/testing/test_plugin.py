@@ -136,6 +136,27 @@ def test_the_fixtures_work_with_anyio_and_in_blocking_tests(run: Callable[..., I
 
 
 @pytest.mark.slow
+def test_the_fixtures_work_in_tests_with_properties(run: Callable[..., Inner]) -> None:
+    inner = run(
+        """
+        from hypothesis import HealthCheck, given, settings, strategies
+        from mainspring.testing import drain
+
+        @settings(max_examples=3, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(number=strategies.integers(0, 9))
+        async def test_given(mainspring_scheduler, number):
+            await scheduler.schedule("double", {"number": number})
+            assert [run.result for run in await drain(scheduler)] == [2 * number]
+
+        def test_after():
+            assert scheduler.uri == "mongodb://127.0.0.1:1/production" and not scheduler.running
+        """,
+        "asyncio_default_test_loop_scope = session",
+    )
+    assert inner.outcomes == {"test_given": "passed", "test_after": "passed"}, inner.texts
+
+
+@pytest.mark.slow
 def test_a_wrong_setting_and_a_missing_server_are_explained(
     run: Callable[..., Inner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

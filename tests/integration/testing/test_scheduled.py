@@ -42,8 +42,17 @@ async def test_the_error_shows_what_was_scheduled_instead_the_nearest_first(sche
     ]
     with pytest.raises(AssertionError, match=r"The job 'mail' was scheduled once, not 2 times\."):
         await assert_scheduled(scheduler, "mail", count=2)
+    with pytest.raises(AssertionError, match=r"The job 'mail' was scheduled once, not never\."):
+        await assert_scheduled(scheduler, "mail", count=0)
     with pytest.raises(AssertionError, match=r"The job 'mail' was scheduled, once\. .*\n  'mail' {'to': 'x@b.c'"):
         await assert_not_scheduled(scheduler, "mail")
+
+
+async def test_the_root_of_a_batch_is_none_of_the_scheduled_jobs(scheduler: Scheduler) -> None:
+    await scheduler.batch([{"name": "mail"}])
+    with pytest.raises(AssertionError) as raised:
+        await assert_scheduled(scheduler, "fax")
+    assert "'mail'" in str(raised.value) and "mainspring:" not in str(raised.value)
 
 
 async def test_nothing_that_was_scheduled_and_a_wrong_use_are_named(scheduler: Scheduler) -> None:

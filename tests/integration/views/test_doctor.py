@@ -73,6 +73,24 @@ async def test_a_missing_index_and_a_lost_job_are_problems(make_scheduler: Make,
     assert told(report, "workers")[0][0] == "warning"
 
 
+async def test_a_schedule_that_cannot_be_read_is_told_and_one_that_is_busy_is_not(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler()
+    for busy in ("broken", "live", "making"):
+        await scheduler.schedule("known", repeat=Every("1h"), schedule_id=busy)
+    schedules = db["jobs.schedules"]
+    await schedules.update_one({"_id": "broken"}, {"$set": {"runs": "many"}})
+    for busy, value in (("live", ["0" * 24]), ("making", {"jobs": []})):  # the next firing follows from their ends
+        await schedules.update_one({"_id": busy}, {"$set": {busy: value}, "$unset": {"fire_at": ""}})
+    report = await scheduler.monitor.doctor()
+    assert [status for status, _ in told(report, "schedules")] == ["problem"]
+    assert "The schedule 'broken' cannot be read: " in told(report, "schedules")[0][1]
+    await schedules.delete_one({"_id": "broken"})
+    monkeypatch.setattr("mainspring.store.doctor.schedules._READ", 2)
+    assert "only the newest were looked at" in told(await scheduler.monitor.doctor(), "schedules")[0][1]
+
+
 async def test_what_the_user_may_not_read_is_skipped(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     async def forbidden(self: ServerReads) -> None:
         raise OperationFailure("not authorized on local to execute command", 13)

@@ -76,6 +76,29 @@ async def test_a_wait_that_is_not_over_suspends_the_handler_and_one_without_an_a
         await order(make_context(answers={"pack": 1, "labels": 7}), "lamp")
 
 
+async def test_items_of_the_same_key_are_one_child_of_a_map_as_in_a_worker() -> None:
+    ctx = make_context(answers={"labels": ["a", "b"]})
+    items = [{"part": 1, "copy": 1}, {"part": 1, "copy": 2}, {"part": 2, "copy": 1}]
+    labels = await ctx.map("labels", "print-label", items, key="part")
+    assert (len(labels), [job.result async for job in labels]) == (2, ["a", "b"])
+    assert [child.data for child in ctx.record.children] == [items[0], items[2]]
+
+
+async def test_a_map_with_keys_is_read_page_by_page() -> None:
+    ctx = make_context(answers={"pages": lambda item: item["page"]})
+    pages = await ctx.map("pages", "read-page", [{"page": number} for number in range(501)], key="page")
+    assert [job.result async for job in pages] == list(range(501))
+
+
+async def test_a_sleep_that_is_not_over_suspends_the_handler_which_then_schedules_nothing() -> None:
+    ctx = make_context(answers={"pause": WAITING})
+    with pytest.raises(Suspension):
+        await ctx.sleep("pause", "1d")
+    with pytest.raises(Suspension):
+        await ctx.schedule("mail")
+    assert ctx.record.scheduled == [] and ctx.record.sleeps == {"pause": timedelta(days=1)}
+
+
 async def test_the_rules_of_steps_hold_and_a_node_sees_its_predecessors() -> None:
     ctx = make_context(before={"extract": {"rows": 3}, "check": ValueError("bad")}, results={"pages": [1, 2]})
     await ctx.step("a", lambda: 1)

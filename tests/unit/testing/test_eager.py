@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
 import pytest
 
-from mainspring import Cancel, ChildrenFailed, ConfigurationError, HandlerError, JobContext, Scheduler, Snooze
+from mainspring import (
+    Cancel,
+    ChildrenFailed,
+    ConfigurationError,
+    Continue,
+    HandlerError,
+    JobContext,
+    Scheduler,
+    Snooze,
+)
 from mainspring.errors import BadArguments
 from mainspring.sync import JobContext as BlockingJobContext
 from mainspring.sync import Scheduler as BlockingScheduler
@@ -59,6 +72,8 @@ async def test_an_error_is_raised_by_schedule_or_recorded() -> None:
 
     with eager(scheduler), pytest.raises(LookupError, match="gone"):
         await fail.schedule("error")
+    with eager(scheduler):
+        assert (await parent.schedule()).result == "1", "the handler that waits for a child judges how it ended"
     with eager(scheduler, propagate=False) as mode:
         states = [(await fail.schedule(how)).state for how in ("error", "cancel", "snooze")]
         assert (await parent.schedule()).result == "1"
@@ -72,6 +87,42 @@ async def test_an_error_is_raised_by_schedule_or_recorded() -> None:
     assert str(mode.runs[0].error) == "LookupError: gone"
     with eager(scheduler), fail_job(scheduler, "parent", KeyError("x")), pytest.raises(KeyError):
         await parent.schedule()
+
+
+async def test_a_handler_is_called_as_in_a_worker_through_the_middleware_and_anew_in_each_round() -> None:
+    scheduler, through = Scheduler(NOWHERE), list[str]()
+
+    @scheduler.middleware
+    async def note(ctx: JobContext, call: Callable[[], Awaitable[Any]]) -> Any:
+        through.append(ctx.name)
+        return await call()
+
+    @scheduler.job("count")
+    async def count(number: int) -> int:
+        if number < 3:
+            raise Continue(number=number + 1)
+        return number
+
+    @scheduler.job("misspell")
+    async def misspell(number: int = 0) -> None:
+        raise Continue(nubmer=1)
+
+    @scheduler.job("forget")
+    def forget() -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(0)
+
+    @scheduler.job("approve")
+    async def approve(ctx: JobContext) -> Any:
+        return await ctx.wait_for("approved")
+
+    with eager(scheduler, propagate=False) as mode:
+        assert (await scheduler.schedule("count", {"number": 1})).result == 3
+        with pytest.raises(BadArguments, match="nubmer"):
+            await scheduler.schedule("misspell")
+        assert (await scheduler.schedule("forget")).state == "failed"
+        assert (await scheduler.schedule("approve")).state == "blocked"
+    assert through == ["count", "count", "count", "misspell", "forget", "approve"]
+    assert [run.outcome for run in mode.runs] == ["completed", "failed", "suspended"]
 
 
 def test_a_blocking_scheduler_runs_its_jobs_at_once_too() -> None:

@@ -43,14 +43,14 @@ class ServerReads:
         return ServerFacts(
             version=self._connection.version,
             topology=self._topology(),
-            data_members=len(hello.get("hosts", ())) + len(hello.get("passives", ())) or 1,
+            data_members=data_members(hello),
             arbiters=len(hello.get("arbiters", ())),
-            majority_lag=_lag(hello.get("lastWrite") or {}),
+            majority_lag=majority_lag(hello.get("lastWrite") or {}),
             skew=before + trip / 2 - _aware(hello["localTime"]),
             uncertainty=trip / 2,
             write_concern=_words(self._connection.client.write_concern.document),
-            tls=self._tls(),
-            loopback=all(map(_is_loopback, self._hosts(hello))),
+            tls=asks_for_tls(self._connection.uri),
+            loopback=all(map(is_loopback, self._hosts(hello))),
             users=None if login is None else tuple(str(one.get("user")) for one in auth.get("authenticatedUsers", ())),
             roles=tuple(str(one.get("role")) for one in auth.get("authenticatedUserRoles", ())),
             zlib="zlib" in hello.get("compression", ()),
@@ -94,7 +94,7 @@ class ServerReads:
             return None
         sizes = await local.command("collStats", "oplog.rs", scale=1)
         window = ends[1]["ts"].as_datetime() - ends[0]["ts"].as_datetime()
-        return OplogFacts(window, sizes["size"] >= _ALMOST * sizes.get("maxSize", float("inf")))
+        return OplogFacts(window, is_full(sizes))
 
     def _topology(self) -> Topology:
         if self._connection.sharded:
@@ -105,15 +105,6 @@ class ServerReads:
         """The hosts of the server: those of the replica set, or the one that is connected."""
         told = [str(one).rpartition(":")[0] for one in hello.get("hosts", ())]
         return told or [str(host) for host, _ in self._connection.client.nodes] or [""]
-
-    def _tls(self) -> bool | None:
-        """Whether the URI asks for TLS; None where a client was given instead."""
-        uri = self._connection.uri
-        if uri is None:
-            return None
-        if uri.startswith("mongodb+srv://"):
-            return "tls=false" not in uri.lower() and "ssl=false" not in uri.lower()
-        return bool(parse_uri(uri)["options"].get("tls", False))
 
 
 async def _allowed(reading: Awaitable[T]) -> T | None:
@@ -133,7 +124,27 @@ def _use(uses: Mapping[str, tuple[int, datetime]] | None, index: str) -> tuple[i
     return (None, None) if uses is None else uses.get(index, (None, None))
 
 
-def _lag(last_write: Mapping[str, Any]) -> timedelta | None:
+def data_members(hello: Mapping[str, Any]) -> int:
+    """The number of nodes with data; members without a priority are passive, and have data, too."""
+    return len(hello.get("hosts", ())) + len(hello.get("passives", ())) or 1
+
+
+def is_full(sizes: Mapping[str, Any]) -> bool:
+    """Whether the oplog has its largest size, so that MongoDB drops old entries."""
+    return bool(sizes["size"] >= _ALMOST * sizes.get("maxSize", float("inf")))
+
+
+def asks_for_tls(uri: str | None) -> bool | None:
+    """Whether the URI asks for TLS; None where a client was given instead."""
+    if uri is None:
+        return None
+    if uri.startswith("mongodb+srv://"):  # with TLS by default; parsing it would ask a name server
+        return "tls=false" not in uri.lower() and "ssl=false" not in uri.lower()
+    return bool(parse_uri(uri)["options"].get("tls", False))
+
+
+def majority_lag(last_write: Mapping[str, Any]) -> timedelta | None:
+    """How far the majority is behind the newest write; None where the server does not say."""
     newest, confirmed = last_write.get("lastWriteDate"), last_write.get("majorityWriteDate")
     return newest - confirmed if isinstance(newest, datetime) and isinstance(confirmed, datetime) else None
 
@@ -148,7 +159,8 @@ def _words(concern: Mapping[str, Any]) -> str:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     host = host.strip("[]")
     if host == "localhost" or host.startswith("/"):
         return True

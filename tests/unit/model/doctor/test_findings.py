@@ -99,6 +99,7 @@ def test_a_sound_installation_has_one_finding_per_check_and_all_are_ok() -> None
         (on(users=(), loopback=True), "authentication", "warning", "every user of this machine"),
         (on(users=None), "authentication", "skipped", "does not say"),
         (on(roles=("root",)), "authentication", "warning", "'root'"),
+        (on(roles=("root",), embedded=True), "authentication", "ok", "'root'"),
         (replace(SOUND, work=None), "work", "skipped", "not looked at"),
         (replace(SOUND, schema=SchemaStatus(1)), "schema", "warning", "schema version 1"),
         (replace(SOUND, service=ServiceFacts(True)), "service keys", "warning", "has no key"),
@@ -159,6 +160,17 @@ def test_indexes_that_are_missing_idle_or_foreign_are_told_apart() -> None:
 def test_an_idle_index_is_no_news_while_no_worker_is_alive() -> None:
     idle = IndexFact("jobs", "claim", True, True, 0, NOW - timedelta(days=1))
     assert [one.status for one in found(replace(working(workers=()), indexes=(idle,)), "indexes")] == ["ok"]
+
+
+def test_that_no_worker_is_alive_is_told_once() -> None:
+    facts = replace(working(workers=(), due=(Due("q", NOW, "mail"),)), scheduled_names=(("nightly", "ghost"),))
+    told = {one.check: one.status for one in make_findings(facts).findings if one.status != "ok"}
+    assert told == {"workers": "problem"}
+
+
+def test_jobs_that_wait_for_a_newer_handler_have_lost_no_worker() -> None:
+    facts = working(held=(Held("version", "mail", 3, False),))
+    assert [one.status for one in found(facts, "leases")] == ["ok"]
 
 
 def test_a_server_that_does_not_say_whether_it_compresses_counts_as_one_that_does() -> None:

@@ -82,6 +82,8 @@ def test_the_bounds_of_a_schedule_of_agenda_are_kept_and_one_that_runs_there_is_
         ({"data": [1, 2]}, "refused", "named values"),
         ({"nextRunAt": "soon"}, "refused", "no date"),
         ({"name": ""}, "refused", "name"),
+        ({"name": "", "repeatInterval": "5 minutes"}, "refused", "name"),
+        ({"repeatInterval": "5 minutes", "startDate": AT, "endDate": AT - timedelta(days=1)}, "refused", "end_at"),
     ],
 )
 def test_what_agenda_has_finished_or_cannot_be_translated_is_left_out(
@@ -131,8 +133,11 @@ def test_jobs_of_mongo_job_scheduler_are_translated() -> None:
     single = read_mongo_job_scheduler(OTHER, CHOICES)
     assert isinstance(single, PlannedJob)
     assert single.options == {"priority": 2, "run_at": AT, "retry": Retry(4, delay=1.5, backoff="fixed", jitter=0.0)}
+    keyed = read_mongo_job_scheduler({**OTHER, "dedupeKey": "once"}, CHOICES)
+    assert isinstance(keyed, PlannedJob) and "dedupeKey is left out" in keyed.notes[0]
     repeated = read_mongo_job_scheduler({**OTHER, "repeat": {"cron": "*/5 * * * *", "timezone": "UTC"}}, CHOICES)
     assert isinstance(repeated, PlannedSchedule) and repeated.rule == Cron("*/5 * * * *")
+    assert repeated.options["overlap"] == "skip", "there, a document is one job, which never runs beside itself"
     spaced = read_mongo_job_scheduler({**OTHER, "repeat": {"every": 60_000}, "concurrency": 2}, CHOICES)
     assert isinstance(spaced, PlannedSchedule) and spaced.rule == Every("1m", after="end") and spaced.notes
     for status, kind, words in (

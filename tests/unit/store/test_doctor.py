@@ -1,0 +1,60 @@
+"""What the doctor makes of the answers of a server, and of its URI."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mainspring.store.doctor.server import asks_for_tls, data_members, is_full, is_loopback, majority_lag
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("[::1]", True),
+        ("/tmp/mongodb-27017.sock", True),
+        ("10.0.0.7", False),
+        ("[2001:db8::1]", False),
+        ("db.example.com", False),
+        ("localhost.example.com", False),
+    ],
+)
+def test_hosts_on_this_machine_are_told_from_others(host: str, here: bool) -> None:
+    assert is_loopback(host) is here
+
+
+@pytest.mark.parametrize(
+    ("uri", "encrypted"),
+    [
+        ("mongodb://db.example.com/app", False),
+        ("mongodb://db.example.com/app?tls=true", True),
+        ("mongodb://db.example.com/app?ssl=true", True),
+        ("mongodb+srv://db.example.com/app", True),
+        ("mongodb+srv://db.example.com/app?tls=FALSE", False),
+        (None, None),
+    ],
+)
+def test_a_uri_says_whether_the_connection_is_encrypted(uri: str | None, encrypted: bool | None) -> None:
+    assert asks_for_tls(uri) is encrypted
+
+
+def test_nodes_with_data_are_counted_with_those_that_are_never_primary() -> None:
+    assert data_members({"hosts": ["a:1", "b:1"], "passives": ["c:1"], "arbiters": ["d:1"]}) == 3
+    assert data_members({}) == 1, "a server that is no replica set"
+
+
+def test_an_oplog_is_full_when_it_nears_its_largest_size() -> None:
+    assert is_full({"size": 95, "maxSize": 100})
+    assert not is_full({"size": 50, "maxSize": 100})
+    assert not is_full({"size": 50})
+
+
+def test_the_lag_of_the_majority_is_known_only_where_the_server_says_both_times() -> None:
+    late = NOW - timedelta(seconds=20)
+    assert majority_lag({"lastWriteDate": NOW, "majorityWriteDate": late}) == timedelta(seconds=20)
+    assert majority_lag({"lastWriteDate": NOW}) is None
