@@ -61,14 +61,14 @@ export default function SchedulesPage() {
             python: `page = await scheduler.schedules.search(${keywords({ ...filter, limit: PAGE })})`,
           }}
         />
-        <Link className="button" to="/schedules/calendars">
+        <Link className="button" to="/schedules/-/calendars">
           Calendars
         </Link>
-        <Link className="button" to="/schedules/calendar">
+        <Link className="button" to="/schedules/-/calendar">
           Coming firings
         </Link>
         {role.can("operator") && (
-          <Link className="button button-primary" to="/schedules/new">
+          <Link className="button button-primary" to="/schedules/-/new">
             New schedule
           </Link>
         )}
