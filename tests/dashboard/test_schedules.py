@@ -283,6 +283,18 @@ async def test_the_calendar_marks_a_night_on_which_clocks_change(board: Board, d
     await expect(page.get_by_text(words)).to_be_visible()
 
 
+async def test_the_list_of_a_phone_shows_the_actions_and_the_health_of_each_schedule(
+    board: Board, db: Database, looks: Callable[..., Any]
+) -> None:
+    await some_schedules(board.scheduler, db)
+    async with looks(board, phone=True) as other:
+        page = await other.open("/schedules")
+        charge = row(page, "charge-cards")
+        strip = charge.get_by_role("list", name="The last 3 firings: 2 completed, 1 failed")
+        await expect(strip).to_be_in_viewport(ratio=1)
+        await expect(charge.get_by_role("button", name="Actions of charge-cards")).to_be_in_viewport(ratio=1)
+
+
 # -- every page --------------------------------------------------------------------------------------------------------
 
 ADDRESSES = {
