@@ -87,7 +87,7 @@ async def pages_of(address: str) -> dict[str, str]:
         "flow": f"/flows/{flow['id']}?node=check stock",
         "schedules": "/schedules",
         "schedule": "/schedules/sync-inventory",
-        "calendar": "/schedules/calendar",
+        "calendar": "/schedules/-/calendar",
         "edit-schedule": "/schedules/nightly-backup/edit",
         "queues": "/queues",
         "queue": "/queues/media",

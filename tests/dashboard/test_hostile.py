@@ -30,10 +30,10 @@ PAGES = (
         "/flows",
         "/operations",
         "/schedules",
-        "/schedules/new",
+        "/schedules/-/new",
     ),
-    *("/schedules/calendar", "/queues", "/dead-letters", "/workers", "/audit", "/settings", "/settings?tab=keys"),
-    *("/settings?tab=secrets", "/schedules/calendars"),
+    *("/schedules/-/calendar", "/queues", "/dead-letters", "/workers", "/audit", "/settings", "/settings?tab=keys"),
+    *("/settings?tab=secrets", "/schedules/-/calendars"),
 )
 
 

@@ -172,7 +172,7 @@ async def test_the_editor_shows_firings_in_both_zones_and_errors_while_one_types
 ) -> None:
     async with looks(board, timezone_id="America/New_York") as other:
         other.expected = ("422",)
-        page = await other.open("/schedules/new")
+        page = await other.open("/schedules/-/new")
         await page.get_by_role("button", name="Run a handler", exact=True).click()
         await page.get_by_label("Handler").fill("report")
         await page.get_by_label("Id", exact=True).fill("nightly")
@@ -202,7 +202,7 @@ async def test_the_editor_shows_firings_in_both_zones_and_errors_while_one_types
 
 async def test_a_webhook_is_made_from_a_template_and_a_wrong_url_is_told_beside_the_firings(board: Board) -> None:
     board.expected = ("422",)
-    page = await board.open("/schedules/new")
+    page = await board.open("/schedules/-/new")
     await page.get_by_role("button", name="Call a URL on workdays at nine").click()
     await page.get_by_label("URL").fill("ftp://example.com/")
     await expect(page.locator(".field-error").first).to_contain_text("http")
@@ -234,9 +234,23 @@ async def test_an_edit_changes_what_was_changed_and_keeps_what_is_hidden(board: 
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
 
+async def test_schedules_whose_ids_are_words_of_addresses_are_opened_and_edited(board: Board) -> None:
+    ids = ["new", "calendar", "calendars", "-", "-/new", "edit"]
+    for id in ids:
+        await board.scheduler.schedule("report", repeat=Cron("0 9 * * *"), schedule_id=id)
+    for id in ids:
+        page = await board.open("/schedules")
+        await row(page, id).get_by_role("link", name=id, exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(id)
+        await expect(page.get_by_text("0 9 * * *").first).to_be_visible()
+        await page.get_by_role("button", name="Edit").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(f"Edit {id}")
+        await expect(page.get_by_label("Cron expression")).to_have_value("0 9 * * *")
+
+
 async def test_the_calendar_shows_herds_and_a_click_lists_the_heaviest(board: Board, db: Database) -> None:
     await some_schedules(board.scheduler, db)
-    page = await board.open("/schedules/calendar")
+    page = await board.open("/schedules/-/calendar")
     await expect(page.get_by_text(re.compile(r"firings of 16 schedules; 1 of them is paused"))).to_be_visible()
     cells = page.get_by_role("button", name=re.compile("a herd$"))
     await expect(cells.last).to_be_visible()
@@ -264,9 +278,21 @@ async def test_the_calendar_marks_a_night_on_which_clocks_change(board: Board, d
         await route.fulfill(response=answer, json=body)
 
     await board.page.route("**/api/schedules/coming?*", add_change)
-    page = await board.open("/schedules/calendar")
+    page = await board.open("/schedules/-/calendar")
     await expect(page.get_by_text("◐ clocks change")).to_be_visible()
     await expect(page.get_by_text(words)).to_be_visible()
+
+
+async def test_the_list_of_a_phone_shows_the_actions_and_the_health_of_each_schedule(
+    board: Board, db: Database, looks: Callable[..., Any]
+) -> None:
+    await some_schedules(board.scheduler, db)
+    async with looks(board, phone=True) as other:
+        page = await other.open("/schedules")
+        charge = row(page, "charge-cards")
+        strip = charge.get_by_role("list", name="The last 3 firings: 2 completed, 1 failed")
+        await expect(strip).to_be_in_viewport(ratio=1)
+        await expect(charge.get_by_role("button", name="Actions of charge-cards")).to_be_in_viewport(ratio=1)
 
 
 # -- every page --------------------------------------------------------------------------------------------------------
@@ -275,8 +301,8 @@ ADDRESSES = {
     "schedules": "/schedules",
     "schedule": "/schedules/charge-cards",
     "schedule-edit": "/schedules/daily-report/edit",
-    "schedule-new": "/schedules/new",
-    "calendar": "/schedules/calendar",
+    "schedule-new": "/schedules/-/new",
+    "calendar": "/schedules/-/calendar",
 }
 
 
@@ -310,9 +336,9 @@ async def test_a_viewer_sees_and_may_not_touch(browser: Browser, make_scheduler:
         await expect(page.get_by_role("row")).to_have_count(2)
         await expect(page.get_by_role("link", name="New schedule")).to_have_count(0)
         await expect(page.get_by_role("button", name=re.compile("^Actions of"))).to_have_count(0)
-        await board.open("/schedules/new")
+        await board.open("/schedules/-/new")
         await expect(page.get_by_text("Not allowed")).to_be_visible()
-        await board.open("/schedules/calendar")
+        await board.open("/schedules/-/calendar")
         await expect(page.get_by_text(re.compile("firings? of 1 schedule"))).to_be_visible()
 
 
@@ -338,5 +364,5 @@ async def test_hostile_texts_are_texts_and_a_malformed_schedule_spoils_its_row_a
     board.expected = ("409", "404")
     await board.open("/schedules/malformed")
     await expect(page.get_by_text("Its document is malformed")).to_be_visible()
-    await board.open("/schedules/calendar")
+    await board.open("/schedules/-/calendar")
     await expect(page.get_by_text(re.compile("firings of 4 schedules"))).to_be_visible()

@@ -178,7 +178,7 @@ async def test_keys_that_are_no_admins_reach_the_calendars_and_no_settings(
 
 async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_it(board: Board) -> None:
     board.expected = ("409",)
-    page = await board.open("/schedules/calendars")
+    page = await board.open("/schedules/-/calendars")
     await page.get_by_role("button", name="Store a calendar").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name", exact=True).fill("holidays")
@@ -208,7 +208,7 @@ async def test_a_calendar_is_stored_edited_and_deleted_unless_a_schedule_needs_i
 
 async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_is_refused(board: Board) -> None:
     board.expected = ("422",)
-    page = await board.open("/schedules/calendars")
+    page = await board.open("/schedules/-/calendars")
     await page.get_by_role("button", name="Store a calendar").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name").fill("holidays")
@@ -229,7 +229,7 @@ async def test_a_calendar_is_stored_from_a_chosen_file_and_a_file_that_is_none_i
 
 async def test_a_hostile_calendar_and_key_are_text(board: Board) -> None:
     await board.scheduler.calendars.put(HOSTILE, Calendar(weekdays=["SAT"], description=HOSTILE))
-    page = await board.open("/schedules/calendars")
+    page = await board.open("/schedules/-/calendars")
     page.on("dialog", lambda dialog: board.errors.append(f"a script was run: {dialog.message}"))
     await expect(page.get_by_role("row").filter(has_text="alert(1)")).to_have_count(1)
     await board.check_width()
@@ -265,7 +265,7 @@ async def test_every_tab_is_accessible_and_fits_a_phone(board: Board, looks: Cal
     await board.scheduler.calendars.put("holidays", Calendar(yearly=["12-25"], description="closed"))
     for phone in (False, True):
         async with looks(board, theme=theme, phone=phone) as other:
-            for path in ("/settings", "/settings?tab=keys", "/settings?tab=secrets", "/schedules/calendars"):
+            for path in ("/settings", "/settings?tab=keys", "/settings?tab=secrets", "/schedules/-/calendars"):
                 page = await other.open(path)
                 await expect(page.get_by_role("status", name="Loading")).to_have_count(0)
                 await other.check_accessibility()

@@ -19,9 +19,22 @@ PAGES = (
     *("/", "/?range=30d", "/jobs", "/jobs?state=failed", "/jobs?name=name-3", "/jobs?q=data.n%3A4", "/jobs/new"),
     *("/jobs?q=tag%3Atag-1", "/jobs?queue=queue-1", "/jobs?state=pending", "/jobs?state=completed"),
     *("/flows", "/flows?state=blocked", "/flows?name=flow-3", "/jobs?state=blocked"),
-    *("/operations", "/schedules", "/schedules?order=next", "/schedules/calendar", "/schedules/schedule-7", "/queues"),
-    *("/schedules/new", "/schedules/schedule-7/edit", "/queues/queue-1", "/dead-letters", "/dead-letters?name=name-1"),
-    *("/workers", "/audit", "/settings", "/settings?tab=keys", "/settings?tab=secrets", "/schedules/calendars"),
+    *(
+        "/operations",
+        "/schedules",
+        "/schedules?order=next",
+        "/schedules/-/calendar",
+        "/schedules/schedule-7",
+        "/queues",
+    ),
+    *(
+        "/schedules/-/new",
+        "/schedules/schedule-7/edit",
+        "/queues/queue-1",
+        "/dead-letters",
+        "/dead-letters?name=name-1",
+    ),
+    *("/workers", "/audit", "/settings", "/settings?tab=keys", "/settings?tab=secrets", "/schedules/-/calendars"),
 )
 """The pages of a database with the jobs name-N in the queues queue-N and the schedules schedule-N. The pages of a job
 and of a flow are opened beside them, since their addresses have ids."""

@@ -20,11 +20,11 @@ export function Palette({ onClose }: { onClose: () => void }) {
     ...(can("operator")
       ? [
           { title: "New job", hint: "", run: go("/jobs/new") },
-          { title: "New schedule", hint: "", run: go("/schedules/new") },
+          { title: "New schedule", hint: "", run: go("/schedules/-/new") },
         ]
       : []),
-    { title: "Calendar of coming firings", hint: "", run: go("/schedules/calendar") },
-    { title: "Calendars of days off", hint: "", run: go("/schedules/calendars") },
+    { title: "Calendar of coming firings", hint: "", run: go("/schedules/-/calendar") },
+    { title: "Calendars of days off", hint: "", run: go("/schedules/-/calendars") },
     { title: "Failed jobs", hint: "", run: go("/jobs", { state: "failed" }) },
     { title: "Running jobs", hint: "", run: go("/jobs", { state: "running" }) },
     { title: "Dark theme", hint: "", run: () => chooseTheme("dark") },

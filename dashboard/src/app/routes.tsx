@@ -49,9 +49,10 @@ const routes = [
   page("/operations", () => import("../pages/operations/OperationsPage")),
   page("/operations/$id", () => import("../pages/operations/OperationPage")),
   page("/schedules", () => import("../pages/schedules/SchedulesPage")),
-  page("/schedules/new", () => import("../pages/schedules/EditSchedulePage")),
-  page("/schedules/calendar", () => import("../pages/schedules/CalendarPage")),
-  page("/schedules/calendars", () => import("../pages/calendars/CalendarsPage")),
+  // Under "-", as an id may be any text: /schedules/new is the schedule with the id "new".
+  page("/schedules/-/new", () => import("../pages/schedules/EditSchedulePage")),
+  page("/schedules/-/calendar", () => import("../pages/schedules/CalendarPage")),
+  page("/schedules/-/calendars", () => import("../pages/calendars/CalendarsPage")),
   page("/schedules/$id", () => import("../pages/schedules/SchedulePage")),
   page("/schedules/$id/edit", () => import("../pages/schedules/EditSchedulePage")),
   page("/queues", () => import("../pages/queues/QueuesPage")),

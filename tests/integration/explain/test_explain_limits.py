@@ -131,7 +131,7 @@ async def test_a_line_that_nobody_alive_tells_of_is_explained_by_what_the_job_sa
     assert holding(explanation).kind == "worker"
     told = gate(explanation, "concurrency")
     assert (told.open, told.data["source"], told.data["gate"]) == (False, "job", "c:name:report")
-    assert told.data["note"] == "1 job at once is allowed by name:report, and as many are running."
+    assert told.data["note"] == "At most 1 job of 'report' runs at once, and one is running."
     assert "Neither a live worker nor this process declares that limit." in told.text
 
 

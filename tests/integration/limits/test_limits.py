@@ -76,9 +76,8 @@ async def test_of_ten_reports_under_a_limit_of_two_two_run_and_eight_wait_and_sa
 
     await eventually(two_run_and_eight_wait)
     last = await scheduler.get_job(jobs[-1].id)
-    assert last.waiting_for is not None and last.waiting_for.note.startswith(
-        "2 jobs at once are allowed by name:report"
-    )
+    assert last.waiting_for is not None
+    assert last.waiting_for.note == "At most 2 jobs of 'report' run at once, and as many are running."
     meter.door.set()
     ended = [await scheduler.wait(job.id, timeout=60) for job in jobs]
     assert {job.state for job in ended} == {"completed"}

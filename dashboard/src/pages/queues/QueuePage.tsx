@@ -126,8 +126,8 @@ const WAITS: Column<Schemas["WaitOut"]>[] = [
     title: "Wait for",
     cell: (wait) => (
       <span className="wrap">
-        {wait.note || waitWords(wait.by)} {/* A note that names the gate says it better. */}
-        {wait.gate && !wait.note.includes(wait.gate.slice(2)) && <code className="muted">{wait.gate}</code>}
+        {wait.note || waitWords(wait.by)} {/* A note names the gate in words. */}
+        {wait.gate && !wait.note && <code className="muted">{wait.gate}</code>}
       </span>
     ),
   },

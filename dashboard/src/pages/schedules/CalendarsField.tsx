@@ -18,7 +18,7 @@ export function CalendarsField(text: Text) {
       hint={
         <>
           {names.length > 0 ? `Stored: ${stored}.` : "None is stored yet."}{" "}
-          <Link to="/schedules/calendars">Open the calendars</Link>
+          <Link to="/schedules/-/calendars">Open the calendars</Link>
         </>
       }
     />

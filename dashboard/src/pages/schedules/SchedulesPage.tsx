@@ -1,6 +1,6 @@
 // The list of schedules: when each fires in words and as written, its next and last firing, and its health.
 import { Link } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { type ComponentProps, useEffect, useState } from "react";
 import { PageHead } from "../../app/PageHead";
 import { useParameters } from "../../app/search";
 import { useRole } from "../../api/session";
@@ -35,7 +35,7 @@ export default function SchedulesPage() {
   const rows = pages.flatMap((page) => page.rows);
   const narrowed = Object.keys(filter).some((key) => key !== "order");
   const columns: Column<Schedule>[] = [
-    { key: "id", title: "Schedule", cell: (row) => <Name row={row} /> },
+    { key: "id", title: "Schedule", cell: (row) => <Name row={row} firings={strips.get(row.id)} /> },
     { key: "when", title: "When", cell: (row) => <When schedule={row} /> },
     { key: "state", title: "State", cell: (row) => <ScheduleState schedule={row} />, minor: true },
     { key: "next", title: "Next firing", cell: (row) => <NextFiring schedule={row} />, minor: true },
@@ -45,6 +45,7 @@ export default function SchedulesPage() {
       title: "Last firings",
       cell: (row) => <Strip firings={strips.get(row.id)} zone={row.zone} />,
       width: "300px",
+      minor: true,
     },
     {
       key: "actions",
@@ -61,14 +62,14 @@ export default function SchedulesPage() {
             python: `page = await scheduler.schedules.search(${keywords({ ...filter, limit: PAGE })})`,
           }}
         />
-        <Link className="button" to="/schedules/calendars">
+        <Link className="button" to="/schedules/-/calendars">
           Calendars
         </Link>
-        <Link className="button" to="/schedules/calendar">
+        <Link className="button" to="/schedules/-/calendar">
           Coming firings
         </Link>
         {role.can("operator") && (
-          <Link className="button button-primary" to="/schedules/new">
+          <Link className="button button-primary" to="/schedules/-/new">
             New schedule
           </Link>
         )}
@@ -167,7 +168,7 @@ function Filters({
   );
 }
 
-function Name({ row }: { row: Schedule }) {
+function Name({ row, firings }: { row: Schedule; firings: ComponentProps<typeof Strip>["firings"] }) {
   const name = row.label || (row.name === "mainspring:http" ? webhookTarget(row) : row.name);
   return (
     <div className="schedules-name">
@@ -179,6 +180,7 @@ function Name({ row }: { row: Schedule }) {
       <div className="schedules-narrow">
         <ScheduleState schedule={row} />
         {row.nextAt && <Time at={row.nextAt} />}
+        <Strip firings={firings} zone={row.zone} />
       </div>
     </div>
   );

@@ -21,7 +21,7 @@ export default function SettingsPage() {
   if (role.can("admin") && role.everything) tabs.push(["secrets", "Secrets"]);
   const tab = tabs.find(([name]) => name === search["tab"])?.[0] ?? tabs[0]?.[0];
   // Calendars were a tab of this page once; their old address leads on.
-  if (search["tab"] === "calendars") return <Navigate to="/schedules/calendars" replace />;
+  if (search["tab"] === "calendars") return <Navigate to="/schedules/-/calendars" replace />;
   if (!tab)
     return (
       <>

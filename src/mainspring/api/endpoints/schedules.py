@@ -100,9 +100,9 @@ async def list_schedules(caller: Viewer, query: Annotated[Listing, Query()]) -> 
 @router.get("/coming", summary="Count the coming firings of all schedules")
 async def count_coming_firings(caller: Viewer, query: Annotated[ComingIn, Query()]) -> Answer[ComingOut]:
     """Count the coming firings of all schedules in buckets, and name the schedules that fire most in each. Firings
-    count at their nominal times; the bucket of now counts from its beginning, and buckets before it are left out. The
-    cost of a request is bounded: with thousands of schedules the first answers are not `complete`, and the next request
-    continues. A schedule with the id `coming` is shown by the list alone."""
+    count at their nominal times; the bucket of now counts from the current minute on, and buckets before it are left
+    out. The cost of a request is bounded: with thousands of schedules the first answers are not `complete`, and the
+    next request continues. A schedule with the id `coming` is shown by the list alone."""
     with refusing():
         found = await caller.scheduler.schedules.coming(
             query.start, query.end, query.step, heaviest=query.heaviest, scope=caller.scope

@@ -200,9 +200,9 @@ class Schedules:
     ) -> Coming:
         """Count the coming firings of all schedules in buckets of `step`, with the `heaviest` schedules of each.
 
-        Without a `start`, the first bucket is that of now; without an `end`, the buckets cover a day. Firings count at
-        their nominal times. Each call reads and computes a bounded part: with thousands of schedules, the first
-        answers are not `complete`, and a later call continues.
+        Without a `start`, the first bucket is that of now, which counts from the current minute on; without an `end`,
+        the buckets cover a day. Firings count at their nominal times. Each call reads and computes a bounded part: with
+        thousands of schedules, the first answers are not `complete`, and a later call continues.
         """
         return await self._views.coming(start, end, step, scope, heaviest)
 

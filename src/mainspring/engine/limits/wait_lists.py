@@ -56,7 +56,7 @@ class WaitPlan:
 
     def refuse(self, gate: Gate, job: StoredJob) -> None:
         """Plan that a job without room at a gate waits there. The jobs behind it must not pass the gate before it."""
-        self.notes.setdefault(gate.name, waiting_note(gate))
+        self._note(gate)
         if job.line is None:
             self.add(gate, job)
         elif job.line != gate.name:
@@ -64,11 +64,15 @@ class WaitPlan:
 
     def add(self, gate: Gate, job: StoredJob) -> None:
         """Plan that a job that is on no list waits at a gate."""
-        self.notes.setdefault(gate.name, waiting_note(gate))
+        self._note(gate)
         self.jobs[gate.name].append(job.id)
         if isinstance(gate.rule, FairGate):
             self.groups[gate.name] = gate.rule.group
             self.firsts[gate.name] = min(job.priority, self.firsts.get(gate.name, LAST_PRIORITY))
+
+    def _note(self, gate: Gate) -> None:
+        if gate.name not in self.notes:
+            self.notes[gate.name] = waiting_note(gate)
 
     @property
     def in_round_robin(self) -> int:

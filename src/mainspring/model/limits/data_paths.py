@@ -26,6 +26,11 @@ def name_part(text: str) -> str:
     return text.replace("%", "%25").replace(":", "%3A").replace("=", "%3D")
 
 
+def plain_part(text: str) -> str:
+    """The text of a part of a name."""
+    return text.replace("%3A", ":").replace("%3D", "=").replace("%25", "%")
+
+
 def value_at(data: Mapping[str, Any], path: str) -> Any:
     """The value at a path of names with dots; None when there is none."""
     value: Any = data

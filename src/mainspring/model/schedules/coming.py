@@ -8,7 +8,7 @@ counts of groups for a few windows and does a bounded amount of work per call, s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
@@ -33,7 +33,7 @@ _MINUTE = timedelta(minutes=1)
 _MOMENT = timedelta(milliseconds=1)
 _DENSE = 3
 """A rule with more firings per bucket than this is counted by bucket."""
-_WINDOWS_KEPT = 4
+_WINDOWS_KEPT = 6
 Counts = Mapping[int, tuple[int, int]]
 """By the number of a bucket: the firings in it, and those in its first minute."""
 
@@ -52,6 +52,14 @@ class Window:
 
     def edge(self, number: int) -> datetime:
         return self.start + number * self.step
+
+    def rest(self, now: datetime) -> Window | None:
+        """The current bucket from the current minute on; None where no minute of it has passed."""
+        number, into = divmod(now - self.start, self.step)
+        gone = into - into % _MINUTE
+        if not gone or not 0 <= number < self.buckets:
+            return None
+        return Window(self.edge(number) + gone, self.step - gone, 1)
 
 
 def make_window(start: datetime | None, end: datetime | None, step: object, now: datetime) -> Window:
@@ -142,7 +150,7 @@ class Heavy:
 
 @dataclass(frozen=True, slots=True)
 class ComingBucket:
-    """The firings from `at` on, for one step."""
+    """The firings from `at` on, for one step; in the bucket of now, those from the current minute on."""
 
     at: datetime
     firings: int
@@ -179,7 +187,17 @@ class _Members:
 
     counts: Counts
     spread: bool
+    rest: int | None = None
+    """The firings that the current bucket still has; None where it has all of them."""
     schedules: list[Timed] = field(default_factory=list)
+
+    def from_bucket(self, first: int) -> Iterator[tuple[int, int, int]]:
+        """The numbers of the current bucket and later ones, with their firings and those in the first minute."""
+        for number, (count, herd) in self.counts.items():
+            if number > first or (number == first and self.rest is None):
+                yield number, count, herd
+            elif number == first and self.rest:
+                yield number, self.rest, 0
 
 
 class Counting:
@@ -191,12 +209,16 @@ class Counting:
     def count(self, schedules: Iterable[Timed], window: Window, now: datetime, work: int = WORK) -> bool:
         """Count the groups that are not counted yet, until about `work` firings are computed. Returns whether all
         are counted."""
+        rest = window.rest(now)
+        counted, left = self._count(schedules, window, now, work)
+        return counted and (rest is None or self._count(schedules, rest, now, left)[0])
+
+    def _count(self, schedules: Iterable[Timed], window: Window, now: datetime, left: int) -> tuple[bool, int]:
         known = self._windows.setdefault(window, {})
         self._windows.move_to_end(window)
         while len(self._windows) > _WINDOWS_KEPT:
             self._windows.popitem(last=False)
         wanted: set[Hashable] = set()
-        left = work
         for one in schedules:
             if one.paused:
                 continue
@@ -206,7 +228,7 @@ class Counting:
                 left -= cost
         for key in known.keys() - wanted:
             del known[key]
-        return len(known) == len(wanted)
+        return len(known) == len(wanted), left
 
     def coming(
         self, schedules: Iterable[Timed], window: Window, now: datetime, scope: Scope, heaviest: int
@@ -214,7 +236,7 @@ class Counting:
         """The buckets of the schedules within a scope, the number of these and of the paused ones, and their zones."""
         groups: dict[Hashable, _Members] = {}
         seen, paused, zones = 0, 0, dict[str, int]()
-        known, everything = self._windows.get(window, {}), scope.everything
+        known, everything, rest = self._windows.get(window, {}), scope.everything, self._rest(window, now)
         for one in schedules:
             if not everything and not scope.allows(one.queue, one.name):
                 continue
@@ -225,10 +247,17 @@ class Counting:
                 zones[zone] = zones.get(zone, 0) + 1
             members = groups.get(one.key)
             if members is None:
-                members = groups[one.key] = _Members(known.get(one.key, {}), one.times.jitter > 0)
+                counts, spread = known.get(one.key, {}), one.times.jitter > 0
+                members = groups[one.key] = _Members(counts, spread, rest.get(one.key))
             members.schedules.append(one)
         first = max(0, (now - window.start) // window.step)
         return _buckets(groups.values(), window, first, heaviest), seen, paused, zones
+
+    def _rest(self, window: Window, now: datetime) -> Mapping[Hashable, int]:
+        """By group, the firings that the current bucket still has."""
+        rest = window.rest(now)
+        known = {} if rest is None else self._windows.get(rest, {})
+        return {key: counts.get(0, (0, 0))[0] for key, counts in known.items()}
 
 
 def changes_of(zones: Mapping[str, int], window: Window) -> tuple[tuple[ClockChange, int], ...]:
@@ -327,8 +356,8 @@ def _buckets(groups: Iterable[_Members], window: Window, first: int, heaviest: i
     inside: list[list[tuple[int, _Members]]] = [[] for _ in range(window.buckets)]
     for group in groups:
         size = len(group.schedules)
-        for number, (count, herd) in group.counts.items():
-            if number < first or number >= window.buckets:
+        for number, count, herd in group.from_bucket(first):
+            if number >= window.buckets:
                 continue
             firings[number] += count * size
             numbers[number] += size

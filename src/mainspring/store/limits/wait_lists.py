@@ -21,6 +21,7 @@ from pymongo import UpdateMany, UpdateOne
 
 from mainspring.model.jobs.job import BLOCKED, FAILED, FIRST_PRIORITY, PENDING, RUNNING
 from mainspring.model.limits.controls import Probe, Target
+from mainspring.model.limits.gate_words import jobs_at
 from mainspring.model.limits.limits import (
     CONCURRENCY,
     FAIR,
@@ -427,8 +428,12 @@ def waiting_note(gate: Gate) -> str:
     if isinstance(gate.rule, FairGate):
         return f"The keys of the queue {gate.rule.group} take turns."
     if isinstance(gate.rule, Probe):
-        return f"The breaker of {gate.name[2:]} is half open: one job at a time is let through as a probe."
+        return f"The breaker of {jobs_at(gate.name)} is half open: one job at a time is let through as a probe."
     if isinstance(gate.rule, Limit):
-        allowed = "1 job at once is" if gate.rule.limit == 1 else f"{gate.rule.limit} jobs at once are"
-        return f"{allowed} allowed by {gate.name[2:]}, and as many are running."
-    return f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed by {gate.name[2:]}, and they are used up."
+        limited = jobs_at(gate.name).removeprefix("jobs ")
+        if gate.rule.limit == 1:
+            return f"At most 1 job {limited} runs at once, and one is running."
+        return f"At most {gate.rule.limit} jobs {limited} run at once, and as many are running."
+    return (
+        f"{gate.rule.count} starts in {gate.rule.per:g} s are allowed for {jobs_at(gate.name)}, and they are used up."
+    )

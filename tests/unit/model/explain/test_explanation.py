@@ -452,7 +452,7 @@ def test_a_job_that_costs_more_waits_for_all_of_it() -> None:
 
 
 def test_a_line_that_nobody_tells_of_is_explained_by_what_the_job_says() -> None:
-    held = WaitingFor("limit", "2 jobs at once are allowed by name:report, and as many are running.", ago(minutes=3))
+    held = WaitingFor("limit", "At most 2 jobs of 'report' run at once, and as many are running.", ago(minutes=3))
     state = GateState({"far": 2}, limit=2, line=True)
     name = "c:name:report"
     lost = explain(
@@ -462,8 +462,8 @@ def test_a_line_that_nobody_tells_of_is_explained_by_what_the_job_says() -> None
     )
     assert holding(lost).kind == "concurrency"
     assert lost.text == (
-        "It has been in the line c:name:report for 3 min, where 1 job is before it: 2 jobs at once are allowed by "
-        "name:report, and as many are running. Neither a live worker nor this process declares that limit."
+        "It has been in the line for jobs of 'report' for 3 min, where 1 job is before it: At most 2 jobs of 'report' "
+        "run at once, and as many are running. Neither a live worker nor this process declares that limit."
     )
     assert (holding(lost).data["source"], holding(lost).data["limit"], holding(lost).data["taken"]) == ("job", 2, 2)
 

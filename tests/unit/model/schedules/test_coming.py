@@ -123,7 +123,7 @@ def test_a_rule_that_counts_from_the_end_of_runs_has_one_known_firing() -> None:
 
 
 def test_buckets_that_are_over_are_left_out() -> None:
-    found = buckets(timed("s", Cron("0 * * * *")), now=NOW + timedelta(hours=10, minutes=30))
+    found = buckets(timed("s", Cron("30 * * * *")), now=NOW + timedelta(hours=10, minutes=30))
     assert found[0].at == NOW + 10 * HOUR
 
 
@@ -160,3 +160,21 @@ def test_a_window_without_bounds_is_a_day_from_the_bucket_of_now_on() -> None:
 def test_a_window_that_cannot_be_is_refused(end: datetime, step: str) -> None:
     with pytest.raises(InvalidSchedule):
         make_window(NOW, end, step, NOW)
+
+
+def test_the_bucket_of_now_has_the_firings_of_its_coming_minutes() -> None:
+    now = NOW + timedelta(hours=9, minutes=30, seconds=20)
+    some = [
+        timed("tens", Cron("*/10 * * * *")),
+        timed("passed", Cron("0 * * * *")),
+        timed("grid", Every("7m", anchor=NOW)),
+        timed("few", Cron("*/20 * * * *"), left=1),
+        timed("spread", Cron("59 * * * *"), jitter=5),
+    ]
+    hours = buckets(*some, now=now, heaviest=5)
+    minutes = buckets(*some, now=now, window=Window(NOW + 9 * HOUR, MINUTE, 60))
+    assert [one.at for one in hours[:2]] == [NOW + 9 * HOUR, NOW + 10 * HOUR] and minutes[0].at == now.replace(second=0)
+    assert (hours[0].firings, hours[0].herd, hours[0].schedules) == (9, 0, 4)
+    assert hours[0].firings == sum(one.firings for one in minutes)
+    assert {one.id: one.firings for one in hours[0].heaviest} == {"tens": 3, "grid": 4, "few": 1, "spread": 1}
+    assert (hours[1].herd, hours[1].schedules) == (2, 4), "an hour that has not begun has all of its firings"

@@ -32,6 +32,7 @@ from mainspring.model.limits.controls import BREAKER as BREAKER_CONTROL
 from mainspring.model.limits.controls import PAUSE, breaker_gate
 from mainspring.model.limits.controls import PAUSED as PAUSED_GATE
 from mainspring.model.limits.data_paths import value_at, value_text
+from mainspring.model.limits.gate_words import jobs_at
 from mainspring.model.limits.limits import NAME, Limit, Rate, gate_name
 from mainspring.model.limits.limits import SEQUENCE as IN_SEQUENCE
 
@@ -257,7 +258,7 @@ def unknown_line_gate(facts: ExplainFacts) -> ExplainedGate | None:
         "workers": _takers(facts, state, []),
     }
     since = "" if held is None or held.since is None else f" for {span(facts.now - held.since)}"
-    text = f"It has been in the line {name}{since}, where {before.of('job')} before it"
+    text = f"It has been in the line for {jobs_at(name)}{since}, where {before.of('job')} before it"
     if kind in _OVER:
         return ExplainedGate(_KIND[kind], False, f"{text}; {_OVER[kind]}.", data)
     text = sentence(f"{text}: {held.note if held is not None and held.note else 'nothing says why'}")
