@@ -164,7 +164,8 @@ class Recorder:
 
     async def spawn(self, portion: Portion) -> bool:
         made, keyed = self._made.setdefault(portion.wait, []), self._keyed.setdefault(portion.wait, {})
-        for item, digest in zip(portion.items, portion.digests or [None] * len(portion.items), strict=True):
+        for place, item in enumerate(portion.items):
+            digest = None if portion.digests is None else portion.digests[place]
             if digest in keyed:
                 continue  # items of the same key are one child, that of the first
             asked = Scheduled(name_of(portion.job), dict(item), portion.options, portion.wait)

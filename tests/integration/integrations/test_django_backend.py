@@ -18,7 +18,7 @@ set_up()
 
 from django.core.checks import Error  # noqa: E402
 from django.core.management import CommandError, call_command  # noqa: E402
-from django.db import transaction  # noqa: E402
+from django.db import close_old_connections, transaction  # noqa: E402
 from django.test import override_settings  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
@@ -182,11 +182,9 @@ def test_a_result_has_the_attempts_of_its_job_and_an_error_wherever_it_has_faile
 def test_a_task_begins_and_ends_without_connections_that_have_become_old(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closes = runs.close_old_connections
-
     def closing() -> None:
         tasks.ran.append("closed")
-        closes()
+        close_old_connections()
 
     monkeypatch.setattr(tasks, "ran", [])
     monkeypatch.setattr(runs, "close_old_connections", closing)
