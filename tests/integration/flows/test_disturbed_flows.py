@@ -16,6 +16,7 @@ from harness.waiters import LONG_AGO, Waiters
 from harness.waiting import eventually
 from mainspring import Continue, Fail, InvalidJob, Job, JobContext, Scheduler
 from mainspring.engine.flows.checker import Checker
+from mainspring.engine.flows.children import Children
 from mainspring.errors import Unavailable
 from mainspring.store.flows.retrying import FlowRetries
 from mainspring.store.flows.spawners import Spawners
@@ -249,23 +250,38 @@ async def test_a_child_that_is_deleted_before_its_parent_is_suspended_fails_the_
 # -- C9 ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def map_alone(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler that makes two children, in a worker that does not cancel below a job as soon as it ends."""
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.slow
+async def test_children_that_are_stored_while_their_flow_is_cancelled_are_cancelled(
+    scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """The flow is cancelled after the first look of the spawner, and before its children are stored. The spawning is
+    shielded, since the worker may stop the handler in the middle of it."""
     with_leaf(scheduler)
+    begin, spawn = Spawners.begin, Children.spawn
+
+    async def cancelled(self: Spawners, spawner: Any) -> None:
+        await begin(self, spawner)
+        await scheduler.cancel(str(spawner.id), "wrong day")
+
+    async def shielded(self: Children, portion: Any) -> Any:
+        return await asyncio.shield(spawn(self, portion))
 
     @scheduler.job("parent")
     async def parent(ctx: JobContext) -> Any:
         return len(await ctx.map("m", "leaf", [{"n": 1}, {"n": 2}], delay=600))
 
+    monkeypatch.setattr(Spawners, "begin", cancelled)
+    monkeypatch.setattr(Children, "spawn", shielded)
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    if dies:  # the process does not come to its second look: the sweep alone
+        monkeypatch.setattr(Spawners, "end", nothing)
+    else:  # the second look alone
+        monkeypatch.setattr(Checker, "carry_on", nothing)
     monkeypatch.setattr(Checker, "cancel_below", lambda *_: None)
-
-
-async def _nothing(*_: Any) -> None:
-    return None
-
-
-async def _cancelled_with_its_children(scheduler: Scheduler, db: Database) -> None:
     await scheduler.start()
     job = await ended(scheduler)
     assert job.state == "cancelled"
@@ -274,43 +290,6 @@ async def _cancelled_with_its_children(scheduler: Scheduler, db: Database) -> No
         return [one["state"] for one in await children(db, job.id)] == ["cancelled", "cancelled"]
 
     await eventually(all_cancelled, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("map_alone")
-async def test_the_second_look_of_a_spawner_cancels_the_children_of_a_flow_that_was_cancelled_meanwhile(
-    scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second look alone. It is shielded, since the worker may stop the handler as soon as it is cancelled."""
-    real = Spawners.end
-
-    async def cancel_and_look(self: Spawners, spawner: Any, made: Any) -> None:
-        await scheduler.cancel(str(spawner.id), "wrong day")
-        await real(self, spawner, made)
-
-    async def shielded(self: Spawners, spawner: Any, made: Any) -> None:
-        await asyncio.shield(cancel_and_look(self, spawner, made))
-
-    monkeypatch.setattr(Spawners, "end", shielded)
-    monkeypatch.setattr(Checker, "carry_on", _nothing)
-    await _cancelled_with_its_children(scheduler, db)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("map_alone")
-async def test_the_sweep_cancels_the_children_of_a_spawner_that_died_before_its_second_look(
-    scheduler: Scheduler, db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The flow is cancelled after the first look of the spawner, and its children are stored all the same."""
-    real = Spawners.begin
-
-    async def cancelled(self: Spawners, spawner: Any) -> None:
-        await real(self, spawner)
-        await scheduler.cancel(str(spawner.id), "wrong day")
-
-    monkeypatch.setattr(Spawners, "begin", cancelled)
-    monkeypatch.setattr(Spawners, "end", _nothing)
-    await _cancelled_with_its_children(scheduler, db)
 
 
 async def test_the_sweep_watches_a_cancelled_job_for_longer_than_an_operation_lasts(
