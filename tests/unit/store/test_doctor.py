@@ -17,7 +17,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
         ("localhost", True),
         ("127.0.0.1", True),
         ("[::1]", True),
-        ("/tmp/mongodb-27017.sock", True),
+        ("/run/mongodb-27017.sock", True),
         ("10.0.0.7", False),
         ("[2001:db8::1]", False),
         ("db.example.com", False),
