@@ -103,21 +103,21 @@ def _answered(chance: random.Random) -> Fields:
 _SUBJECTS = ("Your order is on its way", "Welcome", "Your invoice", "Your password was changed")
 _WORKS = (
     _Work(
-        *("send-email", "mail", 55, 0.35),
+        *("send-email", "mail", 200, 0.35),
         lambda chance: {"to": f"customer{chance.randrange(1, 900)}@example.com", "subject": chance.choice(_SUBJECTS)},
         lambda chance: {"id": f"<{chance.getrandbits(48):x}@mail.example.com>"},
         (_NO_MAILBOX,),
         0.03,
     ),
     _Work(
-        *("charge-card", "billing", 22, 0.8, _order),
+        *("charge-card", "billing", 80, 0.8, _order),
         lambda chance: {"receipt": f"R-{chance.randrange(10**8):08d}"},
         (_DECLINED, _GATEWAY_DOWN),
         0.06,
         2,
     ),
     _Work(
-        *("resize-image", "media", 26, 7.0),
+        *("resize-image", "media", 60, 7.0),
         lambda chance: {
             "customer": chance.choice(("acme", "harbour-books", "north-cycles")),
             "image": f"product-{chance.randrange(100, 2000)}.jpg",
@@ -126,12 +126,12 @@ _WORKS = (
         (_BROKEN_IMAGE,),
     ),
     _Work(
-        *("generate-report", "reports", 6, 14.0),
+        *("generate-report", "reports", 12, 14.0),
         lambda chance: {"kind": chance.choice(("finance", "stock", "traffic"))},
         lambda chance: {"pages": chance.randrange(4, 60)},
         retried=0.05,
     ),
-    _Work(*(HTTP, "partners", 12, 0.25, _webhook, _answered), (_GONE,), 0.08),
+    _Work(*(HTTP, "partners", 45, 0.25, _webhook, _answered), (_GONE,), 0.08),
 )
 _FEED = _Fault(
     *(1.0, "FeedError", "line {n} of the feed of parts.example.com has 7 columns instead of 9", "sync.py"),
