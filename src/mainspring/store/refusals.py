@@ -30,8 +30,10 @@ REFUSED = (OperationFailure, InvalidDocument)
 """The driver's errors where a document is refused; `InvalidDocument` where the driver does not even send it."""
 # Too large as a document, for the storage engine, or as BSON; forbidden by a validator.
 _ABOUT_DOCUMENT = (17419, 17420, 388, 10334, 121)
-# A refused document is left out for this many seconds: it may have been repaired since.
-_LEFT_OUT_FOR = 60.0
+# A refused document is left out for this many seconds: it may have been repaired since. After an error that may be of
+# the server and not of the document, it is left out for a shorter time at first, and longer each time that it is
+# refused again.
+_LEFT_OUT_FOR, _LEFT_OUT_AT_FIRST = 60.0, 2.0
 
 
 async def split_refused(
@@ -116,17 +118,25 @@ class Refused(Generic[Id]):
     """The ids of recently refused documents, which the next reads leave out."""
 
     def __init__(self) -> None:
-        self._until: dict[Id, float] = {}
+        self._until: dict[Id, tuple[float, float]] = {}
+        """Until when a document is left out, and for how long."""
 
-    def add(self, id: Id) -> None:
-        self._until[id] = monotonic() + _LEFT_OUT_FOR
+    def add(self, id: Id, *, unknown: bool = False) -> None:
+        """Leave a document out; `unknown` where the error may not be about the document."""
+        _, last = self._until.get(id, (0.0, 0.0))
+        pause = min(_LEFT_OUT_FOR, max(_LEFT_OUT_AT_FIRST, 3 * last)) if unknown else _LEFT_OUT_FOR
+        self._until[id] = monotonic() + pause, pause
 
     def __contains__(self, id: Id) -> bool:
-        return self._until.get(id, float("-inf")) > monotonic()
+        return self._until.get(id, (float("-inf"), 0.0))[0] > monotonic()
 
     @property
     def filter(self) -> Document:
         """The addition to a read's filter that leaves them out."""
+        if not self._until:
+            return {}
         now = monotonic()
-        self._until = {id: until for id, until in self._until.items() if until > now}
-        return {"_id": {"$nin": list(self._until)}} if self._until else {}
+        # A document that is not refused again for as long as it was left out is forgotten.
+        self._until = {id: (until, pause) for id, (until, pause) in self._until.items() if until + pause > now}
+        left_out = [id for id, (until, _) in self._until.items() if until > now]
+        return {"_id": {"$nin": left_out}} if left_out else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -70,3 +71,18 @@ async def test_an_operation_of_another_process_is_told_of_by_the_change_stream(
     await eventually(lambda: inside(worker).worker.watcher.listening and has_looked(worker))
     operation = await other.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
     assert counts(await operation.wait(60)) == ("completed", 2, 0, 0)
+
+
+async def test_an_operation_behind_a_hundred_that_cannot_be_carried_on_is_carried_out(
+    make_scheduler: Make, db: Database
+) -> None:
+    scheduler = make_scheduler()
+    await fill(scheduler, db, *jobs(2))
+    operation = await scheduler.operations.create("cancel", {"name": "work"}, reason="a test", start_after=0)
+    stored = await db["jobs.operations"].find_one({"_id": operation.id})
+    assert stored is not None
+    earlier = stored["starts_at"] - timedelta(hours=1)
+    malformed = {**stored, "state": 7, "starts_at": earlier}
+    await db["jobs.operations"].insert_many([{**malformed, "_id": f"malformed-{number}"} for number in range(100)])
+    await scheduler.start()
+    assert counts(await operation.wait(30)) == ("completed", 2, 0, 0)

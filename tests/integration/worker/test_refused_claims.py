@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, OperationFailure
 
 from harness.inside import inside
 from harness.looking import Database
 from harness.refusing import refusing
+from harness.waiting import eventually
 from mainspring import Job, Scheduler
+from mainspring.store import refusals
 from mainspring.store.codec import document_id
+from mainspring.store.collection import Collection
+from mainspring.store.refusals import Refused
 
 Make = Callable[..., Scheduler]
 
@@ -76,3 +81,45 @@ async def test_a_refusal_that_is_not_for_the_job_does_not_fail_it(
     batch = await store.claims.claim(candidates, "A", 60, lambda job: 3)
     assert (batch.jobs, batch.lost) == ([], 2)
     assert [job.state async for job in scheduler.jobs()] == ["pending", "pending"]
+
+
+async def test_an_error_of_all_claims_leaves_their_jobs_out_for_moments_only(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses every claim for a while, with an error that is not known to pass."""
+    jobs = await waiting(scheduler, 8)
+    bulk_write = Collection.bulk_write
+    refused: list[Any] = []
+
+    async def refuse(collection: Collection, statements: Any, *args: Any, **options: Any) -> Any:
+        if "claimed_at" in str(statements):
+            refused.append(statements)
+            raise OperationFailure("injected", 8000)
+        return await bulk_write(collection, statements, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collection, "bulk_write", refuse)
+        await scheduler.start()
+        await eventually(lambda: len(refused) > len(jobs))
+    assert {(await scheduler.wait(job.id, timeout=20)).state for job in jobs} == {"completed"}
+
+
+def test_a_job_that_is_refused_again_and_again_is_left_out_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(refusals, "monotonic", lambda: now)
+    left_out = Refused[str]()
+    times = []
+    for _ in range(5):
+        left_out.add("job", unknown=True)
+        began = now
+        while "job" in left_out:
+            assert left_out.filter == {"_id": {"$nin": ["job"]}}
+            now += 1.0
+        times.append(now - began)
+        assert left_out.filter == {}
+    assert times == [2, 6, 18, 54, 60]
+    now += 60.0
+    assert left_out.filter == {}
+    left_out.add("job", unknown=True)
+    now += 2.0
+    assert "job" not in left_out

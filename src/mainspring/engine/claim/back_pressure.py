@@ -121,6 +121,11 @@ class Backlog:
         if not self._in_flight:
             self._landed.set()
 
+    def landed(self, writing: asyncio.Task[tuple[Document, bool]]) -> None:
+        """Note that the write of one job has ended; after an error the job may be stored."""
+        failed = writing.cancelled() or writing.exception() is not None
+        self.end(1, stored=failed or writing.result()[1])
+
     def give_back(self, number: int) -> None:
         """Give back the room of jobs that were let in and whose writes have not begun."""
         self._let_in -= number
@@ -198,12 +203,10 @@ class Backlogs:
             return await store.inserts.insert(draft)
         await backlog.enter(draft)
         backlog.begin(1)
-        stored = True
-        try:
-            document, stored = await store.inserts.insert(draft)
-            return document, stored
-        finally:
-            backlog.end(1, stored=stored)
+        # A caller that is cancelled leaves, but its job is written: it is in flight until then.
+        writing = asyncio.create_task(store.inserts.insert(draft))
+        writing.add_done_callback(backlog.landed)
+        return await asyncio.shield(writing)
 
     async def check(self, store: Store, draft: Draft) -> None:
         """Refuse a job that is to be part of a transaction if there is no room: an open transaction must not wait."""
@@ -234,13 +237,19 @@ class BoundedPassage:
         self._store = store
         self._held_back: list[Item] = []
         self._let_in: Counter[Backlog] = Counter()
+        self._keys: set[tuple[str, str]] = set()
+        """The queues and dedupe keys of the items that were let in: further items of a key are the same job."""
+
+    @property
+    def waits(self) -> bool:
+        return any(number and backlog.waits for backlog, number in self._let_in.items())
 
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         """The next items, with QueueFull in place of each refused one; an empty list when there are no more."""
         chunk: list[Item] = []
         items = chain(self._held_back, source)
         while len(chunk) < most and (item := next(items, None)) is not None:
-            if not isinstance(item, Draft) or (backlog := self._backlog_of(item)) is None:
+            if not isinstance(item, Draft) or (backlog := self._backlog_of(item)) is None or self._has_room(item):
                 chunk.append(item)
                 continue
             if not await backlog.take(item):
@@ -252,9 +261,14 @@ class BoundedPassage:
                     return chunk
                 await backlog.enter(item)
             self._let_in[backlog] += 1
+            if item.dedupe_key is not None:
+                self._keys.add((item.queue, item.dedupe_key))
             chunk.append(item)
         self._held_back = []
         return chunk
+
+    def _has_room(self, item: Draft) -> bool:
+        return item.dedupe_key is not None and (item.queue, item.dedupe_key) in self._keys
 
     @contextmanager
     def storing(self, drafts: Iterable[Draft]) -> Iterator[None]:

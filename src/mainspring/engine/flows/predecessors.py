@@ -60,6 +60,7 @@ async def read_predecessors(claimed: ClaimedJob, store: Store) -> Predecessors |
         except Unavailable:
             if claimed.stopping or monotonic() >= claimed.valid_until:
                 raise
+            shared = SharedRead(own)  # all the results of the group may be more than one operation can read in time
             await asyncio.sleep(_PAUSE)
     return Predecessors(document, {str(key): _predecessor(store, key, found[key]) for key in own if key in found})
 

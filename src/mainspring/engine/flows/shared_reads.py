@@ -43,10 +43,14 @@ class Grouping:
         self._last = SharedRead()
 
     def share(self, job: StoredJob) -> SharedRead | None:
-        """The read that a node shares with those before it; None of a job that is no node."""
+        """The read that a node shares with those before it; None of a job that is no node, and of one in which another
+        program has stored something else: that one fails by its own read, and must not stop the others here."""
         if not job.is_node:
             return None
-        ids = predecessors_of(job.document)
+        try:
+            ids = predecessors_of(job.document)
+        except Exception:
+            return None
         if self._last.ids and len(self._last.ids | ids) > _TOGETHER:
             self._last = SharedRead()
         self._last.ids |= ids

@@ -109,27 +109,31 @@ def read_waits(stored: Any) -> Waits | None:
     until, since, when = stored.get("until"), stored.get("since"), stored.get("when")
     return Waits(
         on,
-        tuple(one for one in stored.get("signals") or () if isinstance(one, str)),
+        tuple(one for one in _entries(stored.get("signals")) if isinstance(one, str)),
         until if isinstance(until, datetime) else None,
         since if isinstance(since, datetime) else None,
         when if when in (SUCCESS, DONE, FAILURE) else None,
         stored.get("sealed") is True,
         tuple(
             (one["wait"], one["job"])
-            for one in stored.get("deleted") or ()
+            for one in _entries(stored.get("deleted"))
             if isinstance(one, Mapping) and isinstance(one.get("wait"), str) and isinstance(one.get("job"), str)
         ),
         tuple(
             (one["wait"], one["until"])
-            for one in stored.get("timers") or ()
+            for one in _entries(stored.get("timers"))
             if isinstance(one, Mapping) and isinstance(one.get("wait"), str) and isinstance(one.get("until"), datetime)
         ),
         tuple(
             Predecessors(one["id"], _whole(one.get("total")))
-            for one in stored.get("past") or ()
+            for one in _entries(stored.get("past"))
             if isinstance(one, Mapping) and isinstance(one.get("id"), str)
         ),
     )
+
+
+def _entries(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _list(value: Any, length: int) -> list[Any]:

@@ -121,7 +121,7 @@ class Checks:
                 return Checked(), 0
             await self._look_later([document["_id"] for document in found])
             blocked = [one for one in found if one.get("state") == BLOCKED]
-            unsealed = [one["_id"] for one in blocked if (one.get("waits") or {}).get("sealed") is not True]
+            unsealed = [one["_id"] for one in blocked if _is_unsealed(one.get("waits"))]
             if unsealed:
                 await self._seal_aborted(unsealed)
             waiters = [one for one in _waiters(blocked) if one.waits.sealed]
@@ -410,6 +410,11 @@ def _portions(small: Sequence[Predecessors]) -> Iterator[list[Predecessors]]:
         portion.append(one)
     if portion:
         yield portion
+
+
+def _is_unsealed(waits: Any) -> bool:
+    """Whether predecessors may be stored yet; another program may have written something else there."""
+    return waits is None or (isinstance(waits, Mapping) and waits.get("sealed") is not True)
 
 
 def _is_marked(document: Document) -> bool:

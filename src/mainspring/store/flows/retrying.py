@@ -10,6 +10,7 @@ members that have made children, the deepest first; then all are sealed; the roo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -56,19 +57,32 @@ class FlowRetries:
     async def retry(self, root_id: DocumentId) -> set[str]:
         """Put the members of a flow back that ended badly, and its root if it failed; returns the waits to be checked.
         Members that fail during this stay as they are."""
-        until = truncate(self._connection.clock.now())
+        until = await self._latest_end(root_id, truncate(self._connection.clock.now()))
         look = {"$add": [self._connection.clock.expression(), int(_CARRIED_ON * 1000)]}
         await self._connection.jobs.update_one(
             {"_id": root_id}, [{"$set": {"retry_tree": {"at": until}, "check_at": look}}], hint=BY_ID
         )
         return await self._put_all_back(root_id, until)
 
+    async def _latest_end(self, root_id: DocumentId, now: datetime) -> datetime:
+        """Now, or the time of a bad end that is stored with a later one: the clock of this process may be behind that
+        of the server that has stored it, such as after a failover."""
+        later = {"finished_at": {"$gt": now}}
+        bad, caused = bad_members(str(root_id))
+        latest = now
+        for among, hint in (({"_id": root_id}, BY_ID), (bad, FLOW), (caused, FLOW)):
+            found = await self._connection.jobs.find_all(
+                {**among, **later}, {"finished_at": 1}, sort=[("finished_at", -1)], hint=hint, limit=1
+            )
+            latest = max([latest, *(one["finished_at"] for one in found)])
+        return latest
+
     async def carry_on(self, root: Document) -> set[str]:
         """Finish a retry that another process has left half-way; returns the waits to be checked."""
         try:
             return await self._put_all_back(root["_id"], root["retry_tree"]["at"])
-        except (InvalidJob, JobStateError):  # the root cannot run again, or does
-            await self._forget(root["_id"])
+        except InvalidJob:  # the root cannot run again
+            await self._forget(root["_id"], root["retry_tree"]["at"])
             return set()
 
     async def _put_all_back(self, root_id: DocumentId, until: datetime) -> set[str]:
@@ -88,8 +102,10 @@ class FlowRetries:
         waits = await self._seal(flow_id)
         root = await self._jobs.get(root_id)
         if root["state"] == FAILED and root["finished_at"] <= until:
-            await self._jobs.retry(root_id)
-        await self._forget(root_id)
+            # Another process that carries this retry on may have run it again; since then it may even have failed.
+            with suppress(JobStateError):
+                await self._jobs.retry(root_id, ended_by=until)
+        await self._forget(root_id, until)
         return waits
 
     async def _put_caused_back(self, nodes: Document, others: Document) -> None:
@@ -154,15 +170,16 @@ class FlowRetries:
     async def _change(
         self, members: Sequence[Document], filter: Document, stages: list[Document], passed: _PassedOver
     ) -> set[str]:
-        """Change these members; returns the waits that they hold back. Refused ones are passed over."""
+        """Change these members; returns the waits that they hold back. Refused ones are passed over, and so are all
+        where none was changed: they would be found again and again."""
         mirror = self._connection.mirror
-        _, refused = await change_jobs(
+        changed, refused = await change_jobs(
             self._connection.jobs,
             [one["_id"] for one in members],
             lambda some: mirror.update({**some, "state": filter["state"]}, stages),
             "cannot be retried with its flow",
         )
-        passed.ids += refused
+        passed.ids += refused if changed else [one["_id"] for one in members]
         return {wait for one in members if one["_id"] not in refused for wait in one.get("before") or ()}
 
     async def _seal(self, flow_id: str) -> set[str]:
@@ -180,12 +197,13 @@ class FlowRetries:
             )
         return {one for document in found for one in _wait_ids(document)}
 
-    async def _forget(self, root_id: DocumentId) -> None:
-        """Remove the mark, and the time of the look that belongs to it."""
+    async def _forget(self, root_id: DocumentId, at: datetime) -> None:
+        """Remove the mark of this retry, and the time of the look that belongs to it. The mark of a later retry stays:
+        its process may die."""
         soon = first_look(self._connection.clock.expression())
         look = {"$cond": [{"$eq": ["$state", BLOCKED]}, soon, "$$REMOVE"]}
         await self._connection.jobs.update_one(
-            {"_id": root_id, "retry_tree": {"$exists": True}},
+            {"_id": root_id, "retry_tree.at": at},
             [{"$set": {"retry_tree": "$$REMOVE", "check_at": look}}],
             hint=BY_ID,
         )

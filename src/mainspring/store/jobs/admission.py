@@ -16,6 +16,10 @@ Item = Draft | Exception
 class Admission(Protocol):
     """Hands out the items of one bulk, chunk by chunk."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next chunk may have to wait until items that were let in are written."""
+
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         """The next items, in their order; none when there are no more."""
 
@@ -28,6 +32,8 @@ class Admission(Protocol):
 
 class OpenAdmission:
     """Admits all items at once."""
+
+    waits = False
 
     async def chunk(self, source: Iterator[Item], most: int) -> list[Item]:
         return list(islice(source, most))

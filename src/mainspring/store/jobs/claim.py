@@ -243,7 +243,7 @@ class Claims:
 
     async def _set_aside(self, document: Document, error: Exception) -> None:
         """Leave out a job whose claim the server refuses for a while, and fail it if the document is the cause."""
-        self._refused.add(document["_id"])
+        self._refused.add(document["_id"], unknown=not is_about_document(error))
         logger.error(
             "Job %s cannot be claimed: MongoDB refuses to change it: %s",
             document["_id"],

@@ -7,6 +7,7 @@ read the job before does not take it without the change.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from mainspring.errors import InvalidJob, JobNotFound, JobStateError
@@ -52,9 +53,11 @@ _ANEW = {
 # The fields of the last round's outcome, or of that round only.
 _ENDED = (
     *("finished_at", "result", "result_note", "error", "fingerprint", "expires_at", "progress", "suspect", "burst"),
-    *("because", "check_at", "cancel_tree", "retry_tree"),
+    *("because", "cancel_tree"),
 )
-_FRESH = dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE")
+# The retry of a flow that is under way goes on, also where its root alone is run again: the sweep looks at its mark.
+_LOOK_LEFT = {"$cond": [{"$gt": ["$retry_tree", None]}, "$check_at", "$$REMOVE"]}
+_FRESH = {**dict.fromkeys((*_ENDED, *CLAIM_FIELDS), "$$REMOVE"), "check_at": _LOOK_LEFT}
 _OF_USER = {"$not": {"$in": ["$name", list(FLOW_NAMES)]}}
 # A failed job continues after its last step; a completed job repeats all steps, and makes its children anew, in a new
 # round. The root of a declared flow or a batch judges its jobs again.
@@ -148,9 +151,9 @@ class Jobs:
         changed = await self._update(job_id, (PENDING,), run_now_stages(self._connection.clock.expression()))
         return await self._changed(job_id, changed, "run_now()", "pending")
 
-    async def retry(self, job_id: DocumentId, request: str | None = None) -> Document:
+    async def retry(self, job_id: DocumentId, request: str | None = None, ended_by: datetime | None = None) -> Document:
         """Run an ended job again, as a new round of attempts; its history and its token stay. A job on which this
-        request was carried out before is left as it is."""
+        request was carried out before is left as it is, and so is one that has ended after `ended_by`."""
         document = await self.get(job_id)
         if request in document.get("requests", ()):
             return document
@@ -158,10 +161,10 @@ class Jobs:
         if key is not None:
             await self._retake_key(key, job_id)
         stages = again_stages(self._connection.clock.expression())
-        new = {}
+        new: Document = {} if ended_by is None else {"finished_at": {"$lte": ended_by}}
         if request is not None:
             stages.append(remember_stage(request))
-            new = {"requests": {"$ne": request}}
+            new["requests"] = {"$ne": request}
         changed = await self._update(job_id, RETRIABLE, stages, **new)
         if document.get("before"):
             await predecessors_again(self._connection, document["before"])

@@ -171,7 +171,11 @@ class Inserts:
         bursts: list[Entry] = []
         flights: set[asyncio.Task[None]] = set()
         try:
-            while taken := await passage.chunk(source, CHUNK):
+            while True:
+                if bursts and passage.waits:  # their room must be in use, or free, before other items wait for it
+                    await self._put_bursts(bursts, outcomes, passage)
+                if not (taken := await passage.chunk(source, CHUNK)):
+                    break
                 chunk = _set_aside(self._prepare(taken, outcomes, passage), bursts)
                 if len(flights) >= _IN_FLIGHT:
                     landed, flights = await asyncio.wait(flights, return_when=asyncio.FIRST_COMPLETED)
@@ -182,10 +186,15 @@ class Inserts:
             if flights:
                 await asyncio.wait(flights)
         _raise_first(flights)
+        await self._put_bursts(bursts, outcomes, passage)
+        return outcomes
+
+    async def _put_bursts(self, bursts: list[Entry], outcomes: list[Stored], passage: Admission) -> None:
+        """Store the debounced items that were set aside, in their order."""
         with passage.storing(draft for _, draft, _ in bursts):
             for index, outcome in await self._debounces.put_many(bursts):
                 outcomes[index] = outcome
-        return outcomes
+        bursts.clear()
 
     async def _insert_admitted(self, chunk: list[Entry], outcomes: list[Stored], passage: Admission) -> None:
         with passage.storing(draft for _, draft, _ in chunk):

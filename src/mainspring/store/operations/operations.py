@@ -143,9 +143,11 @@ class Operations(Orders):
         starts_at = found[0].get("starts_at")
         return (starts_at - found[0]["now"]).total_seconds() if isinstance(starts_at, datetime) else 0.0
 
-    async def find_due(self) -> list[Document]:
-        """The operations that a worker has something to do for now, those that were to start first at the head."""
-        due = {"open": True, "$expr": {"$lte": ["$starts_at", self._connection.clock.expression()]}}
+    async def find_due(self, left_alone: Sequence[str] = ()) -> list[Document]:
+        """The operations that a worker has something to do for now, those that were to start first at the head, without
+        those that it leaves alone: a hundred of them would hide all others."""
+        due: Document = {"open": True, "$expr": {"$lte": ["$starts_at", self._connection.clock.expression()]}}
+        due |= {"_id": {"$nin": list(left_alone)}} if left_alone else {}
         return await self._collection.find_all(due, sort=[("starts_at", 1)], hint=OPEN_OPERATIONS, limit=_MOST_OPEN)
 
     async def cancel(self, operation_id: str) -> Document:

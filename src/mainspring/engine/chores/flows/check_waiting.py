@@ -4,10 +4,17 @@ key every few seconds."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from mainspring.engine.chores.chore import Chore
+from mainspring.errors import Unavailable
+from mainspring.store.connection import Document
 from mainspring.store.flows.checks import SWEPT_AT_ONCE
+from mainspring.store.refusals import brief
+
+logger = logging.getLogger("mainspring")
 
 _LOOK_EVERY = timedelta(seconds=5)
 _FEWEST = 500
@@ -49,6 +56,19 @@ class CheckWaiting(Chore):
         checked, found = await context.store.checks.sweep(batch)
         self._batch = min(SWEPT_AT_ONCE, batch * 2)
         context.checker.settle(checked)
-        for marked in checked.marked:
-            await context.checker.carry_on(marked)
+        await self._carry_on(checked.marked)
         return found >= batch
+
+    async def _carry_on(self, marked: Sequence[Document]) -> None:
+        """Carry on the cancellations and retries of flows; one that fails for good keeps none of the others waiting."""
+        errors: list[Exception] = []
+        for one in marked:
+            try:
+                await self._context.checker.carry_on(one)
+            except Unavailable:
+                raise
+            except Exception as error:
+                logger.error("The jobs below job %s cannot be cancelled or retried: %s", one["_id"], brief(error))
+                errors.append(error)
+        if errors:
+            raise errors[0]

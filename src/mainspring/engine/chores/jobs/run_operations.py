@@ -39,14 +39,23 @@ class RunOperations(CarryOutOrders):
         return max(_SHORTEST_PAUSE, min(self._next_look, longest))
 
     async def _under_way(self) -> Sequence[Document]:
-        """The operations that are due. A malformed one is named in the list of operations, and not carried on."""
+        """The operations that are due. A malformed one is named in the list of operations, and not carried on; like one
+        that met an error, it is left alone for a while, so that those behind it are found."""
         self._next_look = _PAUSE
         until_next = await self._context.store.operations.next_start()
         if until_next is None or until_next > 0:
             self._next_look = _LONGEST_PAUSE if until_next is None else until_next
             return []
-        found = await self._context.store.operations.find_due()
-        return [one for one in found if fit(one, OPERATION).error is None and not self._is_left_alone(one)]
+        now = monotonic()
+        self._left_alone = {one: until for one, until in self._left_alone.items() if until > now}
+        found = await self._context.store.operations.find_due(list(self._left_alone))
+        sound = []
+        for one in found:
+            if fit(one, OPERATION).error is None:
+                sound.append(one)
+            elif isinstance(one["_id"], str):
+                self._leave_alone(one)
+        return sound
 
     async def _carry(self, order: Document) -> bool:
         try:
@@ -78,10 +87,5 @@ class RunOperations(CarryOutOrders):
     async def _prune(self, before: datetime, limit: int) -> int:
         return await self._context.store.operations.prune(before, limit)
 
-    def _is_left_alone(self, order: Document) -> bool:
-        return self._left_alone.get(order["_id"], float("-inf")) > monotonic()
-
     def _leave_alone(self, order: Document) -> None:
-        now = monotonic()
-        self._left_alone = {one: until for one, until in self._left_alone.items() if until > now}
-        self._left_alone[order["_id"]] = now + _LEFT_ALONE
+        self._left_alone[order["_id"]] = monotonic() + _LEFT_ALONE
