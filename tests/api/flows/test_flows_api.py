@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from harness.api_keys import actions
 from harness.pages import ROOT, blocks
 from harness.waiting import eventually
 from mainspring import Fail, JobContext
+from mainspring.api.dependencies import Service
 
 SOON = 20
 
@@ -229,6 +231,18 @@ async def test_the_timeline_of_a_flow_has_a_row_for_each_job(api: Api, ran: list
     assert (chart["by"], chart["complete"], len(chart["rows"])) == ("job", True, 6)
     assert chart["rows"][0]["node"] == "extract" and chart["rows"][-1]["node"] == "load"
     assert all(row["start"] <= row["end"] <= chart["now"] for row in chart["rows"])
+
+
+async def test_no_job_of_a_timeline_ends_after_the_time_of_the_answer(
+    api: Api, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow_id = (await api.post("/api/flows", NIGHTLY)).data["id"]
+    await api.scheduler.start()
+    await ended(api, flow_id)
+    behind = api.scheduler.now() - timedelta(hours=1)
+    monkeypatch.setattr(Service, "now", lambda service: behind)
+    chart = (await api.get(f"/api/flows/{flow_id}/timeline")).data
+    assert max(row["end"] for row in chart["rows"]) == chart["now"]
 
 
 async def test_a_repeated_request_starts_one_flow(api: Api, ran: list[Any]) -> None:
