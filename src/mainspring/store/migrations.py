@@ -91,8 +91,8 @@ class Migrations:
     async def follow(self) -> int:
         """Change what workers of an earlier version have written since; returns how many documents were changed.
 
-        Of jobs these are the waiting ones: no worker of this version would find them. Jobs with `executes` alone are run
-        as they are, since both names of the guarantee are read. No index finds them: they are left to the walk.
+        Of jobs these are the waiting ones: no worker of this version would find them. Jobs with `executes` alone are
+        run as they are, since both names of the guarantee are read. No index finds them: they are left to the walk.
         """
         changed = 0
         for collection, filter, stages in self._steps:
