@@ -194,7 +194,8 @@ def _written(own: type, model: type, verb: str) -> Any:
     """The member that a class defines itself, or else the one that its blocking form is derived from."""
     member = vars(own).get(verb)
     function = member.fget if isinstance(member, property) else member
-    written = function is not None and function.__module__ == blocking.__name__ and function.__name__ == verb
+    # From Python 3.13 on, a cached property has a module, but no name.
+    written = inspect.isfunction(function) and function.__module__ == blocking.__name__ and function.__name__ == verb
     return member if written else inspect.getattr_static(model, verb)
 
 

@@ -2,8 +2,9 @@
 
 The chore `convert_earlier_documents` follows workers of an earlier version: what they write is found along the indexes
 that they need. `mainspring migrate` walks over all documents, in batches by `_id`, notes how far it is, and ends when
-no earlier worker is alive: then the earlier indexes go and the version is raised. Keeps true: a document is changed
-only if it still has an earlier field; doing it twice, or in two processes at once, is doing it once.
+no earlier worker is alive: then the earlier indexes go and the version is raised. A walk beside earlier workers is
+repeated at their end, since they write behind it. Keeps true: a document is changed only if it still has an earlier
+field; doing it twice, or in two processes at once, is doing it once.
 """
 
 from __future__ import annotations
@@ -88,7 +89,11 @@ class Migrations:
         return replace(status, recorded=True)
 
     async def follow(self) -> int:
-        """Change what workers of an earlier version have written since; returns how many documents were changed."""
+        """Change what workers of an earlier version have written since; returns how many documents were changed.
+
+        Of jobs these are the waiting ones: no worker of this version would find them. Jobs with `executes` alone are
+        run as they are, since both names of the guarantee are read. No index finds them: they are left to the walk.
+        """
         changed = 0
         for collection, filter, stages in self._steps:
             held = collection is self._connection.jobs
@@ -109,7 +114,7 @@ class Migrations:
         walk = record.get("walk") or {}
         at, after = _whole(walk, "step"), walk.get("after")
         if not status.pending or at >= len(self._steps):
-            return await self._end(status)
+            return await self._end(status, walk)
         collection, filter, stages = self._steps[at]
         beyond: Document = {} if after is None else {"$expr": {"$gt": ["$_id", {"$literal": after}]}}
         ids = await collection.find_ids(beyond, sort=[("_id", 1)], hint=BY_ID, limit=_BATCH)
@@ -119,15 +124,21 @@ class Migrations:
             "after": ids[-1] if ids else None,
             "seen": _whole(walk, "seen") + len(ids),
             "changed": _whole(walk, "changed") + changed,
+            "alone": walk.get("alone", not walk) is True and not status.earlier_workers,
         }
-        await self._connection.locks.update_one({"_id": SCHEMA}, {"$set": {"walk": noted}})
+        return await self._note(noted)
+
+    async def _note(self, walk: Document) -> SchemaStatus:
+        await self._connection.locks.update_one({"_id": SCHEMA}, {"$set": {"walk": walk}})
         return await self.status()
 
-    async def _end(self, status: SchemaStatus) -> SchemaStatus:
-        """Raise the version when no earlier worker is alive; then the earlier indexes are dropped, too."""
+    async def _end(self, status: SchemaStatus, walk: Mapping[str, Any]) -> SchemaStatus:
+        """Raise the version when no earlier worker is alive; then the earlier indexes are dropped, too. What earlier
+        workers have written behind a walk is found by another walk."""
         if not status.pending or status.earlier_workers:
             return status
-        await self.follow()
+        if walk.get("alone") is not True:
+            return await self._note({"changed": _whole(walk, "changed"), "alone": True})
         for suffix, names in EARLIER_INDEXES.items():
             await self._drop(self._connection.jobs if not suffix else self._connection.gates, names)
         raised = {"version": CURRENT, "minimum": OLDEST_READER, "at": self._now()}

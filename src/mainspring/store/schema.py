@@ -121,7 +121,8 @@ A lock only saves work: everything is safe when several processes do it. Three d
 tells until when finished jobs are deleted only by processes that have an archive hook; "audit" is the ticket line of
 processes that append to the audit log at the same time: last, the last number that was taken, and done, the last number
 whose turn is over; and "schema" is the version of all documents: version, minimum (the oldest version of a library that
-may use the database), at, and walk, how far a migration is: step, after (an id), seen, changed.
+may use the database), at, and walk, how far a migration is: step, after (an id), seen, changed, alone (no earlier
+worker was alive since its beginning).
 
 ## jobs.gates: one document per gate in use; a job has to pass its gates before it runs
 

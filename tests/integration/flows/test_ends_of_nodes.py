@@ -3,6 +3,7 @@ over; and the predecessors of many nodes are read together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from harness.inside import inside
 from harness.looking import Database
 from harness.waiters import LONG_AGO, Waiters
 from mainspring import JobContext, Scheduler
+from mainspring.engine.claim import queues
+from mainspring.engine.claim.producer import Producer
 from mainspring.engine.flows import shared_reads
 from mainspring.engine.flows.checker import Checker
 from mainspring.store import Store
 from mainspring.store.flows.checks import Checked, Checks
 from mainspring.store.flows.layout import Layouts
+from mainspring.store.jobs.claim import Claims
 
 SOON = 30
 BEHIND, NODES = "root.b#after", "root#nodes"
@@ -103,6 +107,32 @@ async def test_a_check_that_fails_forgets_no_root(
     await checker.run_once()
     await checker.run_once()
     assert looked_at == [[BEHIND], [BEHIND], [NODES]] and await waiters.state("root") == "pending"
+
+
+async def test_a_node_that_may_start_is_claimed_from_a_queue_of_its_own_without_a_look_for_all_queues(
+    make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "_QUEUES_FOR", 3600.0)
+    monkeypatch.setattr(Producer, "hint", lambda self, hint: None)
+    scheduler, find, looks = make_scheduler(poll_interval=3600), Claims.queues, list[str]()
+
+    async def looked(self: Claims) -> list[str]:
+        looks.append("all queues")
+        return await find(self)
+
+    monkeypatch.setattr(Claims, "queues", looked)
+
+    @scheduler.job("note")
+    async def note(ctx: JobContext) -> None:
+        looks.append(f"a job in {ctx.queue}")
+
+    flow = scheduler.flow("chain")
+    flow.add("note", after=flow.add("note", name="first"), name="second", queue="other")
+    run = await flow.start()
+    async with scheduler:
+        await run.wait(60)
+    start = looks.index("a job in default")
+    assert looks[start - 1 : start + 2] == ["all queues", "a job in default", "a job in other"]
 
 
 async def test_the_predecessors_of_nodes_that_are_claimed_together_are_read_together(

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,21 @@ async def test_what_a_handler_would_refuse_is_refused_and_all_else_is_created(
     assert all("'n'" in one.text for one in done.outcomes if one.fate == "refused")
     again = await import_from(scheduler, "agenda", uri, apply=True)
     assert fates(again) == {"good": "exists", "hourly": "exists", **wrong}
+
+
+async def test_jobs_that_exist_are_not_stored_again_and_told_without_what_a_later_handler_would_refuse(
+    uri: str, make_scheduler: Make, db: Database
+) -> None:
+    await db.agendaJobs.insert_one({"_id": "old", "name": "count", "data": {"n": "x"}, "nextRunAt": LATER})
+    first = await import_from(make_scheduler(), "agenda", uri, apply=True)
+    assert fates(first) == {"old": "created"}
+    scheduler = make_scheduler()
+
+    @scheduler.job("count")
+    async def count(n: int) -> None: ...
+
+    again = await import_from(scheduler, "agenda", uri, apply=True)
+    assert again.outcomes == [replace(one, fate="exists") for one in first.outcomes]
 
 
 async def test_documents_with_ids_of_different_types_are_all_read(

@@ -19,6 +19,7 @@ from mainspring import ConfigurationError, Scheduler
 from mainspring.cli.app import app
 from mainspring.client.migrating import migrate, schema_status
 from mainspring.client.scheduler import core_of
+from mainspring.store import migrations
 from mainspring.store.index_definitions import EARLIER_INDEXES
 
 Make = Callable[..., Scheduler]
@@ -156,34 +157,52 @@ async def test_fields_of_the_new_version_win_and_only_pending_jobs_are_judged_an
     assert found[stranger["_id"]]["rev"] == stranger["rev"] + 1, "a worker that has read it loses its claim"
 
 
-async def test_what_an_old_worker_wrote_behind_the_walk_is_changed_at_its_end(
-    make_scheduler: Make, db: Database
+async def test_jobs_whose_ids_sort_before_those_of_schedules_are_changed_too(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(migrations, "_BATCH", 2)
+    stored = await load(db, alive=False)
+    careful = next(one for one in stored["jobs"]["documents"] if one["name"] == "careful")
+    await db.jobs.insert_many([{**careful, "_id": job_id} for job_id in ("A1", "A2", "A3", -7)])
+    done = await migrate(make_scheduler())
+    assert (done.seen, done.version) == (26, 2)
+    assert not await db.jobs.find_one({"executes": {"$exists": True}}, hint="_id_")
+
+
+async def test_what_an_old_worker_wrote_behind_the_walk_is_changed_at_its_end(
+    make_scheduler: Make, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "_BATCH", 5)
     stored = await load(db, alive=True)
     forever = {"$set": {"lease_until": datetime.now(UTC) + timedelta(hours=1)}}
     await db["jobs.workers"].update_one({"_id": OLD_WORKER}, forever)
     scheduler = make_scheduler()
     assert (await migrate(scheduler)).waits
-    late = next(one for one in stored["jobs"]["documents"] if one["name"] == "stranger")
-    await db.jobs.insert_one({**late, "_id": (behind := ObjectId())})
+    late = {one["name"]: one for one in stored["jobs"]["documents"]}
+    waiting = [{**late["stranger"], "_id": ObjectId()} for _ in range(12)]
+    careful = {**late["careful"], "_id": ObjectId()}
+    assert all("held" in one for one in waiting) and "executes" in careful and "held" not in careful
+    await db.jobs.insert_many([*waiting, careful])
     await db["jobs.workers"].delete_one({"_id": OLD_WORKER})
     assert (await migrate(scheduler)).version == 2
-    document = await db.jobs.find_one({"_id": behind})
-    assert document is not None and "held" not in document and document["ready"] is True
+    found = {one["_id"]: one for one in await db.jobs.find({}, hint="_id_").to_list()}
+    assert [one for one in found.values() if "held" in one or "executes" in one] == []
+    assert {found[one["_id"]]["ready"] for one in waiting} == {True}
+    assert found[careful["_id"]]["guarantee"] == "at_most_once"
 
 
 async def test_a_migration_ends_where_another_process_has_dropped_the_indexes_and_recorded_the_version(
     make_scheduler: Make, db: Database
 ) -> None:
     await load(db, alive=False)
-    migrations = (await core_of(make_scheduler()).store()).migrations
-    assert {one.recorded for one in await asyncio.gather(*(migrations.record() for _ in range(10)))} == {True}
+    verbs = (await core_of(make_scheduler()).store()).migrations
+    assert {one.recorded for one in await asyncio.gather(*(verbs.record() for _ in range(10)))} == {True}
     for suffix, names in EARLIER_INDEXES.items():
         await db[f"jobs.{suffix}" if suffix else "jobs"].drop_index(names[0])
-    assert await migrations.follow() >= 0
-    status = await migrations.step()
+    assert await verbs.follow() >= 0
+    status = await verbs.step()
     while status.pending:
-        status = await migrations.step()
+        status = await verbs.step()
     assert status.version == 2
 
 

@@ -30,6 +30,12 @@ class Inner:
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
         self.texts = ""
+        self.wrapped: list[str] = []
+        """The tests whose function was still another one after the test."""
+
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if hasattr(getattr(item, "obj", None), "__wrapped__"):
+            self.wrapped.append(item.name)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.rpartition("::")[2]
@@ -81,9 +87,12 @@ def test_each_async_test_has_a_database_of_its_own_and_the_scheduler_gets_its_ow
         import pytest
         from mainspring.testing import assert_scheduled, drain
 
+        uris = []
+
         @pytest.mark.parametrize("number", range(5))
         async def test_drain(mainspring_scheduler, number):
             assert mainspring_scheduler is scheduler
+            uris.append(scheduler.uri)
             await scheduler.schedule("double", {"number": number})
             assert [run.result for run in await drain(scheduler)] == [2 * number]
             await assert_scheduled(scheduler, "double", count=1)
@@ -99,11 +108,12 @@ def test_each_async_test_has_a_database_of_its_own_and_the_scheduler_gets_its_ow
 
         def test_after():
             assert scheduler.uri == "mongodb://127.0.0.1:1/production" and not scheduler.running
+            assert len({*uris[:3]}) == 3 and uris[3:] == uris[:2], "a database is given back, and rests first"
         """,
         f"asyncio_default_test_loop_scope = {scope}",
     )
     assert set(inner.outcomes.values()) == {"passed"}, inner.texts
-    assert (len(inner.outcomes), inner.texts) == (9, "")
+    assert (len(inner.outcomes), inner.texts, inner.wrapped) == (9, "", [])
 
 
 @pytest.mark.slow

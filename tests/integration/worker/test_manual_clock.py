@@ -13,7 +13,7 @@ import pytest
 import mainspring.sync
 from harness.inside import inside
 from harness.waiting import eventually
-from mainspring import ConfigurationError, Cron, JobContext, Retry, Scheduler
+from mainspring import ConfigurationError, Cron, Job, JobContext, Retry, Scheduler
 from mainspring.clock import ManualClock
 from mainspring.engine.chores.jobs.expire_late import ExpireLate
 from mainspring.engine.services import timekeeper
@@ -31,6 +31,21 @@ class Diary:
 
     async def note(self, ctx: JobContext) -> None:
         self.entries.append(ctx.scheduled_for)
+
+
+async def start_long_job(scheduler: Scheduler) -> tuple[Job, asyncio.Event]:
+    """Start the worker and a job that runs until the event is set."""
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    @scheduler.job("long")
+    async def long() -> None:
+        running.set()
+        await go_on.wait()
+
+    await scheduler.start()
+    job = await scheduler.schedule("long")
+    await running.wait()
+    return job, go_on
 
 
 @pytest.mark.slow
@@ -90,16 +105,7 @@ async def test_a_job_that_runs_while_days_pass_is_not_taken_from_its_worker(
     make_scheduler: Callable[..., Scheduler], clock: ManualClock
 ) -> None:
     scheduler = make_scheduler(clock=clock)
-    running, go_on = asyncio.Event(), asyncio.Event()
-
-    @scheduler.job("long")
-    async def long() -> None:
-        running.set()
-        await go_on.wait()
-
-    await scheduler.start()
-    job = await scheduler.schedule("long")
-    await running.wait()
+    job, go_on = await start_long_job(scheduler)
     for _ in range(3):
         await clock.advance(DAY)
         lease = (await scheduler.get_job(job.id)).lease_until
@@ -113,7 +119,6 @@ async def test_a_renewal_that_is_under_way_when_the_clock_is_moved_is_followed_b
     make_scheduler: Callable[..., Scheduler], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler = make_scheduler(clock=clock)
-    running, go_on = asyncio.Event(), asyncio.Event()
     written, moved = threading.Event(), threading.Event()
     renew = Renewals.renew
 
@@ -123,14 +128,7 @@ async def test_a_renewal_that_is_under_way_when_the_clock_is_moved_is_followed_b
         moved.wait(60)
         return gone
 
-    @scheduler.job("long")
-    async def long() -> None:
-        running.set()
-        await go_on.wait()
-
-    await scheduler.start()
-    job = await scheduler.schedule("long")
-    await running.wait()
+    job, go_on = await start_long_job(scheduler)
     heartbeat = inside(scheduler).worker.heartbeat
     monkeypatch.setattr(Renewals, "renew", renew_and_wait)
     heartbeat.clock_moved()
