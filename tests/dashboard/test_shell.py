@@ -59,6 +59,16 @@ async def test_live_updates_can_be_paused(board: Board) -> None:
     await expect(page.get_by_role("button", name=re.compile("Paused"))).to_be_visible()
 
 
+async def test_a_lost_service_is_told_with_the_age_of_what_is_shown(board: Board) -> None:
+    board.expected = ("ERR_FAILED",)
+    lost = re.compile("/api/events")
+    await board.page.route(lost, lambda route: route.abort())
+    page = await board.open()
+    await expect(page.get_by_role("button", name=re.compile(r"^Disconnected, \d+ m?s old"))).to_be_visible()
+    await page.unroute(lost)
+    await expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+
+
 async def test_the_theme_is_chosen_and_kept(board: Board) -> None:
     page = await board.open()
     await page.get_by_role("button", name=re.compile("^Theme")).click()
