@@ -170,6 +170,25 @@ async def test_a_pending_job_explains_itself_and_is_edited_run_and_cancelled(boa
     await page.wait_for_url("**/jobs")
 
 
+async def test_a_dialog_begins_in_its_field_and_the_call_above_it_is_closed_alone(board: Board) -> None:
+    handlers(board.scheduler)
+    await board.scheduler.start()
+    job = await board.scheduler.schedule("later", {"n": 1}, delay=3600)
+    page = await board.open(f"/jobs/{job.id}")
+    await page.get_by_role("button", name="Run again, edited").click()
+    await page.get_by_label("n *").fill("7")
+    await page.get_by_role("button", name="Show me the call").last.click()
+    await expect(page.get_by_role("dialog", name="The call behind this")).to_contain_text('{"data":{"n":7}')
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="The call behind this")).to_have_count(0)
+    await expect(page.get_by_label("n *")).to_have_value("7")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Run again, edited")).to_be_focused()
+    await page.get_by_role("button", name="Cancel job").click()
+    await expect(page.get_by_label("Reason (optional)")).to_be_focused()
+
+
 async def test_a_job_is_run_again_with_edited_data_and_hidden_values_are_asked_for(board: Board) -> None:
     handlers(board.scheduler)
     await board.scheduler.start()
@@ -269,6 +288,8 @@ async def test_a_new_job_is_made_from_a_form_of_its_handlers_schema(board: Board
     await board.scheduler.start()
     page = await board.open("/jobs/new?handler=shop.charge")
     await expect(page.get_by_label("Handler")).to_have_value("shop.charge")
+    await expect(page.get_by_text("Still to be filled in: amount, to.city, to.zip.")).to_be_visible()
+    await expect(page.get_by_role("button", name="Make the job")).to_be_disabled()
     await page.get_by_label("amount *").fill("12")
     await page.get_by_label("city *").fill("Oslo")
     await page.get_by_label("zip *").fill("far")
@@ -276,7 +297,7 @@ async def test_a_new_job_is_made_from_a_form_of_its_handlers_schema(board: Board
     await expect(page.get_by_role("button", name="Make the job")).to_be_disabled()
     await page.get_by_label("zip *").fill("150")
     await page.get_by_label("Priority").select_option("3")
-    await expect(page.get_by_label("The call")).to_contain_text('"data":{"amount":12')
+    await expect(page.get_by_label("The call")).to_contain_text('"zip":150},"amount":12}')
     await page.get_by_role("tab", name="Python").click()
     await expect(page.get_by_label("The call")).to_contain_text("priority=3")
     await board.check_accessibility()

@@ -200,6 +200,14 @@ async def test_the_editor_shows_firings_in_both_zones_and_errors_while_one_types
     assert stored.data == {"to": "team", "password": "hunter2"}
 
 
+async def test_a_refused_form_leads_to_the_field_that_it_is_about(board: Board) -> None:
+    page = await board.open("/schedules/-/new")
+    await page.get_by_role("button", name="Run a handler", exact=True).click()
+    await page.get_by_role("button", name="Make the schedule").click()
+    await expect(page.get_by_text("The name of a handler is missing.")).to_be_in_viewport()
+    await expect(page.get_by_label("Handler", exact=True)).to_be_focused()
+
+
 async def test_a_webhook_is_made_from_a_template_and_a_wrong_url_is_told_beside_the_firings(board: Board) -> None:
     board.expected = ("422",)
     page = await board.open("/schedules/-/new")

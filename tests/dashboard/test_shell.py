@@ -59,6 +59,16 @@ async def test_live_updates_can_be_paused(board: Board) -> None:
     await expect(page.get_by_role("button", name=re.compile("Paused"))).to_be_visible()
 
 
+async def test_a_lost_service_is_told_with_the_age_of_what_is_shown(board: Board) -> None:
+    board.expected = ("ERR_FAILED",)
+    lost = re.compile("/api/events")
+    await board.page.route(lost, lambda route: route.abort())
+    page = await board.open()
+    await expect(page.get_by_role("button", name=re.compile(r"^Disconnected, \d+ m?s old"))).to_be_visible()
+    await page.unroute(lost)
+    await expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+
+
 async def test_the_theme_is_chosen_and_kept(board: Board) -> None:
     page = await board.open()
     await page.get_by_role("button", name=re.compile("^Theme")).click()
@@ -111,3 +121,26 @@ async def test_a_key_with_a_scope_is_offered_no_page_that_refuses_it(browser: Br
         await page.get_by_role("button", name="Log in").click()
         links = page.get_by_role("navigation").get_by_role("link")
         await expect(links).to_have_text([one for one in PAGES if one not in ("Workers", "Audit")])
+
+
+async def test_an_address_without_a_page_is_told_with_links(board: Board) -> None:
+    board.expected = ("404",)
+    answer = await board.page.goto(board.api.url + "/nothing/here")
+    assert answer is not None and answer.status == 404
+    await expect(board.page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    await expect(board.page.get_by_text("/nothing/here")).to_be_visible()
+    await board.check_accessibility()
+    await board.page.get_by_role("main").get_by_role("link", name="Jobs").click()
+    await expect(board.page.get_by_role("heading", level=1)).to_have_text("Jobs")
+
+
+async def test_a_page_whose_file_is_gone_after_an_update_is_loaded_again(board: Board) -> None:
+    board.expected = ("404", "dynamically imported module")
+    page = await board.open("/jobs")
+    gone = "**/assets/AuditPage-*.js"
+    await page.route(gone, lambda route: route.fulfill(status=404))
+    await page.get_by_role("link", name="Audit").click()
+    await expect(page.get_by_text("The service was updated while this page was open")).to_be_visible()
+    await page.unroute(gone)
+    await page.get_by_role("button", name="Load it again").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Audit")

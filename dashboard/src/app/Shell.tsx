@@ -2,6 +2,7 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { useLogOut, useRole, useSession } from "../api/session";
+import { serverNow } from "../lib/time";
 import { useLiveStatus, usePause } from "../live/live";
 import { Button } from "../ui/Button";
 import { Menu } from "../ui/Menu";
@@ -120,7 +121,8 @@ const WORDS = {
 function LiveButton() {
   const status = useLiveStatus();
   const { paused, setPaused, pausedAt } = usePause();
-  const tone = paused ? "paused" : status;
+  const lostAt = useLostAt(status);
+  const tone = paused ? "paused" : lostAt === null ? status : "lost";
   return (
     <Button
       small
@@ -134,11 +136,25 @@ function LiveButton() {
         <span>
           Paused, <Duration since={new Date(pausedAt ?? 0).toISOString()} /> old
         </span>
+      ) : lostAt !== null ? (
+        <span>
+          {WORDS.lost}, <Duration since={new Date(lostAt).toISOString()} /> old
+        </span>
       ) : (
         WORDS[status]
       )}
     </Button>
   );
+}
+
+/** Since when the service is not reached: what is shown is as old as that. */
+function useLostAt(status: keyof typeof WORDS): number | null {
+  const [lostAt, setLostAt] = useState<number | null>(null);
+  useEffect(() => {
+    if (status === "lost") setLostAt((before) => before ?? serverNow());
+    else if (status !== "connecting") setLostAt(null);
+  }, [status]);
+  return lostAt;
 }
 
 function ThemeMenu() {

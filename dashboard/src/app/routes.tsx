@@ -8,7 +8,8 @@ import {
   stringifySearchWith,
 } from "@tanstack/react-router";
 import { prefix } from "../api/client";
-import { ErrorPanel, Empty } from "../ui/Panel";
+import { ErrorPanel } from "../ui/Panel";
+import { NotFound } from "./NotFound";
 import { Shell } from "./Shell";
 
 export type Search = Record<string, string | undefined>;
@@ -25,9 +26,7 @@ function readSearch(search: Record<string, unknown>): Search {
 const root = createRootRoute({
   component: Shell,
   errorComponent: ({ error }) => <ErrorPanel error={error} />,
-  notFoundComponent: () => (
-    <Empty title="There is no such page">The address may be mistyped. The navigation lists all pages.</Empty>
-  ),
+  notFoundComponent: NotFound,
 });
 
 function page<Path extends string>(path: Path, load: () => Promise<{ default: React.ComponentType }>) {

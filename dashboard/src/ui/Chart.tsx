@@ -29,11 +29,13 @@ type Props = {
   marks?: { at: number; label: string }[];
   /** Makes the chart a place where a range is chosen: dragged with the mouse, or marked with the arrow keys. */
   onRange?: (start: number, end: number) => void;
+  /** The steps between the lines of the value axis; those of plain numbers by default. */
+  steps?: readonly number[];
   /** Takes the chosen range back. */
   onClear?: () => void;
 };
 
-export function Chart({ title, at, lines, format, height = 150, sync, marks = [], onRange, onClear }: Props) {
+export function Chart({ title, at, lines, format, height = 150, sync, steps, marks = [], onRange, onClear }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   // The place under the cursor, of this chart or of one that shares it; null without one.
@@ -49,7 +51,7 @@ export function Chart({ title, at, lines, format, height = 150, sync, marks = []
     if (!element || typeof window.matchMedia !== "function") return;
     const make = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(element, lines, height, sync, latest), data, element);
+      plot.current = new uPlot(options(element, lines, height, sync, steps, latest), data, element);
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
@@ -200,6 +202,7 @@ function options(
   lines: Line[],
   height: number,
   sync: string | undefined,
+  steps: readonly number[] | undefined,
   latest: Latest,
 ): uPlot.Options {
   const axis = {
@@ -230,7 +233,12 @@ function options(
     scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
       { ...axis, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => instant(tick, step)) },
-      { ...axis, size: 84, values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)) },
+      {
+        ...axis,
+        ...(steps && { incrs: [...steps] }),
+        size: 84,
+        values: (_plot, ticks) => ticks.map((tick) => latest.current.format(tick)),
+      },
     ],
     series: [{}, ...series],
     hooks: {

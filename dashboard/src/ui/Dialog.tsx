@@ -1,5 +1,5 @@
 // Dialogs: the browser's own <dialog>, which keeps the focus inside, closes on Escape and returns the focus.
-import { type FormEvent, type ReactNode, useEffect, useId, useRef } from "react";
+import { type FormEvent, type ReactNode, useId, useLayoutEffect, useRef } from "react";
 import { Button } from "./Button";
 import "./Dialog.css";
 
@@ -12,13 +12,20 @@ type Props = {
   onSubmit?: () => void;
 };
 
+const FIRST_FIELD = ".dialog-body :is(input, select, textarea):not([type=checkbox], [type=radio], :disabled)";
+
 /** A dialog; it is open for as long as it is drawn. With `onSubmit` it is a form. */
 export function Dialog({ title, onClose, children, wide, footer, onSubmit }: Props) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // A layout effect: it is undone while the dialog is in the document. A dialog that is closed later returns no focus.
+  useLayoutEffect(() => {
     const dialog = ref.current;
-    if (dialog && !dialog.open) dialog.showModal?.();
+    if (dialog && !dialog.open) {
+      dialog.showModal?.();
+      // The browser gives the focus to the first button, which closes; React's autoFocus comes before the dialog shows.
+      dialog.querySelector<HTMLElement>(FIRST_FIELD)?.focus();
+    }
     return () => dialog?.close?.();
   }, []);
   const submit = (event: FormEvent) => {
@@ -43,6 +50,8 @@ export function Dialog({ title, onClose, children, wide, footer, onSubmit }: Pro
       className={`dialog ${wide ? "dialog-wide" : ""}`}
       aria-labelledby={id}
       onCancel={(event) => {
+        // React hands the event of a dialog within this one on to this one.
+        if (event.target !== ref.current) return;
         event.preventDefault();
         onClose();
       }}

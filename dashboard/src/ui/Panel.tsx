@@ -33,6 +33,7 @@ export class Boundary extends Component<{ children: ReactNode; row?: number }, {
   override render() {
     const { error } = this.state;
     if (!error) return this.props.children;
+    if (isOfAnotherBuild(error)) return <LoadAgain />;
     const text = `This part cannot be shown: ${error.message.slice(0, 200)}`;
     if (this.props.row)
       return (
@@ -44,6 +45,25 @@ export class Boundary extends Component<{ children: ReactNode; row?: number }, {
       );
     return <p className="field-error">{text}</p>;
   }
+}
+
+/** Whether a page's file could not be loaded. Each browser has words of its own for it. */
+export function isOfAnotherBuild(error: unknown): boolean {
+  const text = error instanceof Error ? error.message : "";
+  return /dynamically imported module|Importing a module script failed|Unable to preload/i.test(text);
+}
+
+/** A page's file is gone: its name changes with every version of the service. */
+function LoadAgain() {
+  return (
+    <div className="error-panel" role="alert">
+      <h2>The page cannot be loaded</h2>
+      <p>The service was updated while this page was open, or it does not answer at present.</p>
+      <Button look="primary" onClick={() => window.location.reload()}>
+        Load it again
+      </Button>
+    </div>
+  );
 }
 
 /** An error of a query: what happened, and what to do. */

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api import problems
-from mainspring.api.dashboard import add_dashboard
+from mainspring.api.dashboard import UnknownPages, add_dashboard
 from mainspring.api.dependencies import Service, check_parameters
 from mainspring.api.endpoints import ICS, LIVE, STREAMED, routers
 from mainspring.api.metrics import PATH as METRICS
@@ -132,6 +132,7 @@ def make_app(
     # The last one added is the outermost.
     app.add_middleware(BoundedBodies, limit=settings.max_body, types=_TYPES, streams=STREAMED)
     app.add_middleware(Authentication, service=service)
+    app.add_middleware(UnknownPages)
     app.add_middleware(CheckedHeaders)
     app.add_middleware(Faults)
     app.add_middleware(SecurityHeaders)

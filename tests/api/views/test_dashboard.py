@@ -36,6 +36,20 @@ async def test_every_address_of_a_page_can_be_opened_without_a_key(api: Api, pat
 
 
 @built
+@pytest.mark.parametrize("path", ["/nothing/here", "/jobss", "/api/nothing"])
+async def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(api: Api, path: str) -> None:
+    key = await api.scheduler.api_keys.create("ops", "admin")
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = await api.get(path, headers=browser)
+    assert (page.status, "mainspring-base" in page.text) == ((401, False) if path.startswith("/api") else (404, True))
+    refused = await api.get(path)
+    told = await api.get(path, headers={"X-API-Key": key.text})
+    assert (refused.status, told.status) == (401, 404)
+    assert told.headers["content-type"].startswith("application/problem+json")
+    assert (await api.post(path, {}, headers=browser)).status == 401
+
+
+@built
 async def test_the_built_files_are_kept_by_browsers_and_compressed(api: Api) -> None:
     page = (await api.get("/")).text
     script = page.split('src="')[1].split('"')[0]

@@ -9,6 +9,7 @@ import {
   kindOf,
   type Misfit,
   misfits,
+  MISSING,
   type Path,
   resolved,
   type Schema,
@@ -146,10 +147,16 @@ function One({ name, required, schema, root, path, data, depth }: Part & { name:
   const whole = resolved(schema, root);
   const kind = kindOf(schema, root);
   const value = valueAt(data.value, path);
-  const change = (next: unknown) => data.setText(JSON.stringify(withValue(data.value, path, next), null, 2));
+  const [touched, setTouched] = useState(false);
+  const change = (next: unknown) => {
+    setTouched(true);
+    data.setText(JSON.stringify(withValue(data.value, path, next), null, 2));
+  };
   const own = data.misfits.find((one) => fieldName(one.path) === fieldName(path));
   const below = data.misfits.find((one) => fieldName(one.path).startsWith(fieldName(path)));
-  const error = (own ?? (kind === "object" ? undefined : below))?.text;
+  const found = (own ?? (kind === "object" ? undefined : below))?.text;
+  // A field that is still to be filled in is no fault yet; the star says that it is needed.
+  const error = found === MISSING && !touched ? undefined : found;
   const about = {
     label: required ? `${name} *` : name,
     error: error ? `${name} ${error}` : undefined,

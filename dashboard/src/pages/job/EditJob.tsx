@@ -6,6 +6,7 @@ import { useAct } from "../../api/act";
 import { Button } from "../../ui/Button";
 import { CallButton } from "../../ui/Call";
 import { Dialog } from "../../ui/Dialog";
+import { hiddenPlaces } from "./DataForm";
 import { type Detail, jobKey, jobPath } from "./job";
 import { localOf, NO_OPTIONS, optionErrors, type Options, optionsBody, tagsOf } from "./options";
 import { OptionFields } from "./OptionFields";
@@ -56,7 +57,9 @@ export function EditJob({ job, onClose }: Props) {
       <div className="stack">
         <OptionFields options={options} onChange={setOptions} dedupe={false} refused={about(save.error)} />
         {work.fields(save.error)}
-        <p className="muted">A hidden value that stays as it is shown stays as it is stored.</p>
+        {hiddenPlaces(job.data, []).length > 0 && (
+          <p className="muted">A hidden value that stays as it is shown stays as it is stored.</p>
+        )}
       </div>
     </Dialog>
   );

@@ -17,7 +17,7 @@ import { NO_OPTIONS, optionErrors, type Options, optionsBody, pythonCall } from 
 import { OptionFields } from "./OptionFields";
 import { type FieldsProps, MailFields, WebhookFields } from "./RequestFields";
 import { type Made, mailBody, NO_MAIL, NO_WEBHOOK, webhookBody } from "./requests";
-import { blank, type Schema } from "./schema";
+import { blank, MISSING, type Schema } from "./schema";
 import "./job.css";
 
 type Kind = "handler" | "webhook" | "email";
@@ -108,6 +108,7 @@ function HandlerForm({ handler }: { handler: Handler }) {
     <Make
       body={body}
       bad={data.broken !== undefined || data.misfits.length > 0}
+      missing={data.misfits.filter((one) => one.text === MISSING).map((one) => one.path.join("."))}
       options={options}
       python={pythonCall(handler.name, given, rest)}
       optionFields={(refused) => (
@@ -167,6 +168,8 @@ function RequestForm<T>({ first, queue, bodyOf, fields: Fields }: RequestProps<T
 type MakeProps = {
   body: Record<string, unknown>;
   bad: boolean;
+  /** The names of fields that are still to be filled in. */
+  missing?: string[];
   options: Options;
   python?: string;
   optionFields: (refused: (field: string) => string | undefined) => React.ReactNode;
@@ -174,7 +177,7 @@ type MakeProps = {
 };
 
 /** The form's frame: what was typed, the options, the button, and the call that does the same. */
-function Make({ body, bad, options, python, optionFields, children }: MakeProps) {
+function Make({ body, bad, missing = [], options, python, optionFields, children }: MakeProps) {
   const navigate = useNavigate();
   const make = useAct(() => unwrap(api.POST("/api/jobs", { body: body as never })), {
     quiet: true,
@@ -202,7 +205,13 @@ function Make({ body, bad, options, python, optionFields, children }: MakeProps)
           <Button look="primary" type="submit" busy={make.isPending} disabled={stopped}>
             Make the job
           </Button>
-          {stopped && <span className="muted">Something above is missing or does not fit.</span>}
+          {stopped && (
+            <span className="muted wrap">
+              {missing.length > 0
+                ? `Still to be filled in: ${missing.join(", ")}.`
+                : "Something above is missing or does not fit."}
+            </span>
+          )}
         </div>
       </div>
       <Preview body={body} python={python} />

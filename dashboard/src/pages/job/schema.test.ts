@@ -66,8 +66,11 @@ test("each part gets a control", () => {
   expect(choices({ enum: ["red", "blue"] }, schema)).toEqual(["red", "blue"]);
 });
 
-test("a form begins with what is required", () => {
-  expect(blank(schema)).toEqual({ amount: 0, to: { city: "" } });
+test("a form begins with no number, text or choice that was never given", () => {
+  expect(blank(schema)).toEqual({ to: {} });
+  const other = { type: "object", properties: { on: { type: "boolean" }, tags: { type: "array" } } };
+  expect(blank({ ...other, required: ["on", "tags", "odd"] })).toEqual({ tags: [] });
+  expect(blank({ properties: { kind: { const: "a" } }, required: ["kind"] })).toEqual({ kind: "a" });
 });
 
 test("what is typed becomes a value, and large numbers keep their digits", () => {

@@ -7,6 +7,7 @@ export type Path = (string | number)[];
 export type Misfit = { path: Path; text: string };
 export type Kind = "text" | "number" | "whole" | "boolean" | "choice" | "time" | "lines" | "object" | "json";
 
+export const MISSING = "is missing.";
 const DEEPEST = 40;
 const MOST = 50;
 const TRUTH = ["0", "1", "off", "on", "f", "t", "false", "true", "n", "y", "no", "yes"];
@@ -71,14 +72,16 @@ export function choices(part: Schema, root: Schema): string[] {
   return Array.isArray(schema["enum"]) ? schema["enum"].map(String) : [String(schema["const"])];
 }
 
-/** Data to begin with: the required fields, each with an empty value of its type. */
+/** Data to begin with: the required fields that have an obvious value, such as an empty list. Texts, numbers and choices
+ * are left out, so that no job is made with a 0 that was never typed. */
 export function blank(schema: Schema, root: Schema = schema): Record<string, unknown> {
   const properties = isObject(schema["properties"]) ? schema["properties"] : {};
   const required = Array.isArray(schema["required"]) ? schema["required"].map(String) : [];
   const made: Record<string, unknown> = {};
   for (const name of required) {
     const part = properties[name];
-    made[name] = isObject(part) ? blankValue(part, root) : null;
+    const value = isObject(part) ? blankValue(part, root) : undefined;
+    if (value !== undefined) made[name] = value;
   }
   return made;
 }
@@ -87,21 +90,16 @@ function blankValue(part: Schema, root: Schema): unknown {
   const schema = resolved(part, root);
   if ("default" in schema) return schema["default"];
   switch (kindOf(part, root)) {
-    case "text":
-    case "time":
-      return "";
-    case "boolean":
-      return false;
     case "choice":
-      return choices(part, root)[0] ?? "";
+      return "const" in schema ? schema["const"] : undefined;
     case "lines":
       return [];
     case "object":
       return blank(schema, root);
     case "json":
-      return schema["type"] === "array" ? [] : schema["type"] === "object" ? {} : null;
+      return schema["type"] === "array" ? [] : schema["type"] === "object" ? {} : undefined;
     default:
-      return 0;
+      return undefined;
   }
 }
 
@@ -209,7 +207,7 @@ function lookAny(options: unknown[], value: unknown, path: Path, root: Schema, f
 function lookObject(part: Schema, value: Record<string, unknown>, path: Path, root: Schema, found: Misfit[]): void {
   const properties = isObject(part["properties"]) ? part["properties"] : {};
   for (const name of Array.isArray(part["required"]) ? part["required"].map(String) : []) {
-    if (!(name in value)) found.push({ path: [...path, name], text: "is missing." });
+    if (!(name in value)) found.push({ path: [...path, name], text: MISSING });
   }
   const other = part["additionalProperties"] ?? true;
   for (const [name, one] of Object.entries(value)) {

@@ -16,11 +16,13 @@ test("an operation is told in a sentence, with its number", () => {
 test("an operation that is over is told in the past", () => {
   expect(sentence({ ...plain, state: "completed" })).toBe("Retried 10 jobs");
   expect(sentence({ ...plain, verb: "move", queue: "slow", state: "completed" })).toBe("Moved 10 jobs to queue slow");
-  expect(sentence({ ...plain, state: "cancelled" })).toBe("Retrying 10 jobs");
+  expect(sentence({ ...plain, state: "cancelled" })).toBe("Retry 10 jobs");
 });
 
 test("what became of the jobs is told", () => {
-  expect(outcome({ verb: "delete", progress })).toBe("3 deleted, 1 skipped, 1 refused");
+  expect(outcome({ verb: "delete", progress, state: "running" })).toBe("3 deleted, 1 skipped, 1 refused");
+  const none = { ...progress, changed: 0, skipped: 0, refused: 0 };
+  expect(outcome({ verb: "delete", progress: none, state: "cancelled" })).toBe("no job was changed");
 });
 
 test("how far it is, is told only where it is known", () => {

@@ -6,20 +6,38 @@ export type Operation = Schemas["OperationOut"];
 export type Verb = Operation["verb"];
 export type Meant = { filter: Record<string, unknown> } | { ids: string[] };
 
-type Words = { label: string; doing: string; did: string; done: string; danger: boolean; states: readonly string[] };
+type Words = {
+  label: string;
+  plan: string;
+  doing: string;
+  did: string;
+  done: string;
+  danger: boolean;
+  states: readonly string[];
+};
 
 export const VERBS: Record<Verb, Words> = {
   retry: {
     label: "Retry",
+    plan: "Retry",
     doing: "Retrying",
     did: "Retried",
     done: "retried",
     danger: false,
     states: ["failed", "cancelled", "completed"],
   },
-  run: { label: "Run now", doing: "Making due", did: "Made due", done: "made due", danger: false, states: ["pending"] },
+  run: {
+    label: "Run now",
+    plan: "Make due",
+    doing: "Making due",
+    did: "Made due",
+    done: "made due",
+    danger: false,
+    states: ["pending"],
+  },
   cancel: {
     label: "Cancel",
+    plan: "Cancel",
     doing: "Cancelling",
     did: "Cancelled",
     done: "cancelled",
@@ -28,6 +46,7 @@ export const VERBS: Record<Verb, Words> = {
   },
   set_priority: {
     label: "Change priority",
+    plan: "Change the priority of",
     doing: "Changing the priority of",
     did: "Changed the priority of",
     done: "changed",
@@ -36,6 +55,7 @@ export const VERBS: Record<Verb, Words> = {
   },
   move: {
     label: "Move to a queue",
+    plan: "Move",
     doing: "Moving",
     did: "Moved",
     done: "moved",
@@ -44,6 +64,7 @@ export const VERBS: Record<Verb, Words> = {
   },
   delete: {
     label: "Delete",
+    plan: "Delete",
     doing: "Deleting",
     did: "Deleted",
     done: "deleted",
@@ -54,11 +75,12 @@ export const VERBS: Record<Verb, Words> = {
 
 type Told = Pick<Operation, "verb" | "count" | "capped" | "priority" | "queue" | "state">;
 
-/** What an operation does, or has done, in one sentence. */
+/** What an operation does, has done, or was to do before it was stopped, in one sentence. */
 export function sentence(operation: Told): string {
   const jobs = plural(operation.count, "job", "jobs", operation.capped);
   const words = VERBS[operation.verb];
-  const verb = (operation.state === "completed" ? words?.did : words?.doing) ?? operation.verb;
+  const form = operation.state === "completed" ? "did" : ended(operation) ? "plan" : "doing";
+  const verb = words?.[form] ?? operation.verb;
   if (operation.verb === "set_priority") return `${verb} ${jobs} to ${operation.priority}`;
   if (operation.verb === "move") return `${verb} ${jobs} to queue ${operation.queue}`;
   return `${verb}${operation.verb === "run" ? ":" : ""} ${jobs}`;
@@ -70,8 +92,9 @@ export function ended(operation: Pick<Operation, "state">): boolean {
 }
 
 /** What became of the jobs so far. */
-export function outcome(operation: Pick<Operation, "verb" | "progress">): string {
+export function outcome(operation: Pick<Operation, "verb" | "progress" | "state">): string {
   const { changed, skipped, refused } = operation.progress;
+  if (operation.state === "cancelled" && changed + skipped + refused === 0) return "no job was changed";
   const found = [`${count(changed)} ${VERBS[operation.verb]?.done ?? "changed"}`];
   if (skipped) found.push(`${count(skipped)} skipped`);
   if (refused) found.push(`${count(refused)} refused`);

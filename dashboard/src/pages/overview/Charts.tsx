@@ -8,7 +8,7 @@ import { absolute, serverNow, viewerZone } from "../../lib/time";
 import { Button } from "../../ui/Button";
 import { Chart } from "../../ui/Chart";
 import { Empty, Loaded, Panel } from "../../ui/Panel";
-import { chartsOf, isQuiet, type Series, stepWords, tick } from "./series";
+import { chartsOf, isQuiet, type Series, STEPS, stepWords, tick } from "./series";
 import { partOf, refreshOf, spanOf, type View } from "./view";
 
 type Props = {
@@ -83,8 +83,8 @@ function Drawn({ series, view, onPart, onClear }: DrawnProps) {
   return (
     <>
       <Chart {...common} title={`Attempts per ${stepWords(series.step)}`} lines={charts.ended} format={count} />
-      <Chart {...common} title="Waiting, from due to start" lines={charts.waits} format={tick} />
-      <Chart {...common} title="Run time" lines={charts.runs} format={tick} />
+      <Chart {...common} title="Waiting, from due to start" lines={charts.waits} format={tick} steps={STEPS} />
+      <Chart {...common} title="Run time" lines={charts.runs} format={tick} steps={STEPS} />
       <p className="muted charts-note">
         Times in {viewerZone}. Percentiles of each step; “oldest waiting” is the due job that has waited for longest, by
         a look once a minute.{series.deploys.length > 0 && " Dashed marks: a release or a version of workers appeared."}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { change, chartsOf, failing, isQuiet, type Series, share, stepWords, tick } from "./series";
+import { change, chartsOf, failing, isQuiet, type Series, share, STEPS, stepWords, tick } from "./series";
 
 const counts = {
   started: 0,
@@ -54,6 +54,11 @@ describe("against last week", () => {
 });
 
 describe("words", () => {
+  it("has an axis of durations with one unit at each step", () => {
+    expect(STEPS.map(tick).filter((text) => text.split(" ").length !== 2)).toEqual([]);
+    expect(STEPS.every((step, place) => place === 0 || step > (STEPS[place - 1] ?? 0))).toBe(true);
+  });
+
   it("has steps and ticks as people write them", () => {
     expect(["1m", "10m", "1h", "6h", "1d", "odd"].map(stepWords)).toEqual([
       "minute",

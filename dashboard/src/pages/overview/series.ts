@@ -94,6 +94,17 @@ export function tick(ms: number): string {
   return duration(ms);
 }
 
+const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000];
+
+/** The steps of an axis of durations in milliseconds, as clocks have them: 15 min, not the 16 min 40 s of a round number. */
+export const STEPS: readonly number[] = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 15, 30].map((many) => many * SECOND),
+  ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE),
+  ...[1, 2, 3, 6, 12].map((many) => many * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((many) => many * DAY),
+];
+
 /** A step of the statistics in words: "10m" is "10 min". */
 export function stepWords(step: string): string {
   const [, number, unit] = /^(\d+)([smhdw])$/.exec(step) ?? [];

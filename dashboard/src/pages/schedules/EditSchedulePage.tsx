@@ -1,7 +1,7 @@
 // Making and changing a schedule. While one types, the service says the rule in words, its next firings and what is wrong.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
-import { type FormEvent, useMemo, useState } from "react";
+import { type FormEvent, useEffect, useMemo, useRef, useState } from "react";
 import { PageHead } from "../../app/PageHead";
 import { useAct } from "../../api/act";
 import { api, Problem, unwrap } from "../../api/client";
@@ -85,10 +85,17 @@ function Editor({ stored }: { stored: Schedule | null }) {
   const faults = faultsOf(made.faults, form, touched, [preview.error, save.error], preview.data?.problems);
   const unchanged = stored !== null && Object.keys(made.body).length === 0;
   const broken = Object.keys(made.faults).length > 0;
+  const [refused, setRefused] = useState(0);
+  const place = useRef<HTMLFormElement>(null);
+  // The form is longer than the screen: a refusal leads to the field that it is about.
+  useEffect(() => {
+    if (refused > 0) place.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+  }, [refused]);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     setTouched(new Set(Object.keys(form) as (keyof Form)[]));
-    if (!broken && !unchanged) save.mutate();
+    if (broken) setRefused((times) => times + 1);
+    else if (!unchanged) save.mutate(undefined, { onError: () => setRefused((times) => times + 1) });
   };
   const title = stored ? `Edit ${stored.id}` : "New schedule";
   return (
@@ -96,7 +103,7 @@ function Editor({ stored }: { stored: Schedule | null }) {
       <PageHead title={title}>
         <CallButton calls={callOf(stored, made.body)} />
       </PageHead>
-      <form className="schedules-form" onSubmit={submit} aria-label={title} noValidate>
+      <form ref={place} className="schedules-form" onSubmit={submit} aria-label={title} noValidate>
         <div className="stack">
           {!stored && <Templates onChoose={(change) => set(change)} />}
           <Panel title="What it does">
