@@ -11,6 +11,8 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -87,6 +89,10 @@ async def test_a_webhook_is_called_on_a_timetable_by_three_calls(start: Callable
             cwd=ROOT,
         )
         assert await asyncio.to_thread(script.wait, 60) == 0, script.output
+        (deleted,) = re.findall(r"deleted (\w+)", script.output)
+        with pytest.raises(HTTPError, match="404") as missing:
+            await asyncio.to_thread(urlopen, f"{address[1]}/api/jobs/{deleted}")
+        missing.value.close()
         up.signal(signal.SIGTERM)
     told = r"scheduled (\w+)\nwaiting for the first call [^\n]+/\1/executions\n"
     assert re.fullmatch(told + r"(?:\"status\":\"success\"\n)+deleted \1\n", script.output), script.output
