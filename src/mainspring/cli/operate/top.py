@@ -83,7 +83,7 @@ def _look(api: Api) -> Fields:
 def _lines(found: Fields) -> list[Text]:
     told = [(name, value) for name, value in summary(found) if value is not None]
     lines = [Text.assemble((f"{name:12}", "dim"), cell(value)) for name, value in told]
-    lines += problem_lines(found)
+    lines += problem_lines(found["overview"]["problems"])
     queues = sorted(found["queues"], key=lambda one: -(one["due"] + one["running"]))
     lines += [Text(), *_table(queues, QUEUES)]
     slots = [
