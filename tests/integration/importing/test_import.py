@@ -236,3 +236,11 @@ def test_a_source_that_cannot_be_read_starts_no_embedded_server(
     ran = CliRunner().invoke(app, ["import", "celery-beat", "--from", "missing.json"])
     assert isinstance(ran.exception, ConfigurationError) and "missing.json" in str(ran.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_collection_without_records_is_told_as_what_it_may_be_a_misspelling(uri: str) -> None:
+    ended = CliRunner().invoke(app, ["import", "agenda", "--from", collection_of(uri, "agendaJobz"), "--uri", uri])
+    assert (ended.exit_code, ended.output) == (
+        0,
+        "Nothing was found; check the database and the collection in --from.\n",
+    )

@@ -10,7 +10,7 @@ from mainspring.cli.calls.api import Api, path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.choices import Reason, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
-from mainspring.cli.terminal.output import Columns
+from mainspring.cli.terminal.output import Columns, fitting, terminal_width
 from mainspring.cli.terminal.times import ago, span
 from mainspring.model.fields import Fields
 from mainspring.spelling import did_you_mean
@@ -47,6 +47,10 @@ QUEUES: Columns = {
 }
 
 
+SPARE = ("SLOTS", "DONE IN", "PER MINUTE", "OLDEST DUE")
+"""The columns that are left out where a terminal is too narrow, the last one first."""
+
+
 def read_queues(api: Api) -> list[Any]:
     """All queues, by name."""
     return api.items("/api/queues", _MOST, page=_PAGE)
@@ -56,7 +60,8 @@ def read_queues(api: Api) -> list[Any]:
 @operating
 def list_queues(call: Call) -> None:
     """List the queues: their backlog, and the workers that serve them."""
-    call.table(read_queues(call.api), QUEUES, "No queue has jobs or workers.")
+    found = read_queues(call.api)
+    call.table(found, fitting(found, QUEUES, SPARE, terminal_width()), "No queue has jobs or workers.")
 
 
 @queues.command()
