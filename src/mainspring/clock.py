@@ -17,6 +17,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from mainspring.durations import Duration, duration_ms
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -124,7 +126,7 @@ class Moment(datetime):
 class ManualClock:
     """A clock that stands still until it is moved. For tests: days pass in no time.
 
-    `clock.advance(days)` moves it and wakes the workers that use it. `await clock.advance(days)` also returns only when
+    `clock.advance("1d")` moves it and wakes the workers that use it. `await clock.advance("1d")` also returns only when
     the schedules that are due then have made their jobs. One move is one jump: firings in between are missed, as they
     are while no worker runs, and follow the schedule's `misfire`; to fire each, move from one to the next.
     """
@@ -145,9 +147,13 @@ class ManualClock:
     def learn(self, server_time: datetime, sent: float, received: float) -> None:
         """Do nothing: a manual clock ignores the server's."""
 
-    def advance(self, by: float | timedelta) -> Moment:
-        """Move on by seconds or a timedelta, and return the new time; await it to wait for the firings that are due."""
-        step = by if isinstance(by, timedelta) else timedelta(seconds=by)
+    def advance(self, by: Duration) -> Moment:
+        """Move on by a duration, such as "1d", and return the new time; await it to wait for the firings that are
+        due."""
+        if isinstance(by, str):
+            step = timedelta(milliseconds=duration_ms(by, "by"))
+        else:
+            step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         self._now = truncate(self._now + step)
         for follower, loop in list(self._followers.items()):
             with suppress(RuntimeError):  # that loop is closed

@@ -129,7 +129,8 @@ class AuditKeyMissing(ConfigurationError):
         super().__init__(
             f"The audit log is signed with the key {key_id!r:.60}, which this process does not have; add it to "
             "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. That of an embedded MongoDB is in the "
-            "file audit.key of its folder, and is found where the folder is named, as by --data."
+            "file audit.key of its folder, and is found where the folder is named, as by --data; after a move to "
+            "another server, set MAINSPRING_AUDIT_KEYS_FILE=FOLDER/audit.key."
         )
         self.key_id = key_id
 

@@ -114,6 +114,7 @@ class Day:
         self.run(commands.splitlines()[-1])
 
     def look_there(self, commands: str) -> None:
+        assert 'export MAINSPRING_AUDIT_KEYS_FILE="$PWD/.mainspring/audit.key"' in commands, "changes need it there"
         self._monkeypatch.setenv("MAINSPRING_URI", os.environ["TARGET"])
         self.run(commands.splitlines()[-1])
 

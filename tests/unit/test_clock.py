@@ -79,6 +79,7 @@ def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
     assert (clock.now(), clock.at(5.0), clock.expression()) == (NOON, NOON, NOON)
     assert clock.advance(1.5) == NOON + timedelta(seconds=1.5)
     assert clock.advance(timedelta(days=1)) == NOON + timedelta(days=1, seconds=1.5) == clock.now()
+    assert clock.advance("1d12h") == NOON + timedelta(days=2, hours=12, seconds=1.5) == clock.now()
 
 
 def test_a_manual_clock_learns_nothing() -> None:

@@ -16,6 +16,7 @@ from mainspring.cli.calls.service_checks import check_service
 from mainspring.cli.support.database import on_database
 from mainspring.cli.support.exit_codes import RUNTIME_FAILURE
 from mainspring.cli.support.service_options import Data, Uri, place
+from mainspring.cli.terminal.output import terminal_width
 from mainspring.client.scheduler import Scheduler
 from mainspring.clock import wall
 from mainspring.errors import ConfigurationError, Unavailable
@@ -23,7 +24,9 @@ from mainspring.model.doctor.findings import DoctorReport, Finding
 from mainspring.model.printable import printable
 
 _MARKS = {"ok": "ok     ", "skipped": "skipped", "warning": "WARNING", "problem": "PROBLEM"}
-_WIDTH = 110
+_WIDTH, _LEAST_WIDTH = 110, 40
+_MARGIN = 12
+"""The marks, and the arrow of a cure, before the text."""
 
 
 def doctor(
@@ -63,12 +66,13 @@ def _of_database(uri: str | None) -> DoctorReport:
 
 
 def _print(report: DoctorReport) -> None:
+    width = min(_WIDTH, max(_LEAST_WIDTH, (terminal_width() or _WIDTH + _MARGIN) - _MARGIN))
     for finding in report.findings:
-        lines = wrap(f"{finding.check}: {printable(finding.text)}", _WIDTH)
+        lines = wrap(f"{finding.check}: {printable(finding.text)}", width)
         print(f"{_MARKS[finding.status]}  {lines[0]}")
         for line in lines[1:]:
             print(f"{' ' * 9}{line}")
-        for number, line in enumerate(wrap(printable(finding.cure), _WIDTH)):
+        for number, line in enumerate(wrap(printable(finding.cure), width)):
             print(f"{' ' * 9}{'-> ' if not number else '   '}{line}")
     counts = {status: sum(one.status == status for one in report.findings) for status in _MARKS}
     told = [f"{counts[one] or 'no'} {one}{'' if counts[one] == 1 else 's'}" for one in ("problem", "warning")]

@@ -98,7 +98,7 @@ def _sum_up(counts: Counter[str], *, apply: bool, as_json: bool) -> None:
         print(json.dumps({"counts": {fate: counts[fate] for fate in FATES}, "applied": apply}))
         return
     told = [f"{counts[fate]:,} {_WORDS[fate]}" for fate in FATES if counts[fate]]
-    print(f"{', '.join(told) or 'Nothing was found'}.")
+    print(f"{', '.join(told) or 'Nothing was found; check the database and the collection in --from'}.")
     if counts["new"]:
         say("Nothing has been stored. Run it again with --apply.")
 

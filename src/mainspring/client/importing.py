@@ -92,10 +92,11 @@ async def outcomes(
     tell: Callable[[int, int], None] | None = None,
 ) -> AsyncGenerator[list[Outcome]]:
     """The outcomes of an import, batch by batch; `tell` is called with how many records were read, of how many."""
-    store = await core_of(scheduler).store()
     seen = 0
     async with aclosing(_batches(source, place, choices)) as batches:
         async for total, batch in batches:
+            # Not before: a source that cannot be read starts no embedded server.
+            store = await core_of(scheduler).store()
             yield await _Batch(scheduler, store, apply).carry_out(batch)
             seen += len(batch)
             if tell is not None:

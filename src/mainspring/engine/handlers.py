@@ -23,9 +23,8 @@ from mainspring.model.jobs.data_schema import Misfit, find_misfit
 from mainspring.model.jobs.declared_defaults import JobDefaults, Registered
 from mainspring.model.jobs.handler_status import HandlerStatus, schema_in
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
-from mainspring.model.jobs.reserved_names import FLOW_NAMES
+from mainspring.model.jobs.reserved_names import FLOW_NAMES, hint_for
 from mainspring.model.limits.limits import JobLimits
-from mainspring.spelling import meant_by
 from mainspring.store import Store
 from mainspring.store.collection import deadline
 
@@ -306,12 +305,12 @@ class LiveHandlers:
             return
         if self._handlers.get(name) is not None or not self._may_warn(name):
             return
-        meant = meant_by(name, {*registered.defaults, *self._handlers.own_names})
+        hint = hint_for(name, {*registered.defaults, *self._handlers.own_names})
         logger.warning(
             "No live worker has a handler for %r, and neither has this process: such jobs wait for a worker that has "
             "one, and jobs that are stored until then do not get the queue, priority and encryption it declares.%s",
             name,
-            "" if meant is None else f" Did you mean {meant!r}?",
+            hint,
         )
 
     def _may_warn(self, subject: str) -> bool:

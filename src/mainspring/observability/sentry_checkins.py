@@ -40,6 +40,8 @@ _STATUS = {"completed": "ok", "failed": "error", "cancelled": "error"}
 _LONGEST_SLUG = 50
 _UNITS = ((7 * 1440, "week"), (1440, "day"), (60, "hour"), (1, "minute"))
 _MOST_KNOWN = 1000
+_LAST_CHECK_INS = 5.0
+"""Seconds for which the stop of a worker waits for check-ins that are not sent yet."""
 
 
 class CheckIns(Observer):
@@ -54,6 +56,7 @@ class CheckIns(Observer):
         """Follow the runs of a Scheduler, and those that end by the rescue of their job."""
         core.observers.add(self)
         core.events.on("job:rescue", self._rescued)
+        core.registry.on_stop(self._settle)
 
     def running(self, claimed: ClaimedJob, worker: str) -> JudgedBy | None:
         job = claimed.job
@@ -69,6 +72,11 @@ class CheckIns(Observer):
     def _rescued(self, job: Job) -> None:
         if job.schedule_id is not None and job.scheduled_for is not None and job.state == FAILED:
             self._send(job.id, job.schedule_id, "error", None)
+
+    async def _settle(self) -> None:
+        """Wait for the check-ins of the last runs: a configuration is read from the database, which is closed next."""
+        if self._sending:
+            await asyncio.wait(self._sending.values(), timeout=_LAST_CHECK_INS)
 
     def _send(self, job_id: str, schedule_id: str, status: str, took: float | None) -> None:
         """Send a check-in after those of the same run that came before it."""

@@ -20,6 +20,7 @@ async def test_the_status_says_what_is_wrong_and_ends_with_1_if_jobs_are_not_run
     await scheduler.schedule("report", queue="a")
     told = await command("status")
     assert told.code in (0, 1) and "1 pending" in told.out
+    assert told.out.count("No worker is alive") == 1
     async with scheduler:
         await scheduler.queues.pause("a", reason="quiet")
         healthy = await command("status")
@@ -58,6 +59,16 @@ async def test_a_queue_is_paused_resumed_and_limited(command: Run, scheduler: Sc
     assert (await command("queues", "limit", "mail", "--remove")).code == 3
     wrong = await command("queues", "limit", "mail", "--rate", "often")
     assert wrong.code == 2 and "often" in wrong.err
+
+
+async def test_the_note_about_a_queue_that_nothing_has_is_told_once(
+    on_database: Run, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scheduler.schedule("report", queue="mail", delay=60)
+    for words in (("pause", "mali"), ("limit", "mali", "-c", "2")):
+        told = await on_database("queues", *words)
+        assert told.code == 0 and told.err.endswith("counts once one has. Did you mean 'mail'?\n")
+    assert not [record for record in caplog.records if "counts once one has" in record.getMessage()]
 
 
 @pytest.mark.slow
@@ -113,8 +124,15 @@ async def test_a_secret_is_read_from_stdin_and_never_shown(
         return
     listed = await command("secrets", "list")
     assert listed.rows[0][:2] == ["token", "1"] and "s3cr3t" not in listed.out
-    assert (await command("secrets", "delete", "tokn")).code == 3
+    missing = await command("secrets", "delete", "tokn")
+    assert missing.code == 3 and missing.err.endswith("Did you mean 'token'?\n")
     assert (await command("secrets", "delete", "token")).code == 0
+
+
+async def test_an_unknown_secret_is_told_in_the_words_of_the_command_line(command: Run, scheduler: Scheduler) -> None:
+    missing = await command("secrets", "delete", "tokn")
+    told = "There is no secret 'tokn'; `mainspring secrets list` shows those that there are."
+    assert (missing.code, missing.err) == (3, f"mainspring: {told}\n")
 
 
 @pytest.mark.slow

@@ -85,6 +85,9 @@ async def test_past_firings_are_listed_and_made_up_for(
     assert (again.json["done"], again.json["made"], await number(scheduler)) == (True, 0, missed)
     nothing = await command("schedules", "backfill", "often", *window)
     assert "No firing in this window needs a job" in nothing.err and "when the schedule was made" in nothing.err
+    assert "without --all" in nothing.err
+    long_ago = ("--since", "2020-01-01T00:00Z", "--until", "2020-01-02T00:00Z", "--all")
+    assert "without --all" not in (await command("schedules", "backfill", "often", *long_ago)).err
     ledger = await command("schedules", "ledger", "often", *window, "--limit", "2", "--json")
     assert [one["jobId"] is not None for one in ledger.json] == [True, True]
 

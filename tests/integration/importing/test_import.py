@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from mainspring import AnyOf, Cron, Every, Scheduler
 from mainspring.cli.app import app
 from mainspring.client.importing import ImportReport, import_from
+from mainspring.errors import ConfigurationError
 from mainspring.model.importing.apscheduler import read_apscheduler
 from mainspring.model.importing.plan import Choices, LeftOut
 
@@ -241,3 +242,21 @@ def test_a_source_that_cannot_be_used_is_told_in_a_sentence(uri: str, tmp_path: 
 def test_a_file_in_place_of_a_collection_is_refused_with_the_shape_of_its_uri(uri: str) -> None:
     ended = CliRunner().invoke(app, ["import", "agenda", "--from", "dump.json", "--uri", uri])
     assert "mongodb://host/DATABASE.agendaJobs" in str(ended.exception) and ended.output == ""
+
+
+def test_a_source_that_cannot_be_read_starts_no_embedded_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAINSPRING_URI", raising=False)
+    ran = CliRunner().invoke(app, ["import", "celery-beat", "--from", "missing.json"])
+    assert isinstance(ran.exception, ConfigurationError) and "missing.json" in str(ran.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_collection_without_records_is_told_as_what_it_may_be_a_misspelling(uri: str) -> None:
+    ended = CliRunner().invoke(app, ["import", "agenda", "--from", collection_of(uri, "agendaJobz"), "--uri", uri])
+    assert (ended.exit_code, ended.output) == (
+        0,
+        "Nothing was found; check the database and the collection in --from.\n",
+    )

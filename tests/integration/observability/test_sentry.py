@@ -216,6 +216,43 @@ async def test_a_run_of_a_schedule_checks_in_with_its_rule_and_then_with_its_end
     assert [one["status"] for one in kept.of("check_in")[2:]] == ["in_progress", "error"]
 
 
+async def test_a_worker_that_stops_waits_for_its_last_check_ins_but_not_for_ever(
+    kept: Kept, make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, may_look = asyncio.Event(), asyncio.Event()
+    config = CheckIns._config
+
+    async def slow(self: CheckIns, schedule_id: str) -> Any:
+        looked.set()
+        await may_look.wait()
+        return await config(self, schedule_id)
+
+    monkeypatch.setattr(CheckIns, "_config", slow)
+    scheduler = make_scheduler()
+    instrument(scheduler)
+
+    @scheduler.job("report")
+    async def report() -> None: ...
+
+    await scheduler.start()
+    await scheduler.schedule("report", repeat=_hourly(scheduler), schedule_id="hourly")
+    await asyncio.wait_for(looked.wait(), 60)
+    asyncio.get_running_loop().call_later(1, may_look.set)
+    await scheduler.stop()
+    assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "ok"]
+    assert kept.of("check_in")[0]["monitor_config"], "read before the connection was closed"
+
+    looked.clear()
+    may_look.clear()
+    monkeypatch.setattr("mainspring.observability.sentry_checkins._LAST_CHECK_INS", 0.1)
+    await scheduler.start()
+    await scheduler.schedule("report", repeat=_hourly(scheduler), schedule_id="second")
+    await asyncio.wait_for(looked.wait(), 60)
+    await asyncio.wait_for(scheduler.stop(), 60)
+    assert len(kept.of("check_in")) == 2
+    may_look.set()
+
+
 async def test_a_run_whose_worker_died_checks_in_as_an_error_once_it_is_given_up(
     kept: Kept, make_scheduler: Make, clock: ManualClock
 ) -> None:
@@ -304,8 +341,8 @@ async def test_the_end_of_a_run_is_sent_after_its_beginning_and_a_cancelled_run_
     run = await scheduler.schedules.trigger("hourly")
     await scheduler.start()
     await scheduler.wait(run.id, 60)
-    await scheduler.stop()
     known.set()
+    await scheduler.stop()
     await eventually(lambda: len(kept.of("check_in")) == 2)
     assert [one["status"] for one in kept.of("check_in")] == ["in_progress", "error"]
 

@@ -142,3 +142,23 @@ def test_a_module_that_has_set_up_logs_keeps_its_choice_until_another_is_asked_f
         set_up_logs()
         logging.getLogger("mainspring").info("shown")
         assert json.loads(capsys.readouterr().err)["message"] == "shown"
+
+
+def test_an_error_of_the_drivers_own_tasks_is_one_line_unless_tracebacks_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> str:
+        with new_process():
+            set_up_logs()
+            try:
+                raise TimeoutError("no server, Topology Description: <many words>")
+            except TimeoutError:
+                logging.getLogger("pymongo.client").exception("MongoClient background task encountered an error:")
+            return capsys.readouterr().err
+
+    monkeypatch.delenv("MAINSPRING_DEBUG", raising=False)
+    told = fail()
+    assert told.endswith("WARNING MongoClient background task encountered an error: TimeoutError: no server\n")
+    assert len(told.splitlines()) == 1
+    monkeypatch.setenv("MAINSPRING_DEBUG", "1")
+    assert "Traceback" in fail()

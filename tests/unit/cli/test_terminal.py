@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mainspring.cli import doctor
 from mainspring.cli.terminal import times
-from mainspring.cli.terminal.output import cell, print_fields, print_items, print_json, table_lines
+from mainspring.cli.terminal.output import cell, fitting, print_fields, print_items, print_json, table_lines
 from mainspring.cli.terminal.progress import progress_text
 from mainspring.errors import ConfigurationError
+from mainspring.model.doctor.findings import DoctorReport, Finding
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -71,3 +73,23 @@ def test_the_time_that_is_left_is_estimated() -> None:
     assert progress_text(25, 100, 10) == "25 of 100 (25 %), about 30s left"
     assert progress_text(0, 100, 10) == "0 of 100 (0 %)"
     assert progress_text(7, None, 10) == "7 so far"
+
+
+def test_a_table_leaves_its_spare_columns_out_where_the_terminal_is_too_narrow_for_a_row() -> None:
+    columns = dict.fromkeys(("QUEUE", "DUE", "SLOTS", "PER MINUTE", "STATE"), str)
+    spare = ("SLOTS", "PER MINUTE")
+    assert list(fitting(["mail"], columns, spare, None)) == list(columns), "in a pipe"
+    assert list(fitting(["mail"], columns, spare, 80)) == list(columns)
+    assert list(fitting(["mail"], columns, spare, 30)) == ["QUEUE", "DUE", "SLOTS", "STATE"]
+    assert list(fitting(["mail"], columns, spare, 10)) == ["QUEUE", "DUE", "STATE"]
+
+
+def test_the_doctor_breaks_its_lines_at_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = DoctorReport(NOW, (Finding("oplog", "warning", "word " * 60, "cure " * 60),))
+    for width, longest in ((80, 80), (None, 122), (20, 52)):
+        monkeypatch.setattr(doctor, "terminal_width", lambda width=width: width)
+        doctor._print(report)
+        lines = capsys.readouterr().out.splitlines()
+        assert longest - 8 <= max(map(len, lines)) <= longest

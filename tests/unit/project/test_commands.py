@@ -28,6 +28,7 @@ NOT_RUN = {
     r"pip install|pipx |uv ": "fetches packages; tests run in an environment that has them",
     r"export [A-Z_]+=|[A-Z_]+=\S+$": "a setting for the commands after it",
     r"(mongod|mongosh|mongodump|mongorestore)\b": "MongoDB's own programs, which the wheel does not bring",
+    r"\$\(python -c 'from mainspring\.mongod|python -c 'from pymongo": "the same, with the server of an extra",
     r"(docker|docker-compose|podman|kubectl|helm|kind|minikube)\b": "needs a container runtime or a cluster",
     r"(systemctl|journalctl|apt|apt-get|brew)\b": "needs the rights and the services of a machine",
     r"(git|cd|cp|cat|mkdir|echo|python -m venv|source|\.)\s": "the reader's own files",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.store.doctor.server import asks_for_tls, data_members, is_full, is_loopback, majority_lag
+from mainspring.store.doctor.server import asks_for_tls, data_members, is_full, is_loopback, majority_lag, members_down
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -46,6 +46,11 @@ def test_a_uri_says_whether_the_connection_is_encrypted(uri: str | None, encrypt
 def test_nodes_with_data_are_counted_with_those_that_are_never_primary() -> None:
     assert data_members({"hosts": ["a:1", "b:1"], "passives": ["c:1"], "arbiters": ["d:1"]}) == 3
     assert data_members({}) == 1, "a server that is no replica set"
+
+
+def test_a_node_that_the_others_do_not_reach_is_down() -> None:
+    status = {"members": [{"name": "a:1", "health": 1.0}, {"name": "b:1", "health": 0.0}]}
+    assert members_down(status) == ("b:1",)
 
 
 def test_an_oplog_is_full_when_it_nears_its_largest_size() -> None:

@@ -7,6 +7,7 @@ actor of the audit entries is the user of the command. A program that can read a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator, MutableMapping
 from functools import partial
 from types import TracebackType
@@ -18,6 +19,7 @@ from mainspring.cli.support.builtin_jobs import add_builtins, missing, read_sett
 from mainspring.cli.support.database import actor
 from mainspring.cli.support.either_scheduler import Face
 from mainspring.cli.support.environment import worker_settings
+from mainspring.client.namespaces.pauses import UNKNOWN_TARGETS
 from mainspring.client.scheduler import Scheduler
 from mainspring.config.settings import without_password
 from mainspring.model.fields import Fields
@@ -47,6 +49,7 @@ class InProcess:
         self.place = without_password(self._scheduler.uri or "")
 
     def __enter__(self) -> Self:
+        logging.getLogger(UNKNOWN_TARGETS).disabled = True  # the answers have these notes, and the commands print them
         try:
             self._run(self._scheduler.connect())
         except BaseException:
@@ -109,6 +112,7 @@ class InProcess:
             self._run(self._scheduler.stop())
         finally:
             self._runner.close()
+            logging.getLogger(UNKNOWN_TARGETS).disabled = False
 
 
 class _Exchange:

@@ -64,11 +64,11 @@ def as_query(given: Fields) -> Fields:
 
 
 @contextmanager
-def suggesting(wrong: str, known: Callable[[], list[str]]) -> Iterator[None]:
-    """Add the closest known name to the sentence that there is no such thing."""
+def suggesting(wrong: str, known: Callable[[], list[str]], sentence: str | None = None) -> Iterator[None]:
+    """Add the closest known name to the sentence that there is no such thing: that of the API, or the given one."""
     try:
         yield
     except CommandFailed as error:
         if error.code != NOT_FOUND:
             raise
-        raise CommandFailed(f"{error}{did_you_mean(wrong, known())}", NOT_FOUND) from None
+        raise CommandFailed(f"{sentence or error}{did_you_mean(wrong, known())}", NOT_FOUND) from None

@@ -30,7 +30,7 @@ from mainspring.cli.support.exit_codes import RUNTIME_FAILURE, CommandFailed, sa
 from mainspring.cli.terminal.output import print_json, print_text
 from mainspring.model.fields import Fields
 from mainspring.model.jobs.job import COMPLETED, FINISHED, STATES
-from mainspring.spelling import did_you_mean
+from mainspring.model.jobs.reserved_names import hint_for
 
 jobs = typer.Typer(help="Jobs.", no_args_is_help=True)
 
@@ -206,4 +206,4 @@ def _hint(api: Api, name: str) -> None:
     except CommandFailed:
         return  # the job is stored; this was a convenience
     if known and name not in known and "*" not in known:
-        say(f"No live worker has a handler for {name!r}: the job waits for one.{did_you_mean(name, known)}")
+        say(f"No live worker has a handler for {name!r}: the job waits for one.{hint_for(name, known)}")

@@ -10,7 +10,7 @@ from mainspring.cli.calls.api import Api, path
 from mainspring.cli.calls.operating import Call, operating
 from mainspring.cli.operate.choices import Reason, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed, say
-from mainspring.cli.terminal.output import Columns
+from mainspring.cli.terminal.output import Columns, fitting, terminal_width
 from mainspring.cli.terminal.times import ago, span
 from mainspring.model.fields import Fields
 from mainspring.spelling import did_you_mean
@@ -47,6 +47,10 @@ QUEUES: Columns = {
 }
 
 
+SPARE = ("SLOTS", "DONE IN", "PER MINUTE", "OLDEST DUE")
+"""The columns that are left out where a terminal is too narrow, the last one first."""
+
+
 def read_queues(api: Api) -> list[Any]:
     """All queues, by name."""
     return api.items("/api/queues", _MOST, page=_PAGE)
@@ -56,7 +60,8 @@ def read_queues(api: Api) -> list[Any]:
 @operating
 def list_queues(call: Call) -> None:
     """List the queues: their backlog, and the workers that serve them."""
-    call.table(read_queues(call.api), QUEUES, "No queue has jobs or workers.")
+    found = read_queues(call.api)
+    call.table(found, fitting(found, QUEUES, SPARE, terminal_width()), "No queue has jobs or workers.")
 
 
 @queues.command()
@@ -64,11 +69,7 @@ def list_queues(call: Call) -> None:
 def pause(call: Call, queue: QueueName, reason: Reason = "") -> None:
     """Pause a queue: its jobs are not started until it is resumed. Running ones go on."""
     found = call.api.post("/api/pauses", {"queue": queue, "reason": reason})["data"]
-    told = f"The queue {queue} is paused."
-    if found["note"] and not call.as_json:
-        others = [one["name"] for one in call.api.get("/api/queues")["data"] if one["name"] != queue]
-        told = f"{told} {found['note']}{did_you_mean(queue, others)}"
-    call.done(found, told)
+    call.done(found, f"The queue {queue} is paused.{_note(call, queue, found)}")
 
 
 @queues.command()
@@ -77,7 +78,7 @@ def resume(call: Call, queue: QueueName) -> None:
     """Resume a paused queue."""
     with suggesting(queue, lambda: [one["target"] for one in call.api.get("/api/pauses")["data"]]):
         found = call.api.post("/api/pauses/resume", {"queue": queue})["data"]
-    call.done(found, f"The queue {queue} is not paused.")
+    call.done(found, f"The queue {queue} is not paused any more.")
 
 
 @queues.command()
@@ -102,7 +103,15 @@ def limit(
         limits = {"concurrency": concurrency, "rate": rate}
         asked = {name: value for name, value in limits.items() if value is not None}
         found = call.api.put(where, {**asked, "reason": reason})["data"]
-        call.done(found, f"The queue {queue} is limited. {found['note'] or ''}".rstrip())
+        call.done(found, f"The queue {queue} is limited.{_note(call, queue, found)}")
+
+
+def _note(call: Call, queue: str, found: Fields) -> str:
+    """The note of an answer that no job or worker has this queue, with the name of the queue that is close to it."""
+    if not found["note"] or call.as_json:
+        return ""
+    others = [one["name"] for one in call.api.get("/api/queues")["data"] if one["name"] != queue]
+    return f" {found['note']}{did_you_mean(queue, others)}"
 
 
 def _of(limit: Fields | None, field: str) -> str | None:

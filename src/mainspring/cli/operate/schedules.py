@@ -10,7 +10,7 @@ import typer
 
 from mainspring.cli.calls.api import path
 from mainspring.cli.calls.operating import Call, operating
-from mainspring.cli.operate.backfill import NOTHING, make_up
+from mainspring.cli.operate.backfill import make_up, nothing
 from mainspring.cli.operate.body import POLICIES, RULE, WORK, bodied, one_of, with_name
 from mainspring.cli.operate.choices import Limit, Name, Queue, Reason, Tag, suggesting
 from mainspring.cli.support.exit_codes import TO_BE_CHANGED, CommandFailed
@@ -209,7 +209,7 @@ def backfill(
         if dry_run:
             asked = {**window, "preview": True, "limit": 10_000}
             found = call.api.post(path("schedules", schedule_id, "backfill"), asked)["data"]["firings"]
-            call.table(found, _LEDGER, NOTHING)
+            call.table(found, _LEDGER, nothing(window))
         else:
             make_up(call, schedule_id, window)
 

@@ -63,7 +63,8 @@ def set_secret(
 @operating
 def delete(call: Call, name: SecretName) -> None:
     """Delete a secret with all its values."""
-    with suggesting(name, lambda: [one["name"] for one in call.api.get("/api/secrets")["data"]]):
+    unknown = f"There is no secret {name!r}; `mainspring secrets list` shows those that there are."
+    with suggesting(name, lambda: [one["name"] for one in call.api.get("/api/secrets")["data"]], unknown):
         found = call.api.delete(path("secrets", name))
     call.done(found.get("data", found), f"The secret {name} is deleted.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 from rich.text import Text
 
@@ -50,20 +52,18 @@ def summary(found: Fields) -> list[tuple[str, object]]:
     ]
 
 
-def problem_lines(found: Fields) -> list[Text]:
-    """A line for each problem, the worst first."""
+def problem_lines(problems: Sequence[Fields]) -> list[Text]:
+    """A line for each problem of an overview, the worst first."""
     colours = {"critical": "bold red", "error": "red", "warning": "yellow"}
-    return [
-        Text.assemble(("! ", colours.get(one["severity"], "")), printable(one["text"]))
-        for one in found["overview"]["problems"]
-    ]
+    return [Text.assemble(("! ", colours.get(one["severity"], "")), printable(one["text"])) for one in problems]
 
 
 def _show(found: Fields) -> None:
     print_fields(summary(found))
     reasons = found["health"]["reasons"]
     lines = [Text(printable(reason)) for reason in reasons] if found["health"]["status"] != "healthy" else []
-    problems = problem_lines(found)
+    # That no worker is alive is a reason of the health already, with its cure.
+    problems = problem_lines([one for one in found["overview"]["problems"] if one["target"]["kind"] != "workers"])
     if lines or problems:
         print_heading("What is wrong")
         for line in [*lines, *problems]:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from mainspring.cli.calls.api import Api
 from mainspring.cli.calls.operating import Call, operating
-from mainspring.cli.operate.queues import QUEUES, read_queues
+from mainspring.cli.operate.queues import QUEUES, SPARE, read_queues
 from mainspring.cli.operate.status import problem_lines, read_status, summary
-from mainspring.cli.terminal.output import Columns, cell, print_text, table_lines, terminal_width
+from mainspring.cli.terminal.output import Columns, cell, fitting, print_text, table_lines, terminal_width
 from mainspring.cli.terminal.times import ago
 from mainspring.durations import duration_ms
 from mainspring.errors import ConfigurationError
@@ -83,9 +83,9 @@ def _look(api: Api) -> Fields:
 def _lines(found: Fields) -> list[Text]:
     told = [(name, value) for name, value in summary(found) if value is not None]
     lines = [Text.assemble((f"{name:12}", "dim"), cell(value)) for name, value in told]
-    lines += problem_lines(found)
+    lines += problem_lines(found["overview"]["problems"])
     queues = sorted(found["queues"], key=lambda one: -(one["due"] + one["running"]))
-    lines += [Text(), *_table(queues, QUEUES)]
+    lines += [Text(), *_table(queues, fitting(queues, QUEUES, SPARE, terminal_width()))]
     slots = [
         {**slot, "worker": worker["id"]}
         for worker in found["health"]["workers"]

@@ -18,6 +18,7 @@ from functools import wraps
 from textwrap import indent
 from typing import Annotated, Any
 
+from mainspring.cli.support.exit_codes import debugging
 from mainspring.errors import ConfigurationError
 from mainspring.model.fields import Fields
 from mainspring.model.printable import printable
@@ -28,6 +29,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 _INDENTED = re.compile(r" {4}|$")
 _TEXT = "%(asctime)s %(process)d %(levelname)s %(message)s"
+_DRIVER = "pymongo.client"
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
@@ -46,6 +48,7 @@ def set_up_logs(level: str = "info", *, informing: str | None = None) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_formatter())
     root.addHandler(handler)
+    logging.getLogger(_DRIVER).addFilter(_in_one_line)
     root.setLevel((chosen or level).upper())
     if informing is not None and not chosen:
         logging.getLogger(informing).setLevel(logging.INFO)
@@ -90,6 +93,19 @@ def _choose(variable: str, option: str, given: str | None, known: Sequence[str])
         raise ConfigurationError(
             f"{named} must be one of {', '.join(known)}, not {value!r}.{did_you_mean(value.lower(), known)}"
         )
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Shorten an error of the driver's own tasks, such as closing a cursor on a server that is gone. Its traceback
+    leads through the driver alone, and would bury the lines about jobs."""
+    if record.exc_info and record.exc_info[1] is not None and not debugging():
+        error = record.exc_info[1]
+        record.msg = (
+            f"{record.getMessage().rstrip(':')}: {type(error).__name__}: {str(error).partition(', Topology')[0]}"
+        )
+        record.args, record.exc_info = (), None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
 
 
 def _formatter() -> logging.Formatter:

@@ -97,6 +97,21 @@ def many(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or f'{one}s'}"
 
 
+def fitting(items: Sequence[Any], columns: Columns, spare: Sequence[str], width: int | None) -> Columns:
+    """The columns without as many of the spare ones, the last of them first, as it takes for the table to fit the
+    width: a row that is broken into two lines is harder to read than one with less in it."""
+    kept, left = dict(columns), list(spare)
+    while width is not None and left and _needs(items, kept) > width:
+        del kept[left.pop()]
+    return kept
+
+
+def _needs(items: Sequence[Any], columns: Columns) -> int:
+    """The width that a table needs if its last column is cut."""
+    widths = [max(map(cell_len, (title, *(cell(find(one)) for one in items)))) for title, find in columns.items()]
+    return sum(widths[:-1]) + 2 * (len(widths) - 1) + min(widths[-1], _LEAST_WIDTH)
+
+
 def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[Text]:
     """The lines of a table, the titles first. The last column is cut where they are longer than the width."""
     widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]

@@ -21,7 +21,9 @@ from mainspring.model.views.search import make_search
 from mainspring.spelling import meant_by
 from mainspring.store import Store
 
-logger = logging.getLogger("mainspring")
+UNKNOWN_TARGETS = "mainspring.unknown_targets"
+"""The logger of controls that were set for names which nothing has."""
+logger = logging.getLogger(UNKNOWN_TARGETS)
 
 
 class Targets:

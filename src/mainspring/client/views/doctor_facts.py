@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mainspring.client.views.problem_facts import read_facts
+from mainspring.errors import AuditKeyMissing
 from mainspring.model.access.api_keys import ADMIN, EVERYTHING
 from mainspring.model.doctor.facts import DoctorFacts, ServiceFacts
 from mainspring.store import Store
@@ -38,4 +39,9 @@ async def read_doctor_facts(store: Store, *, embedded: bool) -> DoctorFacts:
 async def _service(store: Store) -> ServiceFacts:
     now = store.clock.now()
     keys = [key for key in await store.api_keys.find() if key.is_live(now)]
-    return await store.doctor_schedules.service(len(keys), sum(key.role == ADMIN for key in keys))
+    facts = await store.doctor_schedules.service(len(keys), sum(key.role == ADMIN for key in keys))
+    try:
+        await store.audit.check_end()
+    except AuditKeyMissing as error:
+        return replace(facts, audit_key=error.key_id)
+    return facts

@@ -22,9 +22,9 @@ from mainspring.engine.peers import Peers
 from mainspring.engine.privacy import Privacy
 from mainspring.engine.service import cancel_task
 from mainspring.model.jobs.payload_versions import FIRST_VERSION
+from mainspring.model.jobs.reserved_names import hint_for
 from mainspring.model.limits.limits import FAIR
 from mainspring.model.printable import printable
-from mainspring.spelling import did_you_mean
 from mainspring.store import Store
 from mainspring.store.codec import DocumentId, decode_job
 from mainspring.store.connection import Document
@@ -162,7 +162,7 @@ class Triage:
     def _log_unmet(self, queue: str, requirements: Iterable[Requirement]) -> None:
         names = self._peers.names | set(self._handlers.own_names)
         for one in sorted(requirements, key=lambda one: one.what):
-            meant = did_you_mean(one.name, names) if isinstance(one, MissingHandler) else ""
+            meant = hint_for(one.name, names) if isinstance(one, MissingHandler) else ""
             logger.warning(
                 "No worker has %s; such jobs wait in the queue %s.%s",
                 *(printable(one.what), printable(queue), printable(meant)),

@@ -28,6 +28,8 @@ class ServerFacts:
     topology: Topology
     data_members: int = 1
     arbiters: int = 0
+    down: tuple[str, ...] = ()
+    """The addresses of the nodes of the replica set that do not answer."""
     majority_lag: timedelta | None = None
     """How far the majority is behind the last write."""
     skew: timedelta = timedelta(0)
@@ -76,6 +78,8 @@ class ServiceFacts:
     used: bool
     keys: int = 0
     admins: int = 0
+    audit_key: str | None = None
+    """The id of the key that the audit log is signed with, where this process does not have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,12 @@ def check_topology(server: ServerFacts) -> Iterator[Finding]:
         yield Finding("topology", "ok", "The server is a sharded cluster.")
         return
     members = server.data_members
-    if members == 1:
+    if server.down:
+        text = f"{len(server.down)} of the {members + server.arbiters} nodes of the replica set "
+        text += f"{'does' if len(server.down) == 1 else 'do'} not answer: {', '.join(server.down)}. Without a majority "
+        text += "of nodes there is no primary, and all work stops."
+        yield Finding("topology", "problem", text, "Start it again, or replace it: rs.remove(), then rs.add().")
+    elif members == 1:
         text = "The replica set has one node: jobs survive a crash of the server, not the loss of its disk."
         cure = "" if server.embedded else "Add two nodes for production: rs.add()."
         yield Finding("topology", "ok" if server.embedded else "warning", text, cure)

@@ -47,6 +47,7 @@ def make_findings(facts: DoctorFacts) -> DoctorReport:
         check_tls(server),
         check_users(server),
         check_service(facts),
+        check_audit_log(facts),
         _unread() if work is None else check_work(facts, work),
     )
     return DoctorReport(facts.at, tuple(finding for check in checks for finding in check))
@@ -90,6 +91,24 @@ def check_service(facts: DoctorFacts) -> Iterator[Finding]:
         yield Finding("service keys", "warning", text, "Make the first key: mainspring keys create NAME")
     else:
         yield Finding("service keys", "ok", "There is no API key, and the HTTP service has not been used.")
+
+
+def check_audit_log(facts: DoctorFacts) -> Iterator[Finding]:
+    """Whether changes can be written to the audit log."""
+    key_id = facts.service.audit_key
+    if key_id is None:
+        yield Finding("audit log", "ok", "This process can continue the audit log.")
+        return
+    text = (
+        f"The audit log is signed with the key {key_id!r:.60}, which this process does not have, so that its changes "
+    )
+    text += "are refused. The service and the commands need the key; workers do not."
+    yield Finding(
+        "audit log",
+        "problem",
+        text,
+        "Set MAINSPRING_AUDIT_KEYS_FILE; after a move from an embedded MongoDB, to the file audit.key of its folder.",
+    )
 
 
 def check_workers(work: ProblemFacts) -> Iterator[Finding]:

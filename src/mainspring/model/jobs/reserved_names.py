@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mainspring.spelling import did_you_mean
+
 RESERVED = "mainspring:"
 """The prefix of Mainspring's own names."""
 HTTP, EMAIL = "mainspring:http", "mainspring:email"
@@ -20,3 +24,9 @@ _CURES = {
 def cure_for(name: str) -> str | None:
     """The cure when no worker has a handler for this name; None where the user's own code has to have one."""
     return _CURES.get(name)
+
+
+def hint_for(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that no worker has a handler for this name: the cure, or the known name that is close."""
+    cure = cure_for(name)
+    return did_you_mean(name, known) if cure is None else f" {cure}"

@@ -39,12 +39,14 @@ class ServerReads:
             trip = timedelta(seconds=clocks.monotonic() - sent)
             login = await _allowed(admin.command("connectionStatus"))
             oplog = await _allowed(self._oplog()) if hello.get("setName") else None
+            status = await _allowed(admin.command("replSetGetStatus")) if hello.get("setName") else None
         auth = (login or {}).get("authInfo") or {}
         return ServerFacts(
             version=self._connection.version,
             topology=self._topology(),
             data_members=data_members(hello),
             arbiters=len(hello.get("arbiters", ())),
+            down=self._unreached() if status is None else members_down(status),
             majority_lag=majority_lag(hello.get("lastWrite") or {}),
             skew=before + trip / 2 - _aware(hello["localTime"]),
             uncertainty=trip / 2,
@@ -96,6 +98,11 @@ class ServerReads:
         window = ends[1]["ts"].as_datetime() - ends[0]["ts"].as_datetime()
         return OplogFacts(window, is_full(sizes))
 
+    def _unreached(self) -> tuple[str, ...]:
+        """The nodes that this process could not reach, where its user may not ask for the state of the replica set."""
+        seen = self._connection.client.topology_description.server_descriptions()
+        return tuple(f"{host}:{port}" for (host, port), one in sorted(seen.items()) if one.error is not None)
+
     def _topology(self) -> Topology:
         if self._connection.sharded:
             return "sharded cluster"
@@ -127,6 +134,11 @@ def _use(uses: Mapping[str, tuple[int, datetime]] | None, index: str) -> tuple[i
 def data_members(hello: Mapping[str, Any]) -> int:
     """The number of nodes with data; members without a priority are passive, and have data, too."""
     return len(hello.get("hosts", ())) + len(hello.get("passives", ())) or 1
+
+
+def members_down(status: Mapping[str, Any]) -> tuple[str, ...]:
+    """The addresses of the nodes that the others do not reach."""
+    return tuple(str(one.get("name")) for one in status.get("members", ()) if not one.get("health", 1))
 
 
 def is_full(sizes: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def test_a_sound_installation_has_one_finding_per_check_and_all_are_ok() -> None
     report = make_findings(SOUND)
     assert report.status == "ok" and not report.problems
     assert all(finding.status == "ok" and not finding.cure for finding in report.findings), report.findings
-    assert len({finding.check for finding in report.findings}) == len(report.findings) == 14
+    assert len({finding.check for finding in report.findings}) == len(report.findings) == 15
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,8 @@ def test_a_sound_installation_has_one_finding_per_check_and_all_are_ok() -> None
         (on(topology="standalone", loopback=True), "topology", "warning", "standalone"),
         (on(data_members=1), "topology", "warning", "one node"),
         (on(data_members=1, embedded=True), "topology", "ok", "one node"),
+        (replace(SOUND, service=ServiceFacts(True, 1, 1, audit_key="k1")), "audit log", "problem", "'k1'"),
+        (on(data_members=3, down=("b:27017",)), "topology", "problem", "1 of the 3 nodes"),
         (on(data_members=2), "topology", "warning", "two nodes"),
         (on(data_members=2, arbiters=1), "topology", "warning", "arbiter"),
         (on(majority_lag=timedelta(minutes=1)), "write concern", "problem", "1 minute behind"),
