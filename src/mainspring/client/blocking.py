@@ -129,7 +129,7 @@ _NAMESPACES: dict[type, type[Namespace]] = {}
 @derive(AsyncSchedule)
 @dataclass(frozen=True)
 class Schedule(ScheduleFacts):
-    """A stored schedule, as it was when it was read, and the verbs to manage it."""
+    """A stored schedule, as it was when it was read, with methods to manage it."""
 
     _from: tuple[Scheduler, AsyncSchedule] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -142,7 +142,7 @@ class Schedule(ScheduleFacts):
 @derive(AsyncRedrive)
 @dataclass(frozen=True)
 class Redrive(RedriveFacts):
-    """An order to retry or to discard dead letters, as it was when it was read."""
+    """An order to retry or discard dead letters, as it was when it was read."""
 
     _from: tuple[Scheduler, AsyncRedrive] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -155,7 +155,7 @@ class Redrive(RedriveFacts):
 @derive(AsyncOperation)
 @dataclass(frozen=True)
 class Operation(OperationFacts):
-    """One verb on many jobs, as it was when it was read."""
+    """One verb applied to many jobs, as it was when it was read."""
 
     _from: tuple[Scheduler, AsyncOperation] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -168,7 +168,7 @@ class Operation(OperationFacts):
 @derive(AsyncFlow)
 @dataclass(frozen=True)
 class Flow(FlowFacts):
-    """A flow as it was when it was read, and its verbs."""
+    """A flow as it was when it was read, with methods to manage it."""
 
     _from: tuple[Scheduler, AsyncFlow] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -283,7 +283,7 @@ class Scheduler:
             portal.loop.call_soon_threadsafe(portal.loop.stop)
 
     def stop_now(self) -> None:
-        """Stop without waiting for handlers: cancel them and release their jobs. It applies to a stop that is under
+        """Stop without waiting for handlers: cancel them and release their jobs. This applies to a stop that is under
         way, or to the next one."""
         portal = self._closing or self._portal
         if portal is not None:
@@ -292,7 +292,7 @@ class Scheduler:
     def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then stop within the grace time, or at once at a second signal.
 
-        While MongoDB is not available, the start is retried; only `start()` raises `Unavailable`.
+        While MongoDB is unavailable, this retries the start. Only `start()` raises `Unavailable`.
         """
         told = threading.Event()
 

@@ -128,10 +128,10 @@ class Scheduling:
         return job
 
     async def schedule_bulk(self, items: Iterable[Mapping[str, Any]], *, session: Any = None) -> list[Job]:
-        """Store many jobs, each given as a mapping of the arguments of `schedule`: name, data and options.
+        """Store many jobs. Each item is a mapping of the arguments of `schedule`: name, data and options.
 
-        If some are refused, the others are stored all the same and BulkError has the outcome of each item. With
-        `session`, all are checked first, and nothing is stored if one is refused.
+        If some items are refused, the others are still stored, and BulkError carries the outcome of each item. With
+        `session`, all items are checked first, and nothing is stored if one is refused.
         """
         if self.at_once is not None:
             return [await self.enqueue(**_split(item)) for item in items]
@@ -307,9 +307,9 @@ class Transactions:
     async def in_transaction(self, function: Callable[[Transaction], Awaitable[T]], *, timeout: Seconds = 60) -> T:
         """Run `async def function(tx)` in a transaction, commit it, and return the function's result.
 
-        After a conflict or a failover the whole function is rerun, after a short pause; if the outcome of the commit is
-        unknown, the commit is retried. After `timeout`, Unavailable is raised, and says whether something may be
-        stored. An exception of the function aborts the transaction.
+        After a conflict or a failover, the whole function runs again after a short pause. If the outcome of the commit
+        is unknown, the commit is retried. After `timeout`, raise Unavailable; its message says whether the changes may
+        be stored. If the function raises, the transaction is aborted.
         """
         reruns = Reruns(seconds(timeout, "timeout"))
         while True:

@@ -168,7 +168,7 @@ def _problems(caller: Caller, body: PreviewIn) -> list[FieldProblem]:
 async def pause_schedule(
     schedule_id: ScheduleId, caller: Operator, body: ReasonIn | None = None
 ) -> Answer[ScheduleOut]:
-    """Pause a schedule: it does not fire until it is resumed. Its running jobs go on."""
+    """Pause a schedule: it does not fire until it is resumed. Its running jobs continue."""
     before = await caller.schedule(schedule_id)
     reason = "" if body is None else body.reason
     after = await caller.scheduler.schedules.pause(schedule_id, reason, actor=caller.actor)

@@ -28,12 +28,12 @@ _MOST = 1_000_000
 @spelled_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How long finished jobs of a state, a name and a queue are kept, as far as these are given.
+    """How long finished jobs are kept, for a state, a name and a queue, as far as you pass them.
 
-    `age` is the time since their end, as "1h", a timedelta or seconds; `count` keeps that many of the newest of each
-    state. With both, a job is deleted as soon as it exceeds one of them; with neither, it is kept for ever. `state` is
-    one, a list, or "all". Without it the rule is about completed, cancelled and expired jobs: failed jobs are deleted
-    only where they are named.
+    `age` is the time since their end: "1h", a timedelta or seconds. `count` keeps that many of the newest jobs of each
+    state. With both, a job is deleted as soon as it exceeds one of them; with neither, it is kept forever. `state` is
+    one state, a list, or "all". Without it, the rule applies to completed, cancelled and expired jobs: failed jobs are
+    deleted only if a rule names that state.
     """
 
     state: FinishedState | Literal["all"] | Sequence[FinishedState] | None = None
@@ -55,7 +55,7 @@ class Keep:
 
     @property
     def weight(self) -> tuple[bool, bool, bool]:
-        """The rank between two rules for one job; the greater one counts."""
+        """The rank among the rules that apply to a job; the rule with the greatest one counts."""
         return self.name is not None, self.queue is not None, self.state not in (None, ALL)
 
 

@@ -22,7 +22,7 @@ from mainspring.model.views.problems import (
 
 
 class ProblemTargetOut(Out):
-    """The thing that a problem or a cure is about. `id` is its name or id; of an error, the fingerprint."""
+    """The object of a problem or a cure. `id` is its name or id; for an error, the fingerprint."""
 
     kind: TargetKind
     id: str
