@@ -16,8 +16,8 @@ from mainspring.cli.terminal.output import many
 from mainspring.cli.terminal.progress import Shown
 
 NOTHING = (
-    "No firing in this window needs a job: without --all, only those that were missed or skipped do. A window reaches "
-    "back to when the schedule was made."
+    "No firing in this window needs a job. Without --all, only missed or skipped firings get one. The window cannot "
+    "begin before the schedule was created."
 )
 _PART, _MOST = 200, 10_000
 
@@ -38,7 +38,7 @@ def make_up(call: Call, schedule_id: str, window: Mapping[str, Any]) -> None:
                     made += done["data"]["made"]
                     shown.update(made, None if more else total)
     except KeyboardInterrupt:
-        say(f"{many(made, 'job')} made. The same command goes on; no job is made twice.")
+        say(f"{many(made, 'job')} made. Run the same command to continue; no job is made twice.")
         raise typer.Exit(INTERRUPTED) from None
     told = f"{many(made, 'job')} made." if made else NOTHING
     call.done({"scheduleId": schedule_id, **window, "made": made, "done": True}, told)
