@@ -122,7 +122,7 @@ function HandlerForm({ handler }: { handler: Handler }) {
     >
       {(problem) => (
         <>
-          {!schema && <p className="muted">Its parameters have no schema: give the data as JSON.</p>}
+          {!schema && <p className="muted">Its parameters have no schema: enter the data as JSON.</p>}
           <DataForm
             data={data}
             schema={schema}
@@ -180,7 +180,7 @@ function Make({ body, bad, options, python, optionFields, children }: MakeProps)
     quiet: true,
     touches: [["jobs"]],
     done: (answer) =>
-      answer.data.deduplicated ? "A job with this dedupe key existed already; this is it." : "The job is made.",
+      answer.data.deduplicated ? "A job with this dedupe key already exists; this is it." : "The job is created.",
     onDone: (answer) => void navigate({ to: "/jobs/$id", params: { id: answer.data.jobId } }),
   });
   const problem = make.error instanceof Problem ? make.error : null;
@@ -202,7 +202,7 @@ function Make({ body, bad, options, python, optionFields, children }: MakeProps)
           <Button look="primary" type="submit" busy={make.isPending} disabled={stopped}>
             Make the job
           </Button>
-          {stopped && <span className="muted">Something above is missing or does not fit.</span>}
+          {stopped && <span className="muted">A field above is missing or invalid.</span>}
         </div>
       </div>
       <Preview body={body} python={python} />
