@@ -130,8 +130,8 @@ class AuditKeyMissing(ConfigurationError):
     def __init__(self, key_id: str) -> None:
         super().__init__(
             f"The audit log is signed with the key {key_id!r:.60}, which this process does not have; add it to "
-            "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. That of an embedded MongoDB is in the "
-            "file audit.key of its folder, and is found where the folder is named, as by --data."
+            "MAINSPRING_AUDIT_KEYS or to the file of MAINSPRING_AUDIT_KEYS_FILE. An embedded MongoDB keeps its key "
+            "in the file audit.key of its folder; name the folder, for example with --data."
         )
         self.key_id = key_id
 
@@ -237,7 +237,7 @@ class WorkerNotFound(MainspringError, LookupError):
     """No live worker has this id: it never existed, or its process has ended."""
 
     def __init__(self, worker_id: str) -> None:
-        super().__init__(f"No live worker has the id {worker_id!r:.300}; list those that are there.")
+        super().__init__(f"No live worker has the id {worker_id!r:.300}; list the workers to find the right id.")
         self.worker_id = worker_id
 
     def __reduce__(self) -> tuple[type[WorkerNotFound], tuple[str]]:
@@ -252,7 +252,7 @@ class KeyNotFound(MainspringError, LookupError):
     """No API key has this id, or it is revoked or expired."""
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"There is no API key {key_id!r:.50} in force; list those that are there.")
+        super().__init__(f"There is no valid API key {key_id!r:.50}; list the keys to find the right id.")
         self.key_id = key_id
 
     def __reduce__(self) -> tuple[type[KeyNotFound], tuple[str]]:
@@ -291,7 +291,7 @@ class QueueFull(MainspringError):
 
     def __init__(self, queue: str, max_pending: int) -> None:
         super().__init__(
-            f"The queue {queue!r} has {max_pending:,} pending jobs, as many as it may. Schedule again later, start "
+            f"The queue {queue!r} has {max_pending:,} pending jobs, its maximum. Schedule again later, start "
             'more workers, let producers wait with queues.limit(…, when_full="wait"), or raise max_pending.'
         )
         self.queue = queue
@@ -312,7 +312,7 @@ class BulkError(MainspringError):
         first = next(iter(sorted(errors.items())))
         kept = "the others are stored" if any(job is not None for job in jobs) else "nothing is stored"
         super().__init__(
-            f"{len(errors)} of {len(jobs)} items were refused, {kept}; the first refused is item {first[0]}: {first[1]}"
+            f"{len(errors)} of {len(jobs)} items were refused, {kept}; the first refused item is {first[0]}: {first[1]}"
         )
         self.jobs = jobs
         self.errors = errors

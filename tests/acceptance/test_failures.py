@@ -85,8 +85,8 @@ def test_a_file_dot_env_counts_unless_the_environment_says_otherwise(start: Star
     from_file = start("worker", "app", cwd=tmp_path)
     overridden = start("worker", "app", cwd=tmp_path, MAINSPRING_URI="rubbish")
     assert (from_file.wait(), overridden.wait()) == (2, 2)
-    assert "'nonsense' is no MongoDB URI" in from_file.output
-    assert "'rubbish' is no MongoDB URI" in overridden.output
+    assert "'nonsense' is not a MongoDB URI" in from_file.output
+    assert "'rubbish' is not a MongoDB URI" in overridden.output
 
 
 def test_the_version_can_be_asked_for_in_both_ways(start: Start) -> None:

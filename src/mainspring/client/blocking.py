@@ -135,7 +135,7 @@ class Schedule(ScheduleFacts):
 
     def _origin(self) -> tuple[Scheduler, AsyncSchedule]:
         if self._from is None:
-            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+            raise ConfigurationError("This schedule was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
@@ -148,7 +148,7 @@ class Redrive(RedriveFacts):
 
     def _origin(self) -> tuple[Scheduler, AsyncRedrive]:
         if self._from is None:
-            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This redrive was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
@@ -161,7 +161,7 @@ class Operation(OperationFacts):
 
     def _origin(self) -> tuple[Scheduler, AsyncOperation]:
         if self._from is None:
-            raise ConfigurationError("This operation was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This operation was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
@@ -174,7 +174,7 @@ class Flow(FlowFacts):
 
     def _origin(self) -> tuple[Scheduler, AsyncFlow]:
         if self._from is None:
-            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This flow was not read from a Scheduler, so its methods cannot be used.")
         return self._from
 
 
@@ -198,7 +198,7 @@ class Job(AsyncJob):
 
     def _origin(self) -> tuple[Scheduler, AsyncJob]:
         if self._from is None:
-            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This job was not returned by a Scheduler, so its methods cannot be used.")
         return self._from
 
     def __getstate__(self) -> dict[str, Any]:
@@ -395,8 +395,8 @@ def _refuse_on_a_loop() -> None:
     except RuntimeError:
         return
     raise ConfigurationError(
-        "This blocks and was called on the thread of an event loop, which it would stop; "
-        "use the async form and await it, or call it with asyncio.to_thread()."
+        "This call blocks, and it was made on the thread of an event loop, which it would block; use the async "
+        "Scheduler and await it, or call it with asyncio.to_thread()."
     )
 
 

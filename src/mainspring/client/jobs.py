@@ -233,7 +233,9 @@ class Waiting:
         if self._task is not None:
             self._task.cancel()
         for futures in self._futures.values():
-            _settle(futures, MainspringError("The scheduler was stopped while it waited for the job; the job goes on."))
+            _settle(
+                futures, MainspringError("The scheduler was stopped while it waited for the job; the job continues.")
+            )
 
     async def why(self, job_id: str) -> str:
         """The reason why a job has not ended, in words; empty if it cannot be found out."""

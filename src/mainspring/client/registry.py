@@ -229,7 +229,7 @@ class Registry:
                 if name is None:
                     self._implied[handler] = plain_function(function)
             elif name is not None and name != handler:
-                raise ConfigurationError(f"This function is the handler of {handler!r} already; leave name out.")
+                raise ConfigurationError(f"This function is already the handler of {handler!r}; leave out name.")
             self._add_declared(Declared(schedule_id, handler, data, rule, options, plain_function(function)))
             return function
 
@@ -245,7 +245,7 @@ class Registry:
         known = [self.identity(other) for other in self.declared]
         if self.identity(declared) in known:
             raise ConfigurationError(
-                f"There is a schedule {self.identity(declared)!r} already; give this one a schedule_id of its own."
+                f"There is already a schedule {self.identity(declared)!r}; give this one another schedule_id."
             )
         self.declared.append(declared)
 

@@ -163,7 +163,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
         tests use this."""
         link = self._core.link
         if self._core.worker.current is not None or link.connected:
-            raise ConfigurationError("This scheduler is connected already; call configure() before it is used.")
+            raise ConfigurationError("This scheduler is already connected; call configure() before its first use.")
         settings = make_settings({**asdict(link.settings), **options})
         self._core.privacy.configure(settings)
         self._registry.check_encrypted()
@@ -345,7 +345,7 @@ class Scheduler(OutgoingVerbs, Namespaces):
 
         def __enter__(self) -> NoReturn:
             raise ConfigurationError(
-                "Write `async with scheduler:` in an async function; for `with`, take mainspring.sync.Scheduler."
+                "Write `async with scheduler:` in an async function; for `with`, use mainspring.sync.Scheduler."
             )
 
         def __exit__(self, *exit: object) -> None: ...

@@ -249,7 +249,7 @@ class Scheduling:
         try:
             if (type(item) is not dict and not isinstance(item, Mapping)) or "name" not in item:
                 found = f"a mapping of {list(item)}" if isinstance(item, Mapping) else repr(item)
-                raise InvalidJob(f"An item of a bulk is a mapping with at least a 'name', not {found}.")
+                raise InvalidJob(f"An item of schedule_bulk() must be a mapping with at least a 'name', not {found}.")
             name, data = item["name"], item.get("data")
             if len(item) == 1 + ("data" in item):
                 kind = kinds.get(name) if type(name) is str else None
@@ -278,7 +278,7 @@ class Scheduling:
         """The error text for options that a single job does not have."""
         unknown = [option for option in options if option not in ("schedule_id", *ScheduleOptions.__annotations__)]
         if not unknown:
-            return f"{options[0]} is for schedules; give repeat=… with it."
+            return f"{options[0]} is an option of schedules; give repeat=… too."
         return self._drafts.unknown_option(name, unknown[0])
 
 

@@ -141,7 +141,7 @@ class Batches:
         """A callback as the root keeps it, and the job that it becomes."""
         job, data, options = (*callback, {}, {})[:3] if isinstance(callback, tuple) else (callback, {}, {})
         if job is None:
-            raise InvalidFlow(f"{key} is a job, or a job with its data, and with its options.")
+            raise InvalidFlow(f"{key} is a job, or a tuple of a job, its data and, optionally, its options.")
         try:
             if unknown := sorted(options.keys() - NODE_OPTIONS):
                 raise InvalidFlow(f"A callback has no option {unknown[0]!r}.")

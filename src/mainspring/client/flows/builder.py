@@ -140,7 +140,7 @@ class FlowBuilder:
         taken = [node.name for node in self._nodes]
         chosen = numbered(job_name, taken) if name is None else check_node_name(name)
         if chosen in taken:
-            raise InvalidFlow(f"There is a node {chosen!r} in the flow already; give this one another name, by name=….")
+            raise InvalidFlow(f"The flow already has a node {chosen!r}; give this one another name with name=….")
         given = {key: value for key, value in options.items() if value is not None}
         without, found = take_out(data)
         for at, reference in found:

@@ -24,7 +24,7 @@ class NewKey:
 
 FIRST_KEY = (
     "The first API key must have the role admin and reach everything: from then on every request needs a key, and "
-    "without such a one no caller could make another over HTTP."
+    "only such a key can create others over HTTP."
 )
 
 

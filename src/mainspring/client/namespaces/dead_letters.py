@@ -66,7 +66,7 @@ class Redrive(RedriveFacts):
 
     def _face(self) -> DeadLetters:
         if self._verbs is None:
-            raise ConfigurationError("This redrive was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This redrive was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Redrive:
@@ -215,7 +215,7 @@ class DeadLetters:
                     if redrive.finished:
                         return redrive
                     await asyncio.sleep(_LOOK_EVERY)
-        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it goes on.")
+        raise WaitTimeout(f"Redrive {redrive_id} has not ended within {limit:g} s; it continues.")
 
     async def _help(self, store: Store, document: Document) -> Document:
         """Carry out a step in place of a worker. The old `stepped_at` is returned, so that the redrive still counts as

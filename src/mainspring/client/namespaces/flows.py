@@ -42,7 +42,7 @@ class Flow(FlowFacts):
 
     def _face(self) -> Flows:
         if self._verbs is None:
-            raise ConfigurationError("This flow was not read from a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This flow was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self, *, exact: bool = False) -> Flow:

@@ -76,7 +76,7 @@ class LimitControls:
         target = make_target(name, queue)
         allowance = JobLimits(check_concurrency(concurrency), check_rate(rate))
         if not allowance:
-            raise ConfigurationError("Give the limit that is to count: concurrency=…, rate=… or both.")
+            raise ConfigurationError("Give the new limit: concurrency=…, rate=… or both.")
         refuse_keys(self._core.privacy.encrypt(name or ""), allowance.paths, "A limit by key")
         reason, actor = check_reason(reason), check_actor(actor)
         store = await self._core.store()

@@ -54,7 +54,7 @@ class Operation(OperationFacts):
 
     def _face(self) -> Operations:
         if self._verbs is None:
-            raise ConfigurationError("This operation was not read from a Scheduler, so that it cannot be followed.")
+            raise ConfigurationError("This operation was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Operation:
@@ -184,7 +184,9 @@ class Operations:
                     if operation.finished:
                         return operation
                     await asyncio.sleep(_LOOK_EVERY)
-        raise WaitTimeout(f"Operation {operation_id} has not ended within {limit:g} s; it goes on while a worker runs.")
+        raise WaitTimeout(
+            f"Operation {operation_id} has not ended within {limit:g} s; it continues while a worker runs."
+        )
 
     def _decoded(self, documents: Sequence[Document]) -> tuple[Job, ...]:
         return tuple(self._jobs.decode(document) for document in documents)

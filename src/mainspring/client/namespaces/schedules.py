@@ -74,7 +74,7 @@ class Schedule(ScheduleFacts):
 
     def _face(self) -> Schedules:
         if self._verbs is None:
-            raise ConfigurationError("This schedule was not read from a Scheduler, so that it cannot be managed.")
+            raise ConfigurationError("This schedule was not read from a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Schedule:

@@ -68,7 +68,7 @@ class Workers:
         if there is None:
             raise WorkerNotFound(worker_id)
         state = "does not drain" if there.drain is None else "has finished its jobs and ends"
-        raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so that there is no drain to cancel.")
+        raise WorkerStateError(f"The worker {worker_id!r:.300} {state}, so there is no drain to cancel.")
 
     async def handlers(self, name: str | None = None, *, scope: Scope = EVERYTHING) -> list[HandlerStatus]:
         """List the handlers of live workers by name, without Mainspring's own: each with the JSON Schema of its data,

@@ -195,7 +195,7 @@ class OutgoingVerbs:
         self, name: str, data: dict[str, Any], label: str | None, repeat: Any, options: dict[str, Any]
     ) -> Job | Schedule:
         if options.get("guarantee") == "exactly_once":
-            raise InvalidJob("Nothing outside of the database can be done exactly once; leave guarantee out.")
+            raise InvalidJob("Nothing outside the database can be done exactly once; leave out guarantee.")
         given = {**options, "queue": options.get("queue") or QUEUES[name], "label": label}
         made: Job | Schedule = await cast("_Schedules", self).schedule(name, data, repeat=repeat, **given)
         return made

@@ -79,7 +79,7 @@ class Searcher:
         value may not guess it, either. Refused where no job would be left."""
         for path, values in search.data:
             if self._is_hidden(search.name or "", path):
-                raise ConfigurationError(f"data.{path} is redacted, so that it cannot be searched for.")
+                raise ConfigurationError(f"data.{path} is redacted, so it cannot be searched.")
             if any(isinstance(value, str) and mask_urls(value) != value for value in values):
                 raise ConfigurationError(f"data.{path}: a credential in a URL cannot be searched for.")
         names = [] if search.name is not None else [HTTP, *self._core.handlers.own_names]
@@ -95,5 +95,5 @@ class Searcher:
 
 def _told(search: Search, searched: str | None) -> str:
     """How far a search has come. The place that it has reached may be that of a job out of the scope."""
-    whole = searched if searched is not None and search.scope.everything else "A part of the jobs was searched."
-    return f"{whole} Go on with the next page."
+    whole = searched if searched is not None and search.scope.everything else "Only a part of the jobs was searched."
+    return f"{whole} Continue with the next page."

@@ -95,7 +95,7 @@ class Explanation:
 
 def _text(closed: Sequence[ExplainedGate]) -> str:
     if not closed:
-        return "Nothing holds it: a worker takes it when it looks the next time."
+        return "Nothing holds it: a worker claims it at its next poll."
     first, *rest = closed
     if not rest:
         return first.text

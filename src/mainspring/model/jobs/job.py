@@ -274,7 +274,7 @@ class Job:
 
     def _face(self) -> JobVerbs:
         if self._verbs is None:
-            raise ConfigurationError("This job was not returned by a Scheduler, so that it has no verbs.")
+            raise ConfigurationError("This job was not returned by a Scheduler, so its methods cannot be used.")
         return self._verbs
 
     async def refresh(self) -> Job:

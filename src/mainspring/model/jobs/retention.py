@@ -120,13 +120,13 @@ def check_retention(rules: Sequence[Keep] | None) -> tuple[Keep, ...]:
     known: dict[tuple[Any, ...], Keep] = {}
     for rule in rules:
         if not isinstance(rule, Keep):
-            raise ConfigurationError(f"retention must be a list of Keep(…), and {rule!r:.100} is none.")
+            raise ConfigurationError(f"retention must be a list of Keep(…); {rule!r:.100} is not one.")
         for state in rule.states:
             other = known.setdefault((rule.weight, state, rule.name, rule.queue), rule)
             if other is not rule:
                 raise ConfigurationError(
-                    f"Two rules of retention are about the same {state} jobs and neither is more specific: {other} and "
-                    f"{rule}. Leave one out, or give it other states."
+                    f"Two retention rules apply to the same {state} jobs, and neither is more specific: {other} and "
+                    f"{rule}. Remove one, or give it other states."
                 )
     return tuple(rules)
 
@@ -142,7 +142,7 @@ def _states(state: object) -> tuple[str, ...]:
     for one in given:
         if one not in FINISHED:
             raise ConfigurationError(
-                f"Keep is about finished jobs, and {one!r} is not a finished state.{suggestion(str(one), FINISHED)}"
+                f"Keep applies to finished jobs, but {one!r} is not a finished state.{suggestion(str(one), FINISHED)}"
             )
     return tuple(dict.fromkeys(given))
 

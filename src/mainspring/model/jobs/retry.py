@@ -64,11 +64,13 @@ class Retry:
             raise ConfigurationError(f"Retry.jitter is a share between 0 and 1, not {self.jitter!r}.")
         for kind, policy in self.rules.items():
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise ConfigurationError(f"Retry.rules maps exception types to Retry policies; {kind!r} is no type.")
+                raise ConfigurationError(
+                    f"Retry.rules maps exception types to Retry policies; {kind!r} is not an exception type."
+                )
             if not isinstance(policy, Retry):
                 raise ConfigurationError(
-                    f"Retry.rules maps exception types to Retry policies; {policy!r} is none, "
-                    "write Retry(attempts=1) for no other try."
+                    f"Retry.rules maps exception types to Retry policies; {policy!r} is not one. Write "
+                    "Retry(attempts=1) to allow no retry."
                 )
 
     def rule_for(self, error: BaseException | None) -> Retry:
